@@ -1,0 +1,45 @@
+# fedlens: `make demo` and `make test` set everything up by themselves.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format dashboard bench clean
+
+help: ## say what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[test]'
+	@touch $@
+
+setup: $(STAMP) ## create .venv with pinned dependencies
+
+demo: setup ## train on the embedded data and show what came out
+	$(BIN)/fedlens simulate --preset demo --out runs/demo --overwrite
+
+dashboard: setup ## open the dashboard on the demo's result
+	$(BIN)/fedlens dashboard runs/demo
+
+test: setup ## run every test
+	$(BIN)/python tests/browser_setup.py
+	$(BIN)/python -m pytest
+
+lint: setup ## format check, lint, types, import floors
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup ## rewrite the code in the house's format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: setup ## measure speed and memory, print tables
+	$(BIN)/python -m simulations.benchmarks
+
+clean: ## remove what make made
+	rm -rf $(VENV) runs *.egg-info .mypy_cache .ruff_cache .pytest_cache

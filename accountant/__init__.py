@@ -1,0 +1,1 @@
+"""Privacy accounting: events, moments, Bayesian, ledger. NumPy and SciPy only."""

@@ -1,0 +1,1 @@
+"""What runs where the data lives: local training, clipping, and what may travel."""

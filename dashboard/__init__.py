@@ -1,0 +1,1 @@
+"""The Streamlit application over the store. It never sees anything but what was released."""

@@ -1,0 +1,1 @@
+"""Networks that client and server must agree on. PyTorch only."""

@@ -1,0 +1,1 @@
+"""The aggregator: rounds, sampling, noise, generator training, release and the store."""

@@ -1,0 +1,1 @@
+"""Data sets, partitions, transports, studies and the ``fedlens`` command."""
