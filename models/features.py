@@ -1,0 +1,143 @@
+"""A critic with frozen features: what users release is one class-mean embedding, once.
+
+With the features fixed and public, the best critic linear on them depends on the real data only
+through the mean feature vector of each class. That mean is released once, clipped and noised;
+training the generator towards it (a kernel two-sample distance, i.e. a Wasserstein critic cut
+down to its last layer) is post-processing.
+
+Random cosines approximate a Gaussian kernel: Rahimi & Recht, "Random Features for Large-Scale
+Kernel Machines" (NeurIPS 2007), algorithm 1. Here one bank sees the whole image and two see
+square patches at every position of a grid, which keeps strokes and their places apart.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from models.shapes import ImageShape, check_shape
+
+ROUNDING_SLACK = 1e-6
+"""Rows are shortened by this share, so that float32 rounding never lifts one over norm 1."""
+
+
+class PatchFeatures(nn.Module):
+    """Frozen random features at three scales; every row has L2 norm at most 1.
+
+    ``dim`` is 6,433 for 28 x 28 and 7,873 for 32 x 32 images by default: 2 x ``global_waves``
+    + ``small_waves`` x places of a 9 x 9 window (stride 3) + ``large_waves`` x places of a
+    15 x 15 window (stride 4) + 1. There are no trained parameters.
+
+    Formal guarantees: each output row has L2 norm at most 1 (clamped, with a margin above
+    float32 rounding); its last coordinate is exactly ``mass``, so class masses are released
+    inside the same clipped vector; two instances with the same arguments are equal. The norm
+    bound is what makes the sensitivity of a sum of rows 1 per record.
+
+    Args:
+        shape: (channels, height, width) of an image.
+        seed: public integer that fixes the random waves; client and server must agree on it.
+        global_waves: frequencies over the whole image (a cosine and a sine each).
+        small_waves: cosines per place of the 9 x 9 window.
+        large_waves: cosines per place of the 15 x 15 window.
+        mass: the constant coordinate, in (0, 1).
+        chunk: images held in memory at once.
+
+    Raises:
+        ShapeError: on an image shape that is not supported.
+        ValueError: when ``mass`` is not in (0, 1) or a count is below 1.
+    """
+
+    global_weight: Tensor
+    small_weight: Tensor
+    small_phase: Tensor
+    large_weight: Tensor
+    large_phase: Tensor
+
+    def __init__(
+        self,
+        shape: ImageShape,
+        seed: int,
+        *,
+        global_waves: int = 768,
+        small_waves: int = 32,
+        large_waves: int = 64,
+        mass: float = 0.3,
+        chunk: int = 1000,
+    ) -> None:
+        super().__init__()
+        self.shape = check_shape(shape)
+        if not 0.0 < mass < 1.0:
+            raise ValueError(f"mass={mass} must lie strictly between 0 and 1")
+        if min(global_waves, small_waves, large_waves, chunk) < 1:
+            raise ValueError("global_waves, small_waves, large_waves and chunk must be at least 1")
+        self.mass, self.chunk = mass, chunk
+        source = torch.Generator().manual_seed(seed)
+        channels, height, width = self.shape
+        pixels = channels * height * width
+        self._buffer("global_weight", (pixels, global_waves), 5.0, source)
+        self._buffer("small_weight", (small_waves, channels, 9, 9), 2.5, source)
+        self._buffer("large_weight", (large_waves, channels, 15, 15), 3.5, source)
+        for name, waves in (("small_phase", small_waves), ("large_phase", large_waves)):
+            self.register_buffer(name, 2 * math.pi * torch.rand(waves, generator=source))
+        places = ((height - 3) // 3 + 1) ** 2 * small_waves
+        places += ((height - 7) // 4 + 1) ** 2 * large_waves
+        self.dim = 2 * global_waves + places + 1
+
+    def _buffer(
+        self, name: str, size: tuple[int, ...], scale: float, source: torch.Generator
+    ) -> None:
+        """Register normal frequencies; the kernel's width is ``scale``, whatever the channels."""
+        waves = torch.randn(size, generator=source) / (scale * math.sqrt(self.shape[0]))
+        self.register_buffer(name, waves)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Rows float32 [n, dim] of images [n, c, h, w]; differentiable in the images."""
+        if images.shape[1:] != self.shape:
+            raise ValueError(f"images of shape {tuple(images.shape[1:])}, expected {self.shape}")
+        if len(images) <= self.chunk:
+            return self._rows(images)
+        return torch.cat([self._rows(part) for part in torch.split(images, self.chunk)])
+
+    def _rows(self, images: Tensor) -> Tensor:
+        pixels = (images + 1) / 2
+        angles = pixels.flatten(1) @ self.global_weight
+        whole = torch.cat([angles.cos(), angles.sin()], 1) / math.sqrt(angles.shape[1])
+        small = _waves(pixels, self.small_weight, self.small_phase, stride=3, padding=3)
+        large = _waves(pixels, self.large_weight, self.large_phase, stride=4, padding=4)
+        rows = torch.cat([whole, small, large], 1) / math.sqrt(3)
+        longest = math.sqrt(1 - self.mass**2) * (1 - ROUNDING_SLACK)
+        rows = rows * (longest / rows.norm(dim=1, keepdim=True).clamp(min=1.0))
+        return F.pad(rows, (0, 1), value=self.mass)
+
+
+def _waves(pixels: Tensor, weight: Tensor, phase: Tensor, *, stride: int, padding: int) -> Tensor:
+    """Random cosines of every patch, [n, places x waves]; norm about 1 in expectation."""
+    angles = F.conv2d(pixels, weight, phase, stride=stride, padding=padding).flatten(1)
+    return angles.cos() * math.sqrt(2 / angles.shape[1])
+
+
+def class_embedding(features: Tensor, labels: Tensor, classes: int) -> Tensor:
+    """One user's contribution before clipping, float32 [classes, dim].
+
+    Row c is the sum of the user's feature rows with label c, divided by the number of *all* the
+    user's records, so that the whole matrix has Frobenius norm at most 1 when the rows do, and
+    its last column holds mass x the user's share of each class.
+
+    Args:
+        features: float32 [n, dim], rows of :class:`PatchFeatures`.
+        labels: int64 [n], in [0, classes).
+        classes: number of classes.
+
+    Raises:
+        ValueError: on no records, unequal lengths, or a label outside [0, classes).
+    """
+    if len(features) == 0 or len(features) != len(labels):
+        raise ValueError(f"{len(features)} feature rows and {len(labels)} labels; need as many, >0")
+    low, high = int(labels.min()), int(labels.max())
+    if low < 0 or high >= classes:
+        raise ValueError(f"labels run from {low} to {high}, outside 0..{classes - 1}")
+    sums = features.new_zeros(classes, features.shape[1]).index_add_(0, labels, features)
+    return sums / len(features)

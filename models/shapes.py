@@ -1,0 +1,54 @@
+"""The image shapes the networks are built for, and checks that name what is wrong.
+
+An image batch is float32, NCHW, with pixels in [-1, 1] (``uint8 / 127.5 - 1``, a fixed public
+scaling: nothing about the data enters it). Labels are int64 class numbers.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+ImageShape = tuple[int, int, int]
+"""(channels, height, width): 1 or 3 channels, 28 x 28 or 32 x 32 pixels."""
+
+CHANNELS = (1, 3)
+SIDES = (28, 32)
+
+
+class ShapeError(ValueError):
+    """An image shape or number of classes no network here is built for."""
+
+
+def check_shape(shape: ImageShape) -> ImageShape:
+    """Return ``shape`` as a tuple of three ints, or say what is wrong with it.
+
+    Raises:
+        ShapeError: unless the shape is (1|3, 28, 28) or (1|3, 32, 32).
+    """
+    if len(shape) != 3:
+        raise ShapeError(f"shape {shape!r} must be (channels, height, width)")
+    channels, height, width = (int(side) for side in shape)
+    if channels not in CHANNELS:
+        raise ShapeError(f"shape {shape!r} has {channels} channels; use 1 (grey) or 3 (RGB)")
+    if height != width or height not in SIDES:
+        raise ShapeError(
+            f"shape {shape!r} is {height} x {width} pixels; resize the images to 28 x 28 or 32 x 32"
+        )
+    return channels, height, width
+
+
+def check_classes(classes: int) -> int:
+    """Return ``classes``, or raise :class:`ShapeError` when there is no class."""
+    if classes < 1:
+        raise ShapeError(f"classes={classes} must be at least 1")
+    return int(classes)
+
+
+def one_hot(labels: Tensor, classes: int) -> Tensor:
+    """Class numbers, int64 [n], as float32 [n, classes].
+
+    Written as a comparison because that runs unchanged under ``torch.func.vmap``. A label outside
+    [0, classes) gives a row of zeros (no data-dependent check is possible under ``vmap``).
+    """
+    return (labels.unsqueeze(-1) == torch.arange(classes, device=labels.device)).float()
