@@ -1,0 +1,164 @@
+"""What every source returns: a checked, unchangeable data set with a digest that names it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Images = NDArray[np.uint8]
+Labels = NDArray[np.int64]
+Kind = TypeVar("Kind", bound=np.generic)
+
+CHANNELS = (1, 3)
+SIDES = (28, 32)
+
+
+class DatasetError(ValueError):
+    """Data that is missing, damaged or not of the kind asked for; the message says the mend."""
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Images with labels, split for training and test. The arrays are read-only.
+
+    Attributes:
+        name: what it was loaded as, e.g. ``embedded`` or ``npz:faces.npz``.
+        train_images: uint8 [n, c, h, w]; c is 1 or 3, h = w is 28 or 32.
+        train_labels: int64 [n], each in [0, classes).
+        test_images: uint8 [m, c, h, w]. For measuring only: never part of a release.
+        test_labels: int64 [m].
+        classes: number of classes.
+        class_names: one name per class, for people to read.
+        user_ids: int64 [n], the user each training image belongs to, or None.
+        digest: SHA-256, hex, over all arrays with their shapes and types.
+        attribution: whom to credit, under which licence.
+    """
+
+    name: str
+    train_images: Images
+    train_labels: Labels
+    test_images: Images
+    test_labels: Labels
+    classes: int
+    class_names: tuple[str, ...]
+    user_ids: NDArray[np.int64] | None
+    digest: str
+    attribution: str
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(channels, height, width) of an image."""
+        channels, height, width = self.train_images.shape[1:]
+        return int(channels), int(height), int(width)
+
+
+def build_dataset(
+    name: str,
+    source: Path,
+    train: tuple[Images, Labels],
+    test: tuple[Images, Labels],
+    *,
+    class_names: Iterable[str],
+    attribution: str,
+    user_ids: NDArray[np.int64] | None = None,
+) -> Dataset:
+    """Check what a source read and freeze it.
+
+    Args:
+        name: the data set's name.
+        source: file or folder it came from, named in errors.
+        train: images uint8 [n, c, h, w] and labels [n].
+        test: the same for the test set.
+        class_names: one per class.
+        attribution: credit and licence.
+        user_ids: user of each training image, or None.
+
+    Raises:
+        DatasetError: on an empty set, wrong shapes, labels out of range or user ids that do not
+            match the images.
+    """
+    names = tuple(class_names)
+    for part, (images, labels) in (("training", train), ("test", test)):
+        _check_part(f"{source}: the {part} set", images, labels, len(names))
+    if train[0].shape[1:] != test[0].shape[1:]:
+        raise DatasetError(
+            f"{source}: training images are {train[0].shape[1:]} and test images "
+            f"{test[0].shape[1:]}; make both the same (channels, height, width)"
+        )
+    if user_ids is not None and user_ids.shape != train[1].shape:
+        raise DatasetError(
+            f"{source}: user_ids has shape {user_ids.shape}, but there are {len(train[1])} "
+            "training images; give one user id per training image"
+        )
+    train_images, train_labels = _freeze(train[0]), _freeze(train[1])
+    test_images, test_labels = _freeze(test[0]), _freeze(test[1])
+    owners = None if user_ids is None else _freeze(user_ids)
+    arrays: list[NDArray[Any]] = [train_images, train_labels, test_images, test_labels]
+    return Dataset(
+        name=name,
+        train_images=train_images,
+        train_labels=train_labels,
+        test_images=test_images,
+        test_labels=test_labels,
+        classes=len(names),
+        class_names=names,
+        user_ids=owners,
+        digest=digest_arrays(arrays if owners is None else [*arrays, owners]),
+        attribution=attribution,
+    )
+
+
+def digest_arrays(arrays: Iterable[NDArray[Any]]) -> str:
+    """SHA-256 (hex) over type, shape and little-endian contents of ``arrays``, in order."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        plain = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+        digest.update(f"{plain.dtype.str}{plain.shape}".encode())
+        digest.update(plain.data)
+    return digest.hexdigest()
+
+
+def _check_part(where: str, images: Images, labels: Labels, classes: int) -> None:
+    if images.ndim != 4 or images.dtype != np.uint8:
+        raise DatasetError(
+            f"{where} has images of type {images.dtype} and shape {images.shape}; "
+            "give uint8 [n, channels, height, width]"
+        )
+    if len(images) == 0:
+        raise DatasetError(f"{where} is empty; give at least one image")
+    if len(images) != len(labels):
+        raise DatasetError(
+            f"{where} has {len(images)} images but {len(labels)} labels; give one label per image"
+        )
+    check_size(where, images.shape[1], images.shape[2], images.shape[3])
+    low, high = int(labels.min()), int(labels.max())
+    if low < 0 or high >= classes:
+        raise DatasetError(
+            f"{where} has labels from {low} to {high}; with {classes} classes "
+            f"they must lie in 0..{classes - 1}"
+        )
+
+
+def check_size(where: str, channels: int, height: int, width: int) -> None:
+    """Refuse an image size no network here is built for, naming ``where`` it stands.
+
+    Raises:
+        DatasetError: unless 1 or 3 channels of 28 x 28 or 32 x 32 pixels.
+    """
+    if channels not in CHANNELS or height != width or height not in SIDES:
+        raise DatasetError(
+            f"{where} has images of {channels} channel(s), {height} x {width} pixels; "
+            "resize them to 28 x 28 or 32 x 32 with 1 (grey) or 3 (RGB) channels"
+        )
+
+
+def _freeze(array: NDArray[Kind]) -> NDArray[Kind]:
+    frozen = np.ascontiguousarray(array)
+    frozen.setflags(write=False)
+    return frozen
