@@ -1,0 +1,74 @@
+"""The store: metrics, ledger rows, generated samples and labels, in SQLite or PostgreSQL.
+
+    with open_store("runs/store.db", create=True) as store:
+        store.create_run(RunRecord(run_id="demo", ...))
+
+There is no column and no code path for a real example, and nothing derived from data is stored
+before the ledger row that pays for it.
+"""
+
+from server.store.errors import StoreError, StoreVersionError
+from server.store.labelling import (
+    Annotation,
+    LabelRecord,
+    Progress,
+    ProjectRecord,
+    StoredAnnotation,
+    StoredLabel,
+    StoredProject,
+)
+from server.store.pngs import decode as decode_png
+from server.store.pngs import pixel_digest
+from server.store.records import (
+    BatchRecord,
+    CheckpointRow,
+    LabelKind,
+    LedgerRow,
+    Purpose,
+    QueueOrder,
+    ReleaseRow,
+    ReleaseStatus,
+    RoundRecord,
+    RunRecord,
+    RunStatus,
+    SampleFilter,
+    SampleRecord,
+    StoredBatch,
+    StoredSample,
+)
+from server.store.store import Store, open_store
+from server.store.upgrades import StoreStatus, check, upgrade
+
+__all__ = [
+    "Annotation",
+    "BatchRecord",
+    "CheckpointRow",
+    "LabelKind",
+    "LabelRecord",
+    "LedgerRow",
+    "Progress",
+    "ProjectRecord",
+    "Purpose",
+    "QueueOrder",
+    "ReleaseRow",
+    "ReleaseStatus",
+    "RoundRecord",
+    "RunRecord",
+    "RunStatus",
+    "SampleFilter",
+    "SampleRecord",
+    "Store",
+    "StoreError",
+    "StoreStatus",
+    "StoreVersionError",
+    "StoredAnnotation",
+    "StoredBatch",
+    "StoredLabel",
+    "StoredProject",
+    "StoredSample",
+    "check",
+    "decode_png",
+    "open_store",
+    "pixel_digest",
+    "upgrade",
+]

@@ -1,0 +1,81 @@
+"""Annotators, projects and their labels."""
+
+from __future__ import annotations
+
+from sqlalchemy import insert, select
+from sqlalchemy.orm import Session
+
+from server.store.errors import StoreError
+from server.store.labelling import ProjectRecord, StoredLabel, StoredProject
+from server.store.records import utc_now
+from server.store.rows import insert_once, require_run, require_same, to_record, to_values
+from server.store.schema import Label, Project, User
+
+
+def ensure_user(session: Session, name: str) -> int:
+    """The annotator's id, made at first use."""
+    if not name.strip():
+        raise StoreError(f"name = {name!r}: give the annotator's name")
+    wanted = select(User.user_id).where(User.name == name)
+    there = session.scalars(wanted).one_or_none()
+    if there is None:
+        insert_once(session, User, {"name": name})
+    return session.scalars(wanted).one() if there is None else there
+
+
+def create_project(session: Session, record: ProjectRecord) -> int:
+    """Insert a project with its labels, or find the same one there; give back its id."""
+    require_run(session, record.run_id)
+    values = to_values(record, "labels") | {"created_at": utc_now()}
+    if insert_once(session, Project, values):
+        project_id = _by_name(session, record.name).project_id
+        labels = [to_values(label) | {"project_id": project_id} for label in record.labels]
+        session.execute(insert(Label), labels)
+        return project_id
+    there = _by_name(session, record.name)
+    name = f"project {record.name!r}"
+    require_same(name, there, record, "run_id", "instructions", "purpose", "order", "seed")
+    stored = [(label.key, label.name, label.kind) for label in labels_of(session, there.project_id)]
+    given = [(label.key, label.name, label.kind) for label in record.labels]
+    if stored != given:
+        raise StoreError(f"{name} is in the store already with other labels: take another name")
+    return there.project_id
+
+
+def _by_name(session: Session, name: str) -> Project:
+    return session.scalars(select(Project).where(Project.name == name)).one()
+
+
+def projects(session: Session) -> list[StoredProject]:
+    """All projects, in the order made."""
+    rows = session.scalars(select(Project).order_by(Project.project_id)).all()
+    return [_record(session, row) for row in rows]
+
+
+def project(session: Session, project_id: int) -> StoredProject:
+    """One project."""
+    return _record(session, require_project(session, project_id))
+
+
+def require_project(session: Session, project_id: int) -> Project:
+    """The project's row.
+
+    Raises:
+        StoreError: if there is none.
+    """
+    row = session.get(Project, project_id)
+    if row is None:
+        raise StoreError(f"project_id = {project_id}: the store has no such project")
+    return row
+
+
+def labels_of(session: Session, project_id: int) -> list[StoredLabel]:
+    """A project's labels, in the order given."""
+    rows = session.scalars(
+        select(Label).where(Label.project_id == project_id).order_by(Label.label_id)
+    )
+    return [to_record(StoredLabel, row) for row in rows]
+
+
+def _record(session: Session, row: Project) -> StoredProject:
+    return to_record(StoredProject, row, labels=tuple(labels_of(session, row.project_id)))

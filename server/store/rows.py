@@ -1,0 +1,67 @@
+"""Between rows and records, which have the same field names; and inserts that may be repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, TypeVar
+
+from sqlalchemy import ColumnElement, inspect, select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.orm import Session
+
+from server.store.errors import StoreError
+from server.store.schema import Base, Run
+
+RecordT = TypeVar("RecordT")
+
+
+def to_record(kind: type[RecordT], row: object, **given: object) -> RecordT:
+    """The record of a row; ``given`` are the fields that the row itself has not got."""
+    names = [item.name for item in fields(kind)]  # type: ignore[arg-type]
+    return kind(**{name: given[name] if name in given else getattr(row, name) for name in names})
+
+
+def to_values(record: object, *left_out: str) -> dict[str, Any]:
+    """The fields of a record by name (not its nested records, unlike ``asdict``)."""
+    names = [item.name for item in fields(record)]  # type: ignore[arg-type]
+    return {name: getattr(record, name) for name in names if name not in left_out}
+
+
+def insert_once(session: Session, table: type[Base], values: Mapping[str, Any]) -> bool:
+    """Insert a row unless one with a key of it is there; say whether it was inserted."""
+    dialect = sqlite if session.get_bind().dialect.name == "sqlite" else postgresql
+    statement = dialect.insert(table).values(dict(values)).on_conflict_do_nothing()
+    first_key = inspect(table).primary_key[0]
+    return session.execute(statement.returning(first_key)).first() is not None
+
+
+def require_run(session: Session, run_id: str) -> Run:
+    """The run's row.
+
+    Raises:
+        StoreError: if there is none.
+    """
+    run = session.get(Run, run_id)
+    if run is None:
+        raise StoreError(f"run_id = {run_id!r}: the store has no such run")
+    return run
+
+
+def require_same(name: str, there: object, given: object, *parts: str) -> None:
+    """Refuse to store another thing under a key that is taken.
+
+    Raises:
+        StoreError: naming the first of ``parts`` that differs.
+    """
+    for part in parts:
+        if getattr(there, part) != getattr(given, part):
+            raise StoreError(
+                f"{name} is in the store already with {part} = {getattr(there, part)!r}, "
+                f"not {getattr(given, part)!r}: what is stored does not change"
+            )
+
+
+def exists_where(session: Session, *conditions: ColumnElement[bool]) -> bool:
+    """Whether some row fulfils all conditions."""
+    return session.execute(select(1).where(*conditions).limit(1)).first() is not None

@@ -1,0 +1,147 @@
+"""Runs, rounds, the mirror of the ledger, releases and checkpoints.
+
+The store's law is held here and in ``samples``: nothing derived from data goes in before the
+ledger row that pays for it.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
+
+from server.store.checks import check_choice
+from server.store.errors import StoreError
+from server.store.records import (
+    CheckpointRow,
+    LedgerRow,
+    ReleaseRow,
+    RoundRecord,
+    RunRecord,
+    RunStatus,
+)
+from server.store.rows import (
+    exists_where,
+    insert_once,
+    require_run,
+    require_same,
+    to_record,
+    to_values,
+)
+from server.store.schema import Checkpoint, Ledger, Release, Round, Run
+
+
+def create_run(session: Session, record: RunRecord) -> None:
+    """Insert a run, or find the same one there."""
+    if not insert_once(session, Run, to_values(record)):
+        there = require_run(session, record.run_id)
+        require_same(f"run {record.run_id!r}", there, record, "config_sha256")
+
+
+def set_run_status(
+    session: Session, run_id: str, status: RunStatus, stop_reason: str | None
+) -> None:
+    """Set a run's status and why it ended."""
+    check_choice("status", status, RunStatus)
+    require_run(session, run_id)
+    values = {"status": status, "stop_reason": stop_reason}
+    session.execute(update(Run).where(Run.run_id == run_id).values(values))
+
+
+def runs(session: Session) -> list[RunRecord]:
+    """All runs, the newest first."""
+    rows = session.scalars(select(Run).order_by(Run.created_at.desc(), Run.run_id))
+    return [to_record(RunRecord, row) for row in rows]
+
+
+def run(session: Session, run_id: str) -> RunRecord:
+    """One run."""
+    return to_record(RunRecord, require_run(session, run_id))
+
+
+def record_ledger(session: Session, row: LedgerRow) -> None:
+    """Mirror a ledger entry; the same entry again changes nothing."""
+    require_run(session, row.run_id)
+    if not insert_once(session, Ledger, to_values(row)):
+        there = ledger_row(session, row.run_id, row.index)
+        require_same(f"ledger entry {row.index}", there, row, "entry_hash", "round")
+
+
+def ledger(session: Session, run_id: str) -> list[LedgerRow]:
+    """The mirrored entries, in order."""
+    rows = session.scalars(select(Ledger).where(Ledger.run_id == run_id).order_by(Ledger.index))
+    return [to_record(LedgerRow, row) for row in rows]
+
+
+def ledger_row(session: Session, run_id: str, index: int) -> Ledger:
+    """The mirrored entry that pays for something about to be stored.
+
+    Raises:
+        StoreError: if it is not there.
+    """
+    require_run(session, run_id)
+    row = session.get(Ledger, (run_id, index))
+    if row is None:
+        raise StoreError(
+            f"ledger_index = {index}: run {run_id!r} has no such ledger row, and nothing derived "
+            "from data is stored before it; call record_ledger first"
+        )
+    return row
+
+
+def require_ledgered_round(session: Session, run_id: str, round_: int) -> None:
+    """Refuse what a round yields before a ledger row of that round.
+
+    Raises:
+        StoreError: if there is none.
+    """
+    require_run(session, run_id)
+    if not exists_where(session, Ledger.run_id == run_id, Ledger.round == round_):
+        raise StoreError(
+            f"round = {round_}: run {run_id!r} has no ledger row of this round, and nothing "
+            "derived from data is stored before it; call record_ledger first"
+        )
+
+
+def record_round(session: Session, record: RoundRecord) -> None:
+    """Store a round's metrics in place of those there."""
+    require_ledgered_round(session, record.run_id, record.round)
+    session.merge(Round(**to_values(record)))
+
+
+def rounds(session: Session, run_id: str) -> list[RoundRecord]:
+    """A run's rounds, in order."""
+    rows = session.scalars(select(Round).where(Round.run_id == run_id).order_by(Round.round))
+    return [to_record(RoundRecord, row) for row in rows]
+
+
+def record_release(session: Session, row: ReleaseRow) -> None:
+    """Store what became of a release in place of what is there."""
+    paid = ledger_row(session, row.run_id, row.ledger_index)
+    if paid.round != row.round:
+        raise StoreError(
+            f"round = {row.round}: ledger entry {row.ledger_index} of run {row.run_id!r} is of "
+            f"round {paid.round}"
+        )
+    session.merge(Release(**to_values(row)))
+
+
+def releases(session: Session, run_id: str) -> list[ReleaseRow]:
+    """A run's releases, in the ledger's order."""
+    rows = session.scalars(
+        select(Release).where(Release.run_id == run_id).order_by(Release.ledger_index)
+    )
+    return [to_record(ReleaseRow, row) for row in rows]
+
+
+def record_checkpoint(session: Session, row: CheckpointRow) -> None:
+    """Store where a round's checkpoint lies in place of what is there."""
+    require_ledgered_round(session, row.run_id, row.round)
+    session.merge(Checkpoint(**to_values(row)))
+
+
+def checkpoints(session: Session, run_id: str) -> list[CheckpointRow]:
+    """A run's checkpoints, by round."""
+    rows = session.scalars(
+        select(Checkpoint).where(Checkpoint.run_id == run_id).order_by(Checkpoint.round)
+    )
+    return [to_record(CheckpointRow, row) for row in rows]

@@ -1,0 +1,156 @@
+"""Batches of generated samples: into the store after their ledger row, out of it by filter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import ColumnElement, Row, Select, func, insert, select
+from sqlalchemy.orm import Session
+
+from server.store.chains import in_force
+from server.store.errors import StoreError
+from server.store.pngs import decode, pixel_digest
+from server.store.records import (
+    BatchRecord,
+    SampleFilter,
+    SampleRecord,
+    StoredBatch,
+    StoredSample,
+    utc_now,
+)
+from server.store.rows import insert_once, require_run, require_same, to_record, to_values
+from server.store.runs import ledger_row
+from server.store.schema import AnnotationRow, Batch, Sample
+
+
+def checked_samples(record: BatchRecord, samples: Iterable[SampleRecord]) -> list[dict[str, Any]]:
+    """The rows of a batch's samples, each image decoded and compared with its digest.
+
+    Raises:
+        StoreError: on another number of samples than announced, a position twice, or an image
+            that is not a plain PNG with the digest given.
+    """
+    rows = [
+        {name: getattr(sample, name) for name in ("position", "requested_class", "png", "sha256")}
+        for sample in samples
+    ]
+    if len(rows) != record.count:
+        raise StoreError(f"count = {record.count} of the batch, but {len(rows)} samples were given")
+    if len({row["position"] for row in rows}) != len(rows):
+        raise StoreError("position: two samples of the batch have the same one")
+    for row in rows:
+        if pixel_digest(decode(row["png"])) != row["sha256"]:
+            raise StoreError(
+                f"sha256 of sample {row['position']} is not that of its pixels: "
+                "make samples with SampleRecord.from_pixels"
+            )
+    return rows
+
+
+def add_batch(session: Session, record: BatchRecord, rows: list[dict[str, Any]]) -> int:
+    """Insert a batch with its samples, or find the same one there; give back its id."""
+    _check_paid(session, record)
+    if insert_once(session, Batch, to_values(record) | {"created_at": utc_now()}):
+        batch = _by_key(session, record)
+        if rows:
+            session.execute(insert(Sample), [row | {"batch_id": batch.batch_id} for row in rows])
+        return batch.batch_id
+    there = _by_key(session, record)
+    name = f"batch {record.run_id!r}, round {record.round}, {record.purpose}, seed {record.seed}"
+    require_same(name, there, record, "ledger_index", "checkpoint_sha256", "count")
+    return there.batch_id
+
+
+def _check_paid(session: Session, record: BatchRecord) -> None:
+    paid = ledger_row(session, record.run_id, record.ledger_index)
+    if paid.round < record.round:
+        raise StoreError(
+            f"ledger_index = {record.ledger_index}: that entry is of round {paid.round}, and a "
+            f"batch of round {record.round} is stored only after a later one"
+        )
+    if record.private and not require_run(session, record.run_id).private:
+        raise StoreError(f"private = True: run {record.run_id!r} guarantees nothing")
+
+
+def _by_key(session: Session, record: BatchRecord) -> Batch:
+    key = {name: getattr(record, name) for name in ("run_id", "round", "purpose", "seed")}
+    return session.scalars(select(Batch).filter_by(**key)).one()
+
+
+def batches(session: Session, run_id: str) -> list[StoredBatch]:
+    """A run's batches, by round, then in the order stored."""
+    rows = session.scalars(
+        select(Batch).where(Batch.run_id == run_id).order_by(Batch.round, Batch.batch_id)
+    )
+    return [to_record(StoredBatch, row) for row in rows]
+
+
+def batch(session: Session, batch_id: int) -> StoredBatch:
+    """One batch."""
+    row = session.get(Batch, batch_id)
+    if row is None:
+        raise StoreError(f"batch_id = {batch_id}: the store has no such batch")
+    return to_record(StoredBatch, row)
+
+
+def samples(session: Session, wanted: SampleFilter, offset: int, limit: int) -> list[StoredSample]:
+    """A page of samples, in the order stored."""
+    if offset < 0 or limit < 0:
+        raise StoreError(f"offset = {offset}, limit = {limit}: give numbers ≥ 0")
+    statement = stored_samples().where(*_conditions(wanted))
+    statement = statement.order_by(Sample.sample_id).offset(offset).limit(limit)
+    return [to_sample(row) for row in session.execute(statement)]
+
+
+def count_samples(session: Session, wanted: SampleFilter) -> int:
+    """How many samples match."""
+    statement = select(func.count(Sample.sample_id)).join(Batch, Batch.batch_id == Sample.batch_id)
+    return session.execute(statement.where(*_conditions(wanted))).scalar_one()
+
+
+def _conditions(wanted: SampleFilter) -> list[ColumnElement[bool]]:
+    columns = {
+        "run_id": Batch.run_id,
+        "round": Batch.round,
+        "purpose": Batch.purpose,
+        "batch_id": Sample.batch_id,
+        "requested_class": Sample.requested_class,
+        "sha256": Sample.sha256,
+    }
+    given = {name: getattr(wanted, name) for name in columns}
+    conditions = [columns[name] == value for name, value in given.items() if value is not None]
+    if wanted.label_id is not None:
+        labelled = select(AnnotationRow.sample_id).where(
+            AnnotationRow.label_id == wanted.label_id, in_force(AnnotationRow)
+        )
+        conditions.append(Sample.sample_id.in_(labelled))
+    return conditions
+
+
+def sample(session: Session, sample_id: int) -> StoredSample:
+    """One sample."""
+    row = session.execute(stored_samples().where(Sample.sample_id == sample_id)).first()
+    if row is None:
+        raise StoreError(f"sample_id = {sample_id}: the store has no such sample")
+    return to_sample(row)
+
+
+def stored_samples() -> Select[*tuple[Any, ...]]:
+    """All samples, with the columns of ``StoredSample``."""
+    return select(
+        Sample.sample_id,
+        Sample.batch_id,
+        Batch.run_id,
+        Batch.round,
+        Batch.purpose,
+        Sample.position,
+        Sample.requested_class,
+        Sample.png,
+        Sample.sha256,
+    ).join(Batch, Batch.batch_id == Sample.batch_id)
+
+
+def to_sample(row: Row[Any]) -> StoredSample:
+    """The record of a row of :func:`stored_samples`."""
+    return to_record(StoredSample, row)
