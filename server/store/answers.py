@@ -143,7 +143,7 @@ def progress(session: Session, project_id: int, user_id: int) -> Progress:
         in_force(AnnotationRow),
         AnnotationRow.sample_id.in_(in_scope),
     )
-    done, skipped = session.execute(counts).one()._tuple()
+    done, skipped = session.execute(counts).one()
     return Progress(total=total, done=done, skipped=skipped)
 
 

@@ -171,8 +171,16 @@ def clear_errors(location: Location) -> Iterator[None]:
 
 def _message(location: Location, error: DBAPIError) -> str:
     reason = next(iter(str(error.orig).strip().splitlines()), type(error.orig).__name__)
-    for secret in (location.url.password, location.url.username):
-        reason = reason.replace(secret, "***") if isinstance(secret, str) and secret else reason
+    reason = _without_credentials(location.url, reason)
     if "database is locked" in reason:
         return f"the store {location.shown} is busy: locked for over {BUSY_SECONDS} s; try again"
-    return f"the store {location.shown} cannot do this: {reason}"
+    return f"the store {location.shown} cannot be used: {reason}"
+
+
+def _without_credentials(url: URL, reason: str) -> str:
+    secrets = [url.password, url.query.get("password")]
+    # Names stand in quotes; bare, they are often part of other words.
+    names = [f'"{name}"' for name in (url.username, url.query.get("user")) if name]
+    for hidden in [str(secret) for secret in secrets if secret] + names:
+        reason = reason.replace(hidden, "***")
+    return reason

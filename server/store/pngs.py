@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
 from server.store.errors import StoreError
 
@@ -59,18 +59,22 @@ def pixel_digest(pixels: NDArray[np.uint8]) -> str:
 def _open(png: bytes) -> Image.Image:
     try:
         image = Image.open(io.BytesIO(png), formats=["PNG"])
-        # The header names the size: looked at before any pixel is unpacked.
-        if image.mode not in ("L", "RGB") or max(image.size) > MAX_SIDE:
-            raise StoreError(
-                f"png of mode {image.mode}, {image.width} x {image.height} pixels cannot be "
-                f"stored: grey or RGB of 8 bits, at most {MAX_SIDE} x {MAX_SIDE}"
-            )
+        _check_header(image)
         image.load()
-    except (OSError, SyntaxError, ValueError, UnidentifiedImageError) as error:
-        if isinstance(error, StoreError):
-            raise
+    except StoreError:
+        raise
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise StoreError(f"png cannot be stored: not a well-formed PNG ({error})") from error
     return image
+
+
+def _check_header(image: Image.Image) -> None:
+    """Look at mode and size before any pixel is unpacked."""
+    if image.mode not in ("L", "RGB") or max(image.size) > MAX_SIDE:
+        raise StoreError(
+            f"png of mode {image.mode}, {image.width} x {image.height} pixels cannot be "
+            f"stored: grey or RGB of 8 bits, at most {MAX_SIDE} x {MAX_SIDE}"
+        )
 
 
 def _check_chunks(png: bytes) -> None:

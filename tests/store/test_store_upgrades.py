@@ -1,0 +1,172 @@
+"""The schema: made by migrations alone, the same on both engines, with no place for real data."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+import sqlalchemy as sa
+from alembic import command
+from store_builders import a_run
+
+from server.store import StoreError, StoreVersionError, check, open_store, upgrade
+from server.store.engine import locate, make_engine
+from server.store.schema import Base
+from server.store.upgrades import VERSION_TABLE, migrations
+
+
+@contextlib.contextmanager
+def connected(url: str) -> Iterator[sa.Connection]:
+    engine = make_engine(locate(url), create=True, foreign_keys=False)
+    try:
+        with engine.begin() as connection:
+            yield connection
+    finally:
+        engine.dispose()
+
+
+def downgrade(url: str, revision: str) -> None:
+    with connected(url) as connection:
+        config = migrations()
+        config.attributes["connection"] = connection
+        command.downgrade(config, revision)
+
+
+def table_names(url: str) -> set[str]:
+    with connected(url) as connection:
+        return set(sa.inspect(connection).get_table_names())
+
+
+def test_upgrading_an_empty_place_leaves_no_drift(empty_url: str) -> None:
+    status = upgrade(empty_url)
+    assert (status.current, status.drift) == (status.head, [])
+    assert check(empty_url) == status
+    assert table_names(empty_url) == {*Base.metadata.tables, VERSION_TABLE}
+
+
+def test_upgrading_again_keeps_what_is_there(url: str) -> None:
+    with open_store(url) as store:
+        store.create_run(a_run())
+    assert upgrade(url).ok
+    with open_store(url, create=True) as store:
+        assert store.runs() == [a_run()]
+
+
+def test_down_and_up_again(url: str) -> None:
+    downgrade(url, "base")
+    assert table_names(url) == {VERSION_TABLE}
+    status = check(url)
+    assert status.current is None
+    assert "add_table samples" in status.drift
+    assert not status.ok
+    assert upgrade(url).ok
+
+
+def test_drift_is_said_in_words(url: str) -> None:
+    with connected(url) as connection:
+        connection.execute(sa.text("ALTER TABLE runs ADD COLUMN extra INTEGER"))
+        connection.execute(sa.text("DROP INDEX ix_samples_sha256"))
+    status = check(url)
+    assert status.current == status.head
+    assert not status.ok
+    assert len(status.drift) == 2
+    assert any("remove_column" in item and "extra" in item for item in status.drift)
+    assert any("add_index ix_samples_sha256" in item for item in status.drift)
+
+
+def test_constraints_are_the_schema_s(url: str) -> None:
+    """Alembic compares neither primary nor unique keys' names on SQLite: looked up here."""
+    with connected(url) as connection:
+        inspector = sa.inspect(connection)
+        for table in Base.metadata.sorted_tables:
+            unique = {item["name"] for item in inspector.get_unique_constraints(table.name)}
+            foreign = {item["name"] for item in inspector.get_foreign_keys(table.name)}
+            indexes = {item["name"] for item in inspector.get_indexes(table.name)}
+            wanted = {type(c): set() for c in table.constraints}  # type: ignore[var-annotated]
+            for constraint in table.constraints:
+                wanted[type(constraint)].add(constraint.name)
+            assert unique == wanted.get(sa.UniqueConstraint, set())
+            assert foreign == wanted.get(sa.ForeignKeyConstraint, set())
+            assert {index.name for index in table.indexes} == indexes - unique
+
+
+def test_an_old_store_is_refused_with_the_command_to_run(url: str) -> None:
+    downgrade(url, "base")
+    with pytest.raises(StoreVersionError, match=r"fedlens db upgrade --store \S+"):
+        open_store(url)
+    assert table_names(url) == {VERSION_TABLE}
+
+
+def test_a_newer_store_is_refused_and_left_alone(url: str) -> None:
+    with connected(url) as connection:
+        connection.execute(sa.text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))
+    for opening in (lambda: open_store(url), lambda: open_store(url, create=True)):
+        with pytest.raises(StoreVersionError, match="newer"):
+            opening()
+    assert check(url).current == "9999"
+
+
+def test_a_database_of_something_else_is_left_alone(empty_url: str) -> None:
+    with connected(empty_url) as connection:
+        connection.execute(sa.text("CREATE TABLE users (mail VARCHAR)"))
+    with pytest.raises(StoreError, match=r"something else \(users\)"):
+        upgrade(empty_url)
+    with pytest.raises(StoreVersionError):
+        open_store(empty_url)
+    assert table_names(empty_url) == {"users"}
+
+
+def test_another_program_s_tables_may_stand_beside_on_postgres(
+    empty_url: str, engine_name: str
+) -> None:
+    if engine_name == "sqlite":
+        pytest.skip("a SQLite file is one program's")
+    with connected(empty_url) as connection:
+        connection.execute(sa.text("CREATE TABLE alembic_version (version_num VARCHAR)"))
+        connection.execute(sa.text("CREATE TABLE invoices (total INTEGER)"))
+    assert upgrade(empty_url).ok
+    downgrade(empty_url, "base")
+    assert table_names(empty_url) == {"alembic_version", "invoices", VERSION_TABLE}
+
+
+def test_a_migration_that_fails_leaves_nothing_behind(
+    empty_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_given: object) -> None:
+        raise RuntimeError("died after the tables were made")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("server.store.upgrades._status", failing)
+        with pytest.raises(RuntimeError):
+            upgrade(empty_url)
+    assert table_names(empty_url) == set()
+    assert upgrade(empty_url).ok
+
+
+def test_the_only_binary_column_is_a_sample_s_png(url: str) -> None:
+    declared = {
+        f"{table.name}.{column.name}"
+        for table in Base.metadata.sorted_tables
+        for column in table.columns
+        if isinstance(column.type, sa.LargeBinary)
+    }
+    with connected(url) as connection:
+        inspector = sa.inspect(connection)
+        real = {
+            f"{table}.{column['name']}"
+            for table in inspector.get_table_names()
+            for column in inspector.get_columns(table)
+            if isinstance(column["type"], sa.LargeBinary)
+        }
+    assert declared == real == {"samples.png"}
+
+
+def test_samples_come_from_ledgered_batches_alone() -> None:
+    samples, batches = (Base.metadata.tables[name] for name in ("samples", "batches"))
+    assert not samples.c.batch_id.nullable
+    assert {key.target_fullname for key in samples.c.batch_id.foreign_keys} == {"batches.batch_id"}
+    assert not batches.c.ledger_index.nullable
+    assert {key.target_fullname for key in batches.c.ledger_index.foreign_keys} == {
+        "ledger.ledger_index"
+    }
