@@ -1,0 +1,32 @@
+"""Critic families as users train them: one Protocol, one registry line each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from torch import Tensor
+
+from client.critics.frozen import FrozenLocalCritic
+from client.critics.wgan import WganLocalCritic
+from client.data import LocalData, LocalUsers
+from client.records import TrainRequest
+
+
+class LocalCritic(Protocol):
+    """What a family does on a node."""
+
+    chunk: int
+    """Users to hold in memory at once."""
+
+    def updates(self, cohort: Sequence[LocalData], seeds: Sequence[int]) -> Tensor:
+        """Each user's *unclipped* update, a row each, shape [len(cohort), P].
+
+        A row depends on its own user's records, its seed and public state only.
+        """
+
+
+FAMILIES: dict[str, Callable[[LocalUsers, TrainRequest], LocalCritic]] = {
+    "frozen": FrozenLocalCritic,
+    "wgan": WganLocalCritic,
+}

@@ -1,0 +1,1 @@
+"""How messages get from server to nodes in a simulation: in this process, or through Ray."""

@@ -1,0 +1,67 @@
+"""The ClientApp's handlers: what they answer, and that a failure says nothing."""
+
+import logging
+
+import pytest
+from flwr.app import Message
+
+from client.app import build_client_app
+from client.records import DESCRIBE, TRAIN, Description, ReplyError, TrainReply
+from simulations.transports.inprocess import InProcessGrid
+
+SECRET = "patient 4711 has a rare disease"
+
+
+def ask(app, message_type, content):
+    grid = InProcessGrid(app, 1, {})
+    (identity,) = grid.push_messages(
+        [Message(content, next(iter(grid.get_node_ids())), message_type)]
+    )
+    (reply,) = grid.pull_messages([identity])
+    return reply
+
+
+def test_describe_and_train_answer(users, make_request):
+    app = build_client_app(lambda context: users)
+    request = make_request(0, 1)
+    described = Description.from_record(ask(app, DESCRIBE, request.to_record()).content)
+    assert described == Description(0, 7, (1, 28, 28), 10)
+    reply = TrainReply.from_record(ask(app, TRAIN, request.to_record()).content)
+    assert reply.norms.sum() == 2 and reply.total.shape == (64330,)
+
+
+@pytest.mark.parametrize("message_type", [DESCRIBE, TRAIN])
+def test_an_exceptions_text_type_and_place_stay_on_the_node(
+    users, make_request, message_type, caplog, capfd
+):
+    def failing(context):
+        raise KeyError(SECRET)
+
+    app = build_client_app(failing)
+    with caplog.at_level(logging.DEBUG):
+        reply = ask(app, message_type, make_request(0).to_record())
+    everything = (
+        repr(vars(reply)) + repr(dict(reply.content)) + caplog.text + "".join(capfd.readouterr())
+    )
+    assert SECRET not in everything and "KeyError" not in everything
+    reader = Description if message_type == DESCRIBE else TrainReply
+    with pytest.raises(ReplyError, match="reported a failure"):
+        reader.from_record(reply.content)
+
+
+def test_a_reply_carries_a_sum_and_a_histogram_and_nothing_else(users, make_request):
+    app = build_client_app(lambda context: users)
+    content = ask(app, TRAIN, make_request(0, 1, 2).to_record()).content
+    assert set(content) == {"config", "arrays"}
+    assert dict(content.config_records["config"]) == {"status": "done"}
+    assert set(content.array_records["arrays"]) == {"total", "norms"}
+    assert not content.metric_records
+
+
+def test_a_request_without_its_fields_is_a_plain_failure(users):
+    from flwr.app import ConfigRecord, RecordDict
+
+    app = build_client_app(lambda context: users)
+    reply = ask(app, TRAIN, RecordDict({"config": ConfigRecord({"round": 1})}))
+    with pytest.raises(ReplyError):
+        TrainReply.from_record(reply.content)

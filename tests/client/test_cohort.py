@@ -1,0 +1,106 @@
+"""Cohort training: per-user clipping, independence of users, ragged and empty users."""
+
+import numpy as np
+import pytest
+import torch
+
+from client.cohort import train_cohort
+from client.critics import FAMILIES
+from client.data import ArrayUsers, LocalData
+from models.critics import WganCritic
+
+BOTH = pytest.mark.parametrize("family", ["frozen", "wgan"])
+
+
+@BOTH
+def test_the_sum_over_users_is_the_sum_of_users_alone(users, make_request, family):
+    """No user's contribution depends on who else was drawn."""
+    together = train_cohort(users, make_request(0, 1, 4, 5, critic__family=family))
+    alone = sum(
+        train_cohort(users, make_request(u, critic__family=family)).total for u in (0, 1, 4, 5)
+    )
+    np.testing.assert_allclose(together.total, alone, atol=2e-6)
+
+
+@BOTH
+def test_one_users_change_moves_the_sum_by_twice_the_clip_at_most(users, make_request, family):
+    request = make_request(0, 1, critic__family=family, privacy__clipping_norm=0.01)
+    before = train_cohort(users, request)
+    changed = users.images.copy()
+    changed[:10] = 255 - changed[:10]
+    other = ArrayUsers(**{**vars(users), "images": changed})
+    after = train_cohort(other, request)
+    assert 0 < np.linalg.norm(after.total - before.total) <= 0.02 * (1 + 1e-9)
+
+
+@BOTH
+def test_users_with_one_or_no_record(users, make_request, family):
+    reply = train_cohort(users, make_request(5, 6, critic__family=family))
+    assert np.isfinite(reply.total).all() and reply.norms.sum() == 2
+    assert np.linalg.norm(reply.total) > 0
+    empty = train_cohort(users, make_request(6, critic__family=family))
+    assert np.linalg.norm(empty.total) == 0 and empty.norms[0] == 1
+
+
+@BOTH
+def test_a_request_is_reproducible_and_its_seed_matters_only_for_batches(
+    users, make_request, family
+):
+    first, again = (train_cohort(users, make_request(0, 1, critic__family=family)) for _ in "ab")
+    assert np.array_equal(first.total, again.total)
+
+
+@pytest.mark.parametrize("chosen", [(), (0, 0), (7,), (-1,)])
+def test_a_request_for_nobody_a_stranger_or_one_user_twice_is_refused(users, make_request, chosen):
+    with pytest.raises(ValueError):
+        train_cohort(users, make_request(*chosen))
+
+
+def test_a_user_whose_update_is_not_finite_contributes_nothing(users, make_request, monkeypatch):
+    honest = train_cohort(users, make_request(1)).total
+    updates = FAMILIES["frozen"].updates
+
+    def poisoned(self, cohort, seeds):
+        rows = updates(self, cohort, seeds)
+        rows[0, 3] = float("nan")
+        return rows
+
+    monkeypatch.setattr(FAMILIES["frozen"], "updates", poisoned)
+    reply = train_cohort(users, make_request(0, 1))
+    np.testing.assert_allclose(reply.total, honest, atol=1e-9)
+
+
+def test_the_batched_local_steps_are_plain_sgd_user_by_user(users, make_request):
+    """The vmapped training equals an ordinary loop with torch.optim and weight clipping."""
+    from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
+    from models.limits import clamp_weights, weight_limits
+
+    request = make_request(0, critic__family="wgan", critic__local_steps=3, critic__local_batch=6)
+    local = FAMILIES["wgan"](users, request)
+    seed = 11
+    batched = local.updates([users.user(0)], [seed])[0]
+
+    real, labels, fake = local._draw(users.user(0), seed)
+    critic = WganCritic(users.shape, users.classes)
+    vector_to_parameters(torch.from_numpy(request.weights["critic"].copy()), critic.parameters())
+    start = parameters_to_vector(critic.parameters()).detach().clone()
+    optimiser = torch.optim.SGD(critic.parameters(), lr=0.05)
+    for step in range(3):
+        optimiser.zero_grad()
+        loss = critic(fake[step], labels[step]).mean() - critic(real[step], labels[step]).mean()
+        loss.backward()
+        optimiser.step()
+        clamp_weights(critic, weight_limits(critic, 2.0))
+    plain = parameters_to_vector(critic.parameters()).detach() - start
+    torch.testing.assert_close(batched, plain, atol=2e-5, rtol=1e-3)
+
+
+def test_the_frozen_update_is_the_mean_feature_vector_of_each_class(users, make_request):
+    from models.features import PatchFeatures, class_embedding
+
+    data: LocalData = users.user(2)
+    update = FAMILIES["frozen"](users, make_request(2)).updates([data], [0])[0]
+    features = PatchFeatures(users.shape, 123)
+    expected = class_embedding(features(data.images), data.labels, users.classes)
+    torch.testing.assert_close(update, expected.reshape(-1), atol=1e-6, rtol=1e-5)
