@@ -1,0 +1,125 @@
+"""One run's account: the moments accountant and the Bayesian accountant over the same events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from accountant.bayesian import BayesianAccountant, NormHistogram
+from accountant.bounds import require_probability
+from accountant.events import SubsampledGaussian
+from accountant.evidence import EvidenceFile
+from accountant.ledger import Entry
+from accountant.moments import MomentsAccountant
+from accountant.statement import NoiseSource, Spending, statement
+
+__all__ = ["Account", "MixedEvents", "Spending", "statement"]
+
+
+class MixedEvents(ValueError):
+    """An event of another privacy unit than the account's; such events are never added up."""
+
+
+class Account:
+    """What a run has spent. It changes by `charge` and `replay` alone, or not at all."""
+
+    def __init__(
+        self,
+        total_rounds: int,
+        delta_dp: float,
+        delta_bdp: float,
+        noise_source: str = "os-entropy",
+    ) -> None:
+        """Declare the run.
+
+        Args:
+            total_rounds: rounds that there will be at most, one release each.
+            delta_dp: δ of differential privacy.
+            delta_bdp: δ of Bayesian differential privacy.
+            noise_source: ``os-entropy``, or ``fixed-seed`` in tests: no guarantee then.
+
+        Raises:
+            ValueError: naming the argument.
+        """
+        require_probability("delta_dp", delta_dp)
+        self._noise_source = _noise_source(noise_source)
+        self._delta_dp, self._delta_bdp = delta_dp, delta_bdp
+        self._moments = MomentsAccountant()
+        self._bayesian = BayesianAccountant(total_rounds, delta_bdp)
+        self._last: SubsampledGaussian | None = None
+        self._unfit = 0
+
+    def charge(self, event: SubsampledGaussian, evidence: NormHistogram | None) -> None:
+        """Book one round; see `BayesianAccountant.compose` for the evidence.
+
+        Raises:
+            TooManyRounds: more rounds than were declared. Nothing was booked.
+            ValueError: an event of another privacy unit, or evidence of another clipping norm.
+                Nothing was booked.
+        """
+        last = self._last
+        if last and (last.unit, last.adjacency) != (event.unit, event.adjacency):
+            raise MixedEvents(
+                f"unit = {event.unit!r}, but the account is of {last.unit!r} events: keep an "
+                "account for each unit"
+            )
+        self._bayesian.compose(event, evidence)
+        self._moments.compose(event)
+        self._last = event
+
+    def replay(self, entries: Iterable[Entry], evidence: EvidenceFile | None = None) -> None:
+        """Book a ledger's entries.
+
+        Evidence that is missing or that an entry did not commit to is not used: such a round is
+        charged at the clipping norm.
+        """
+        for entry in entries:
+            norms = evidence.matching(entry) if evidence is not None else None
+            if norms is not None and norms.clipping_norm != entry.event.clipping_norm:
+                norms = None
+            self._unfit += norms is None and entry.evidence_digest is not None
+            self.charge(entry.event, norms)
+
+    def would_exceed(self, event: SubsampledGaussian, epsilon: float) -> bool:
+        """Whether booking ``event`` too would take differential privacy's ε above ``epsilon``.
+
+        Ask before the release. The answer depends on no data, so stopping on it reveals nothing.
+        """
+        return self._moments.would_exceed(event, epsilon=epsilon, delta=self._delta_dp)
+
+    def spending(self) -> Spending:
+        """Both accountants' figures so far."""
+        moments = self._moments.epsilon(self._delta_dp)
+        corrected = self._bayesian.corrected()
+        return Spending(
+            rounds=self._bayesian.rounds,
+            dp_epsilon=moments.epsilon,
+            dp_order=moments.order,
+            delta_dp=self._delta_dp,
+            dp_epsilon_at_bdp_delta=self._moments.epsilon(self._delta_bdp).epsilon,
+            bdp_as_published=self._bayesian.as_published().epsilon,
+            bdp_corrected=corrected.epsilon,
+            bdp_order=corrected.order,
+            delta_bdp=self._delta_bdp,
+            confidence_failure=self._bayesian.confidence_failure,
+            event=self._last,
+            noise_source=self._noise_source,
+            warnings=self._warnings(),
+        )
+
+    def statement(self, users: int) -> str:
+        """`statement` of the spending so far, for N = ``users``."""
+        return statement(self.spending(), users)
+
+    def _warnings(self) -> tuple[str, ...]:
+        if not self._unfit:
+            return self._bayesian.warnings()
+        lost = f"{self._unfit} ledger entries name evidence that is missing or does not fit them"
+        return (lost, *self._bayesian.warnings())
+
+
+def _noise_source(value: str) -> NoiseSource:
+    if value == "os-entropy":
+        return "os-entropy"
+    if value == "fixed-seed":
+        return "fixed-seed"
+    raise ValueError(f"noise_source = {value!r} cannot be used: 'os-entropy' or 'fixed-seed'")

@@ -1,0 +1,56 @@
+"""What an accountant answers, and what every accountant can be asked."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+from accountant.events import SubsampledGaussian
+
+NO_ORDER = 0.0
+
+
+@dataclass(frozen=True)
+class Bound:
+    """An upper bound on epsilon at the delta that was asked for."""
+
+    epsilon: float
+    """≥ 0; infinite where there is no guarantee."""
+    order: float
+    """Order of the moment that gave the bound (Rényi order α, or λ of the Bayesian accountant);
+    `NO_ORDER` where none did: nothing spent, or no finite bound."""
+
+
+NOTHING_SPENT = Bound(0.0, NO_ORDER)
+UNBOUNDED = Bound(math.inf, NO_ORDER)
+
+
+class Accountant(Protocol):
+    """A differential privacy accountant: moments today, privacy loss distributions likewise."""
+
+    def compose(self, event: SubsampledGaussian, count: int = 1) -> None:
+        """Book ``count`` occurrences of ``event``."""
+
+    def epsilon(self, delta: float) -> Bound:
+        """Epsilon of everything booked, at ``delta``."""
+
+
+def require_probability(name: str, value: float) -> None:
+    """Refuse what is not strictly between 0 and 1.
+
+    Raises:
+        ValueError: naming the argument.
+    """
+    if not 0.0 < value < 1.0:
+        raise ValueError(f"{name} = {value!r} cannot be used: give a probability in (0, 1)")
+
+
+def require_count(name: str, value: int) -> None:
+    """Refuse what is not a whole number of at least 1.
+
+    Raises:
+        ValueError: naming the argument.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{name} = {value!r} cannot be used: give a whole number ≥ 1")

@@ -1,0 +1,150 @@
+"""The moments accountant: differential privacy of a run through Rényi divergences.
+
+Composition adds divergences order by order, whatever the mechanisms and whoever chose them
+beforehand; a query converts each order and takes the least. Divergences of one event are computed
+once and kept, so a query over thousands of rounds costs well under a millisecond.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from accountant.binomial import Floats
+from accountant.bounds import (
+    NOTHING_SPENT,
+    UNBOUNDED,
+    Bound,
+    require_count,
+    require_probability,
+)
+from accountant.events import SubsampledGaussian
+from accountant.renyi import DEFAULT_ORDERS, deltas, epsilons, renyi_divergences
+
+__all__ = ["DEFAULT_ORDERS", "MomentsAccountant", "calibrate_noise"]
+
+_MOST_NOISE = 1e9
+_LEAST_NOISE = 1e-3
+_PRECISION = 1e-6
+
+
+class MomentsAccountant:
+    """An upper bound on (ε, δ) for neighbours that differ by one unit added or removed.
+
+    It prices the mechanisms that were booked, as they were described. The unit and the clipping
+    norm do not enter: noise counts relative to the sensitivity.
+    """
+
+    def __init__(self, orders: Sequence[float] = DEFAULT_ORDERS) -> None:
+        """Choose the Rényi orders to try.
+
+        Args:
+            orders: α > 1, each a different valid bound.
+
+        Raises:
+            ValueError: no order, or one that is not finite and above 1.
+        """
+        if not orders or not all(math.isfinite(a) and a > 1 for a in orders):
+            raise ValueError(f"orders = {orders!r}: give finite numbers above 1, one at least")
+        self._orders = tuple(float(order) for order in orders)
+        self._alphas = np.array(self._orders)
+        self._counts: Counter[tuple[float, float]] = Counter()
+        self._total: Floats | None = None
+
+    def compose(self, event: SubsampledGaussian, count: int = 1) -> None:
+        """Book ``count`` occurrences of ``event``."""
+        require_count("count", count)
+        self._counts[event.sampling_rate, event.noise_multiplier] += count * event.count
+        self._total = None
+
+    def epsilon(self, delta: float) -> Bound:
+        """Epsilon of everything booked at ``delta`` in (0, 1), with its order."""
+        require_probability("delta", delta)
+        return self._best(self._divergences(), delta) if self._counts else NOTHING_SPENT
+
+    def delta(self, epsilon: float) -> float:
+        """Delta of everything booked at ``epsilon`` ≥ 0."""
+        if not epsilon >= 0:
+            raise ValueError(f"epsilon = {epsilon!r} cannot be used: give a number ≥ 0")
+        if not self._counts or math.isinf(epsilon):
+            return 0.0
+        totals = self._divergences()
+        finite = np.isfinite(totals)
+        if not finite.any():
+            return 1.0
+        return float(deltas(totals[finite], self._alphas[finite], epsilon).min())
+
+    def would_exceed(self, event: SubsampledGaussian, *, epsilon: float, delta: float) -> bool:
+        """Whether booking ``event`` as well would take epsilon at ``delta`` above ``epsilon``.
+
+        It looks at no data, so stopping on its answer reveals nothing.
+        """
+        require_probability("delta", delta)
+        if not epsilon >= 0:
+            raise ValueError(f"epsilon = {epsilon!r} cannot be used: give a number ≥ 0")
+        after = self._divergences() + self._of(
+            event.sampling_rate, event.noise_multiplier, event.count
+        )
+        return self._best(after, delta).epsilon > epsilon
+
+    def _divergences(self) -> Floats:
+        """Totals per order, float64 [orders]; the same whatever the order of booking was."""
+        if self._total is None:
+            parts = [self._of(q, z, n) for (q, z), n in sorted(self._counts.items())]
+            self._total = np.sum(parts, axis=0) if parts else np.zeros(len(self._orders))
+        return self._total
+
+    def _of(self, sampling_rate: float, noise_multiplier: float, count: int) -> Floats:
+        return count * renyi_divergences(sampling_rate, noise_multiplier, self._orders)
+
+    def _best(self, totals: Floats, delta: float) -> Bound:
+        finite = np.isfinite(totals)
+        if not finite.any():
+            return UNBOUNDED
+        alphas = self._alphas[finite]
+        candidates = epsilons(totals[finite], alphas, delta)
+        best = int(candidates.argmin())
+        return Bound(float(candidates[best]), float(alphas[best]))
+
+
+def calibrate_noise(*, sampling_rate: float, rounds: int, epsilon: float, delta: float) -> float:
+    """The least noise multiplier with which ``rounds`` releases stay within (ε, δ).
+
+    Returns:
+        z, noise over sensitivity, rounded up by at most a relative 1e-6: the moments accountant's
+        epsilon at this z is at most ``epsilon``.
+
+    Raises:
+        ValueError: an argument out of range, or no noise multiplier below 1e9 is enough.
+    """
+    require_count("rounds", rounds)
+    require_probability("delta", delta)
+    if not (0 < sampling_rate <= 1):
+        raise ValueError(f"sampling_rate = {sampling_rate!r}: give a probability in (0, 1]")
+    if not (math.isfinite(epsilon) and epsilon > 0):
+        raise ValueError(f"epsilon = {epsilon!r} cannot be used: give a finite number above 0")
+
+    def enough(noise: float) -> bool:
+        totals = rounds * renyi_divergences(sampling_rate, noise, DEFAULT_ORDERS)
+        return bool(epsilons(totals, np.array(DEFAULT_ORDERS), delta).min() <= epsilon)
+
+    return _least(enough)
+
+
+def _least(enough: Callable[[float], bool]) -> float:
+    """Smallest number, up to `_PRECISION`, from which on ``enough`` holds."""
+    high = 1.0
+    while not enough(high):
+        high *= 2
+        if high > _MOST_NOISE:
+            raise ValueError(f"no noise multiplier up to {_MOST_NOISE:g} reaches this budget")
+    low = high / 2
+    while low > _LEAST_NOISE and enough(low):
+        low, high = low / 2, low
+    while high > low * (1 + _PRECISION):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
