@@ -30,10 +30,26 @@ def to_values(record: object, *left_out: str) -> dict[str, Any]:
 
 def insert_once(session: Session, table: type[Base], values: Mapping[str, Any]) -> bool:
     """Insert a row unless one with a key of it is there; say whether it was inserted."""
-    dialect = sqlite if session.get_bind().dialect.name == "sqlite" else postgresql
-    statement = dialect.insert(table).values(dict(values)).on_conflict_do_nothing()
-    first_key = inspect(table).primary_key[0]
-    return session.execute(statement.returning(first_key)).first() is not None
+    statement = _insert(session, table, values).on_conflict_do_nothing()
+    return session.execute(statement.returning(inspect(table).primary_key[0])).first() is not None
+
+
+def insert_or_replace(session: Session, table: type[Base], values: Mapping[str, Any]) -> None:
+    """Insert a row, in place of the one with its primary key; safe from several writers at once."""
+    key = inspect(table).primary_key
+    statement = _insert(session, table, values)
+    changes = {
+        name: statement.excluded[name] for name in values if name not in {c.name for c in key}
+    }
+    session.execute(statement.on_conflict_do_update(index_elements=key, set_=changes))
+
+
+def _insert(
+    session: Session, table: type[Base], values: Mapping[str, Any]
+) -> sqlite.Insert | postgresql.Insert:
+    if session.get_bind().dialect.name == "sqlite":
+        return sqlite.insert(table).values(dict(values))
+    return postgresql.insert(table).values(dict(values))
 
 
 def require_run(session: Session, run_id: str) -> Run:

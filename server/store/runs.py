@@ -22,6 +22,7 @@ from server.store.records import (
 from server.store.rows import (
     exists_where,
     insert_once,
+    insert_or_replace,
     require_run,
     require_same,
     to_record,
@@ -105,7 +106,7 @@ def require_ledgered_round(session: Session, run_id: str, round_: int) -> None:
 def record_round(session: Session, record: RoundRecord) -> None:
     """Store a round's metrics in place of those there."""
     require_ledgered_round(session, record.run_id, record.round)
-    session.merge(Round(**to_values(record)))
+    insert_or_replace(session, Round, to_values(record))
 
 
 def rounds(session: Session, run_id: str) -> list[RoundRecord]:
@@ -122,7 +123,7 @@ def record_release(session: Session, row: ReleaseRow) -> None:
             f"round = {row.round}: ledger entry {row.ledger_index} of run {row.run_id!r} is of "
             f"round {paid.round}"
         )
-    session.merge(Release(**to_values(row)))
+    insert_or_replace(session, Release, to_values(row))
 
 
 def releases(session: Session, run_id: str) -> list[ReleaseRow]:
@@ -136,7 +137,7 @@ def releases(session: Session, run_id: str) -> list[ReleaseRow]:
 def record_checkpoint(session: Session, row: CheckpointRow) -> None:
     """Store where a round's checkpoint lies in place of what is there."""
     require_ledgered_round(session, row.run_id, row.round)
-    session.merge(Checkpoint(**to_values(row)))
+    insert_or_replace(session, Checkpoint, to_values(row))
 
 
 def checkpoints(session: Session, run_id: str) -> list[CheckpointRow]:

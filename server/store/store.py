@@ -15,7 +15,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from server.store import answers, projects, runs, samples
+from server.store import answers, projects, runs, samples, summaries
 from server.store.engine import Location, clear_errors, locate, make_engine, prepare_file
 from server.store.labelling import (
     Annotation,
@@ -255,6 +255,11 @@ class Store:
         """One sample."""
         with self._reading() as session:
             return samples.sample(session, sample_id)
+
+    def requested_classes(self, run_id: str) -> list[int]:
+        """The classes that a run's samples were requested for, in order."""
+        with self._reading() as session:
+            return summaries.requested_classes(session, run_id)
 
     # Annotation
 

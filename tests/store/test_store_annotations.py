@@ -94,6 +94,13 @@ def test_the_queue_is_stable_and_shrinks_by_what_is_answered(bench: Bench) -> No
     assert bench.progress(bob) == Progress(total=12, done=0, skipped=0)
 
 
+def test_labels_outside_the_queue_do_not_count_as_progress(bench: Bench) -> None:
+    (strip, *_) = bench.store.samples(SampleFilter(purpose="strip"))
+    given = bench.store.annotate(bench.answer(strip.sample_id, bench.labels[0]))
+    assert bench.store.annotations(bench.project) == [given]
+    assert bench.progress() == Progress(total=12, done=0, skipped=0)
+
+
 def test_a_random_order_is_the_same_for_all_and_differs_by_seed(bench: Bench) -> None:
     store = bench.store
     store.add_batch(a_batch(200, seed=5), some_samples(200, seed=5))

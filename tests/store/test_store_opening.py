@@ -10,9 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from sqlalchemy.exc import OperationalError
 from store_builders import a_run
 
 from server.store import StoreError, StoreVersionError, check, open_store, upgrade
+from server.store.engine import locate, make_engine
 
 
 def test_the_three_ways_to_name_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,6 +47,14 @@ def test_opening_makes_no_file_and_no_folder(tmp_path: Path) -> None:
             with pytest.raises(StoreError, match="no store at"):
                 opening(path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_vanishes_while_it_is_opened_is_not_made_anew(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    engine = make_engine(locate(path))
+    with pytest.raises(OperationalError):
+        engine.connect()
+    assert not path.exists()
 
 
 def test_opening_an_empty_file_asks_for_an_upgrade_and_leaves_it_empty(tmp_path: Path) -> None:

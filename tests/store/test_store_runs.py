@@ -7,9 +7,11 @@ from dataclasses import replace
 from datetime import timedelta, timezone
 
 import pytest
+import sqlalchemy as sa
 from store_builders import MOMENT, a_ledger_row, a_round, a_run, paid_run
 
 from server.store import CheckpointRow, ReleaseRow, Store, StoreError, open_store
+from server.store.engine import locate, make_engine
 
 
 def test_a_run_comes_back_as_it_went_in(store: Store) -> None:
@@ -60,6 +62,16 @@ def test_an_unknown_run_is_named(store: Store) -> None:
     ):
         with pytest.raises(StoreError, match="nobody"):
             call()
+
+
+def test_infinite_epsilons_lie_in_the_database_as_null(url: str, store: Store) -> None:
+    paid_run(store)
+    store.record_round(a_round(dp_epsilon=math.inf))
+    engine = make_engine(locate(url))
+    with engine.connect() as connection:
+        row = connection.execute(sa.text("SELECT dp_epsilon, bdp_corrected FROM rounds")).one()
+    engine.dispose()
+    assert tuple(row) == (None, 0.75)
 
 
 def test_rounds_keep_infinite_epsilons_and_losses_that_are_no_numbers(store: Store) -> None:

@@ -10,10 +10,21 @@ from typing import Any
 import pytest
 from store_builders import a_batch, a_ledger_row, a_project, a_round, paid_run, some_samples
 
-from server.store import Annotation, Store, StoreError, check, open_store, upgrade
+from server.store import (
+    Annotation,
+    CheckpointRow,
+    ReleaseRow,
+    Store,
+    StoreError,
+    check,
+    open_store,
+    upgrade,
+)
 
 THREADS = 8
 SAMPLES = 40
+RELEASE = ReleaseRow(run_id="run-1", ledger_index=0, round=1, status="applied")
+CHECKPOINT = CheckpointRow(run_id="run-1", round=1, sha256="9f3a", path="checkpoint")
 
 
 def at_once(work: Callable[[int], Any]) -> list[Any]:
@@ -114,7 +125,10 @@ def test_eight_threads_making_the_same_things_make_one_of_each(url: str) -> None
     def work(_number: int) -> tuple[int, int, int]:
         with open_store(url) as own:
             paid_run(own)
-            own.record_round(a_round())
+            for _ in range(5):
+                own.record_round(a_round())
+            own.record_release(RELEASE)
+            own.record_checkpoint(CHECKPOINT)
             batch = own.add_batch(a_batch(5), some_samples(5))
             return batch, own.create_project(a_project()), own.ensure_user("ann")
 
@@ -122,6 +136,7 @@ def test_eight_threads_making_the_same_things_make_one_of_each(url: str) -> None
     with open_store(url) as store:
         assert (len(store.runs()), len(store.ledger("run-1"))) == (1, 1)
         assert store.rounds("run-1") == [a_round()]
+        assert (store.releases("run-1"), store.checkpoints("run-1")) == ([RELEASE], [CHECKPOINT])
         assert len(store.labels(store.projects()[0].project_id)) == len(a_project().labels)
 
 
