@@ -59,10 +59,12 @@ class Generator(nn.Module):
     def forward(self, noise: Tensor, labels: Tensor) -> Tensor:
         """Images [n, c, h, w] in [-1, 1] from noise float32 [n, latent], labels int64 [n]."""
         seeds: Tensor = self.dense(torch.cat([noise, one_hot(labels, self.classes)], 1))
-        maps = F.relu(self.norm1(seeds.view(-1, self.width, self.side, self.side)))
+        maps = seeds.view(-1, self.width, self.side, self.side)
+        # Channels last halves the time of a training step on a CPU; the values are the same.
+        maps = F.relu(self.norm1(maps.contiguous(memory_format=torch.channels_last)))
         maps = F.relu(self.norm2(self.conv1(_twice(maps))))
         maps = F.relu(self.norm3(self.conv2(_twice(maps))))
-        return torch.tanh(self.paint(maps))
+        return torch.tanh(self.paint(maps)).contiguous()
 
 
 def _twice(maps: Tensor) -> Tensor:

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from simulations.data_sources.arrays import load_npz
-from simulations.data_sources.dataset import Dataset, DatasetError
+from simulations.data_sources.dataset import Dataset, DatasetError, digest_arrays
 from simulations.data_sources.embedded import load_embedded
 from simulations.data_sources.folder import load_folder
 from simulations.data_sources.idx_sets import FASHION_MNIST, MNIST, load_idx_set
 
-__all__ = ["NAMED", "PATHS", "Dataset", "DatasetError", "load"]
+__all__ = ["NAMED", "PATHS", "Dataset", "DatasetError", "digest_arrays", "load"]
 
 NAMED: dict[str, Callable[[Path | None], Dataset]] = {
     "embedded": lambda _: load_embedded(),

@@ -41,8 +41,8 @@ def load_folder(root: Path) -> Dataset:
         raise DatasetError(f"{root} is no folder; give image-folder:PATH an existing one")
     if (root / "train").is_dir() and (root / "test").is_dir():
         names = _class_names(root / "train")
-        train, test = _pictures(root / "train", names), _pictures(root / "test", names)
         _check_test_classes(root / "test", names)
+        train, test = _pictures(root / "train", names), _pictures(root / "test", names)
     else:
         names = _class_names(root)
         train, test = _split(root, _pictures(root, names))

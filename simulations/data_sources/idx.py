@@ -22,7 +22,7 @@ from simulations.data_sources.dataset import DatasetError, Images, Labels
 IMAGES_MAGIC = 0x00000803
 LABELS_MAGIC = 0x00000801
 GZIP_MAGIC = b"\x1f\x8b"
-LARGEST_BYTES = 1 << 31
+LARGEST_BYTES = 1 << 30
 """A header asking for more is refused before memory is asked for."""
 
 
@@ -98,17 +98,17 @@ def _open(path: Path) -> gzip.GzipFile | BinaryIO:
 
 
 def _sizes(path: Path, head: bytes, magic: int, dimensions: int) -> tuple[int, ...]:
-    if len(head) < 4 + 4 * dimensions:
-        raise DatasetError(f"{path}: ends inside its header; fetch the file again")
-    found, *sizes = struct.unpack(f">{1 + dimensions}I", head)
-    if found != magic:
+    if len(head) >= 4 and head[:4] != struct.pack(">I", magic):
         kind = "images" if magic == IMAGES_MAGIC else "labels"
         raise DatasetError(
-            f"{path}: starts with 0x{found:08x}, not 0x{magic:08x}, so it is no IDX file of "
+            f"{path}: starts with 0x{head[:4].hex()}, not 0x{magic:08x}, so it is no IDX file of "
             f"{kind}; check that the file has the right name"
         )
+    if len(head) < 4 + 4 * dimensions:
+        raise DatasetError(f"{path}: ends inside its header; fetch the file again")
+    sizes = struct.unpack(f">{dimensions}I", head[4:])
     if math.prod(sizes) > LARGEST_BYTES:
         raise DatasetError(
             f"{path}: header asks for {math.prod(sizes)} bytes; it is damaged: fetch it again"
         )
-    return tuple(sizes)
+    return sizes
