@@ -6,11 +6,14 @@ import os
 from pathlib import Path
 
 import pytest
+import torch
 
 os.environ["FEDLENS_TEST_MODE"] = "1"
 os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
 os.environ.setdefault("FLWR_DISABLE_UPDATE_CHECK", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+torch.set_num_threads(1)
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 

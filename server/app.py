@@ -1,0 +1,45 @@
+"""The Flower ServerApp: reads its run config and trains.
+
+Besides the settings of `server.config`, the run config holds ``run.out``, the absolute path of the
+run's directory (a fresh one under ``$FEDLENS_HOME/runs`` when empty; an existing run is resumed),
+and ``run.store``, the URL of the store.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+
+from server.config import Config
+from server.directory import RunDirectory
+from server.training import train
+
+logger = logging.getLogger(__name__)
+
+app = ServerApp()
+RUN_KEYS = ("run.out", "run.store")
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Train one run over the nodes behind ``grid``."""
+    settings = dict(context.run_config)
+    out, store = (str(settings.pop(key, "")) for key in RUN_KEYS)
+    path = Path(out) if out else _fresh_path(context.run_id)
+    known = RunDirectory(path)
+    if known.exists():
+        directory, config = known, known.config()
+    else:
+        config = Config().updated(settings)
+        directory = RunDirectory.create(path, config)
+    outcome = train(config, directory, grid, store_url=store)
+    logger.info("fedlens run %s in %s", outcome.run_id, directory.path)
+
+
+def _fresh_path(run_id: int) -> Path:
+    home = Path(os.environ.get("FEDLENS_HOME", "~/.fedlens")).expanduser()
+    return home / "runs" / f"{run_id:x}"

@@ -1,0 +1,105 @@
+"""The run's privacy books: the ledger, its private evidence, and both accountants over them."""
+
+from __future__ import annotations
+
+from accountant.account import Account, Spending
+from accountant.events import SubsampledGaussian
+from accountant.evidence import EvidenceFile
+from accountant.ledger import Entry, Ledger
+from accountant.norms import NormHistogram
+from server.config import Config
+from server.directory import RunDirectory
+
+
+class Books:
+    """Opened once per process; entries are durable when `charge` returns."""
+
+    def __init__(self, config: Config, directory: RunDirectory, run_id: str) -> None:
+        privacy = config.privacy
+        self._budget = privacy.epsilon_budget
+        self._evidence = EvidenceFile(directory.evidence)
+        if directory.ledger.exists():
+            self._ledger = Ledger.open(directory.ledger)
+        else:
+            self._ledger = Ledger.create(directory.ledger, _header(config, run_id))
+        self._account = account_of(config, directory, self._ledger)
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """The ledger's entries, the first of index 0."""
+        return tuple(self._ledger.entries)
+
+    @property
+    def head(self) -> str:
+        """Hash of the last line, which pins the whole chain."""
+        return self._ledger.head
+
+    @property
+    def run_id(self) -> str:
+        """The run that the ledger belongs to."""
+        return str(self._ledger.header["run_id"])
+
+    def spending(self) -> Spending:
+        """What all entries so far have spent, by both accountants."""
+        return self._account.spending()
+
+    def refusal(self, event: SubsampledGaussian) -> str | None:
+        """Why the budget forbids ``event``, or None.
+
+        The decision looks at the differential privacy account alone: it does not depend on the
+        data, so stopping reveals nothing.
+        """
+        if not self._budget or not self._account.would_exceed(event, self._budget):
+            return None
+        spent = self.spending().dp_epsilon
+        return (
+            f"the next round would take DP ε above the budget {self._budget:g} "
+            f"(spent {spent:.4g} in {len(self.entries)} rounds)"
+        )
+
+    def charge(
+        self, event: SubsampledGaussian, number: int, evidence: NormHistogram | None
+    ) -> None:
+        """Put a round's entry on disk, then its private evidence, then into both accounts.
+
+        The entry only carries a salted commitment to the evidence. Evidence that a crash keeps
+        from the disk is charged at the clipping norm from then on.
+        """
+        sealed = self._evidence.seal(evidence) if evidence is not None else None
+        entry = self._ledger.append(
+            event,
+            round=number,
+            purpose="training round",
+            evidence_digest=sealed.digest if sealed else None,
+        )
+        if sealed is not None:
+            self._evidence.append(entry.index, sealed)
+        self._account.charge(event, evidence)
+
+
+def account_of(config: Config, directory: RunDirectory, ledger: Ledger) -> Account:
+    """Both accountants over a ledger and the evidence that its run kept."""
+    account = Account(
+        total_rounds=config.rounds.count,
+        delta_dp=config.privacy.delta,
+        delta_bdp=config.privacy.bayesian_delta,
+        noise_source=noise_source(config),
+    )
+    account.replay(ledger.entries, EvidenceFile(directory.evidence))
+    return account
+
+
+def noise_source(config: Config) -> str:
+    """``os-entropy``, or ``fixed-seed`` in tests."""
+    return "os-entropy" if config.privacy.fixed_seed < 0 else "fixed-seed"
+
+
+def _header(config: Config, run_id: str) -> dict[str, object]:
+    return {
+        "run_id": run_id,
+        "config_sha256": config.digest(),
+        "users": config.data.users,
+        "rounds_declared": config.rounds.count,
+        "unit": config.privacy.unit,
+        "noise_source": noise_source(config),
+    }

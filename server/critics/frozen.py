@@ -1,0 +1,72 @@
+"""The frozen-feature critic on the server: a noisy mean embedding per class, averaged over rounds.
+
+The generator's loss is the squared distance between the embedding of its images and the released
+one: what a Wasserstein critic that is linear on the features, at its best, gives. The embedding
+carries the class masses in a constant coordinate, so they are inside the same clipped vector.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from models.features import PatchFeatures
+from models.shapes import ImageShape
+from server.config import Config
+
+LEAST_MASS = 0.02
+"""Classes are not divided by a noisy mass below this share of the users."""
+
+
+class FrozenCritic:
+    """Releases have shape [classes x dim], flattened row by row."""
+
+    def __init__(self, config: Config, shape: ImageShape, classes: int) -> None:
+        self._features = PatchFeatures(shape, config.critic.feature_seed)
+        self._classes, self._dim = classes, self._features.dim
+        self.size = classes * self._dim
+        self._sum = np.zeros(self.size)
+        self._releases = 0
+        self._target = self._class_means()
+
+    def weights(self) -> NDArray[np.float32] | None:
+        """None: the features follow from their public seed."""
+        return None
+
+    def absorb(self, release: NDArray[np.float64]) -> None:
+        """Average a release in; equal noise makes the plain mean the best estimate."""
+        self._sum += release
+        self._releases += 1
+        self._target = self._class_means()
+
+    def _class_means(self) -> Tensor:
+        """[classes, dim - 1]: embeddings divided by the released mass of their class."""
+        mean = (self._sum / max(1, self._releases)).reshape(self._classes, self._dim)
+        mass = np.maximum(mean[:, -1:] / self._features.mass, LEAST_MASS)
+        return torch.from_numpy((mean[:, :-1] / mass).astype(np.float32))
+
+    def loss(self, images: Tensor, labels: Tensor) -> Tensor:
+        """Unbiased squared distance of embeddings (maximum mean discrepancy), summed over classes.
+
+        ``labels`` must hold every class equally often, in blocks.
+        """
+        rows = self._features(images)[:, :-1]
+        groups = rows.view(self._classes, -1, self._dim - 1)
+        count = groups.shape[1]
+        means = groups.mean(1)
+        apart = (means - self._target.to(means)).square().sum()
+        spread = (groups - means[:, None]).square().sum() / (count * (count - 1))
+        loss: Tensor = apart - spread
+        return loss
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """Sum and number of the releases."""
+        return {"sum": self._sum.copy(), "releases": np.array(self._releases)}
+
+    def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
+        """Take up a state."""
+        self._sum = state["sum"].astype(np.float64)
+        self._releases = int(state["releases"])
+        self._target = self._class_means()

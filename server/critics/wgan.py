@@ -1,0 +1,65 @@
+"""The convolutional critic on the server: an optimiser's step on each noisy mean update."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
+from models.critics import WganCritic
+from models.limits import clamp_weights, weight_limits
+from models.shapes import ImageShape
+from server.config import Config
+from server.tensors import optimiser_state, restore_optimiser
+
+
+class WganServerCritic:
+    """Updates are the mean change of the critic's flat parameters over the drawn users."""
+
+    def __init__(self, config: Config, shape: ImageShape, classes: int) -> None:
+        settings = config.critic
+        source = torch.Generator().manual_seed(config.seed)
+        self._critic = WganCritic(shape, classes, settings.width, settings.hidden, generator=source)
+        self._critic.requires_grad_(False)  # only the generator is differentiated here
+        self._limits = weight_limits(self._critic, settings.weight_limit)
+        clamp_weights(self._critic, self._limits)  # or users would spend their clip on it
+        self._optimiser = _optimiser(settings.optimiser, self._critic, settings.rate)
+        self.size = sum(p.numel() for p in self._critic.parameters())
+
+    def weights(self) -> NDArray[np.float32]:
+        """Flat parameters, float32 [P]."""
+        return parameters_to_vector(self._critic.parameters()).detach().numpy().copy()
+
+    def absorb(self, release: NDArray[np.float64]) -> None:
+        """Step along the release: its negative is the optimiser's gradient."""
+        gradient = torch.from_numpy(-release.astype(np.float32))
+        sizes = [p.numel() for p in self._critic.parameters()]
+        for p, part in zip(self._critic.parameters(), torch.split(gradient, sizes), strict=True):
+            p.grad = part.view_as(p)
+        self._optimiser.step()
+        self._optimiser.zero_grad()
+        clamp_weights(self._critic, self._limits)
+
+    def loss(self, images: Tensor, labels: Tensor) -> Tensor:
+        """Minus the critic's mean score of the generated images."""
+        score: Tensor = -self._critic(images, labels).mean()
+        return score
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """Parameters and the optimiser's moments."""
+        return {"parameters": self.weights(), **optimiser_state(self._optimiser)}
+
+    def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
+        """Take up a state."""
+        vector = torch.from_numpy(state["parameters"].astype(np.float32))
+        vector_to_parameters(vector, self._critic.parameters())
+        restore_optimiser(self._optimiser, state)
+
+
+def _optimiser(kind: str, critic: WganCritic, rate: float) -> torch.optim.Optimizer:
+    if kind == "adam":
+        return torch.optim.Adam(critic.parameters(), lr=rate, betas=(0.5, 0.99))
+    momentum = 0.9 if kind == "momentum" else 0.0
+    return torch.optim.SGD(critic.parameters(), lr=rate, momentum=momentum)

@@ -1,0 +1,180 @@
+"""The directory of a run: what must survive the process being killed at any instant.
+
+``config.toml``            what runs
+``ledger.jsonl``           what was spent: one chained line a release, on disk before the release
+``evidence.jsonl``         private bookkeeping of the Bayesian accountant; do not pass it on
+``checkpoint/state.npz``   everything needed to go on after the last whole round
+``checkpoint/release-N.npz``  round N's noised aggregate, until a state has taken it in
+``checkpoint/generator-N.npz``  generators that stored samples were drawn from
+``store.db``               the database, unless another store is named
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from server.config import Config, ConfigError, read_config
+from server.files import arrays_to_bytes, read_arrays, write_durably
+from server.tensors import Arrays
+
+
+class RunDirectoryError(ValueError):
+    """A run directory that cannot be used; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The state after a whole round."""
+
+    round: int
+    arrays: Arrays
+    """Generator, critic and their optimisers."""
+    facts: dict[str, Any]
+    """JSON: the rounds' records, the ledger's head and length, the model's digest."""
+
+
+class RunDirectory:
+    """Paths and durable files of one run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+        self.ledger = self.path / "ledger.jsonl"
+        self.evidence = self.path / "evidence.jsonl"
+        self.checkpoints = self.path / "checkpoint"
+        self._config = self.path / "config.toml"
+
+    @classmethod
+    def create(cls, path: Path, config: Config) -> RunDirectory:
+        """Make the directory of a new run.
+
+        Raises:
+            RunDirectoryError: it holds a run already, or cannot be written.
+        """
+        directory = cls(path)
+        if directory.exists():
+            raise RunDirectoryError(
+                f"{path} holds a run already: `fedlens resume {path}` goes on with it, "
+                "or name another --out"
+            )
+        try:
+            directory.checkpoints.mkdir(parents=True, exist_ok=True)
+            write_durably(directory._config, config.to_toml().encode())
+        except OSError as error:
+            raise RunDirectoryError(f"cannot write to {path}: {error.strerror}") from None
+        return directory
+
+    @classmethod
+    def open(cls, path: Path) -> RunDirectory:
+        """The directory of an existing run.
+
+        Raises:
+            RunDirectoryError: there is no run in it.
+        """
+        directory = cls(path)
+        if not directory.exists():
+            raise RunDirectoryError(f"{path} holds no run: it has no config.toml")
+        return directory
+
+    def exists(self) -> bool:
+        """Whether a run was begun here."""
+        return self._config.is_file()
+
+    def config(self) -> Config:
+        """The run's configuration.
+
+        Raises:
+            RunDirectoryError: it was damaged.
+        """
+        try:
+            return read_config(self._config)
+        except ConfigError as error:
+            raise RunDirectoryError(str(error)) from None
+
+    @property
+    def default_store(self) -> str:
+        """URL of the run's own SQLite store."""
+        return f"sqlite:///{self.path / 'store.db'}"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the run, so that no two processes spend from one ledger.
+
+        Raises:
+            RunDirectoryError: another process holds it.
+        """
+        with (self.path / "lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise RunDirectoryError(f"another process is training in {self.path}") from None
+            file.write(str(os.getpid()))
+            file.flush()
+            yield
+
+    def save_state(self, snapshot: Snapshot) -> None:
+        """Replace the state; whole or not at all."""
+        facts = json.dumps({**snapshot.facts, "round": snapshot.round}).encode()
+        arrays = {**snapshot.arrays, "facts": np.frombuffer(facts, dtype=np.uint8)}
+        write_durably(self.checkpoints / "state.npz", arrays_to_bytes(arrays))
+
+    def load_state(self) -> Snapshot | None:
+        """The last state, or None before the first.
+
+        Raises:
+            RunDirectoryError: the file was damaged.
+        """
+        path = self.checkpoints / "state.npz"
+        if not path.exists():
+            return None
+        try:
+            arrays = read_arrays(path)
+            facts = json.loads(arrays.pop("facts").tobytes())
+        except Exception:
+            raise RunDirectoryError(f"{path} is damaged; restore it from a backup") from None
+        return Snapshot(int(facts["round"]), arrays, facts)
+
+    def _release(self, round_number: int) -> Path:
+        return self.checkpoints / f"release-{round_number:06d}.npz"
+
+    def save_release(self, round_number: int, release: NDArray[np.float64]) -> None:
+        """Keep a round's noised aggregate until a state holds it. Its ledger entry comes first."""
+        write_durably(self._release(round_number), arrays_to_bytes({"release": release}))
+
+    def load_release(self, round_number: int) -> NDArray[np.float64] | None:
+        """A round's noised aggregate, if the process lived to write it."""
+        path = self._release(round_number)
+        return read_arrays(path)["release"].astype(np.float64) if path.exists() else None
+
+    def drop_release(self, round_number: int) -> None:
+        """Forget an aggregate that a state has taken in."""
+        self._release(round_number).unlink(missing_ok=True)
+
+    def generator_path(self, round_number: int) -> Path:
+        """Where a round's generator is kept."""
+        return self.checkpoints / f"generator-{round_number:06d}.npz"
+
+    def save_generator(self, round_number: int, arrays: Arrays) -> str:
+        """Keep a generator that samples are drawn from; returns its digest."""
+        write_durably(self.generator_path(round_number), arrays_to_bytes(arrays))
+        return digest_of(arrays)
+
+
+def digest_of(arrays: Arrays) -> str:
+    """SHA-256 (hex) over names, shapes, dtypes and bytes, in the order of the names."""
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        value = np.ascontiguousarray(arrays[name])
+        digest.update(f"{name}|{value.dtype.str}|{value.shape}|".encode())
+        digest.update(value.tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,73 @@
+"""Which nodes and users take part: asked once, checked against what the run declares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flwr.app import ConfigRecord, RecordDict
+from flwr.serverapp import Grid
+
+from client.records import DESCRIBE, Description, ReplyError
+from models.shapes import ImageShape
+from server.config import Config
+from server.exchange import exchange, wait_for_nodes
+from server.sampling import Roster
+
+
+class EnrolmentError(RuntimeError):
+    """The nodes that answered are not the federation that the run declares."""
+
+
+@dataclass(frozen=True)
+class Federation:
+    """The enrolled nodes and the schema that all of them agree on."""
+
+    roster: Roster
+    shape: ImageShape
+    classes: int
+
+
+def enrol(grid: Grid, config: Config) -> Federation:
+    """Wait for the declared nodes, ask each what it hosts, and check that it adds up.
+
+    Raises:
+        EnrolmentError: nodes are missing or failed, disagree on the data's schema, share a
+            partition, or host another number of users than ``data.users``.
+    """
+    wanted = config.data.nodes
+    nodes = wait_for_nodes(grid, wanted, config.rounds.deadline)
+    if len(nodes) != wanted:
+        raise EnrolmentError(f"{len(nodes)} nodes are online, data.nodes declares {wanted}")
+    question = RecordDict({"config": ConfigRecord({"ask": "describe"})})
+    replies = exchange(
+        grid,
+        dict.fromkeys(nodes, question),
+        message_type=DESCRIBE,
+        group="enrolment",
+        deadline=config.rounds.deadline,
+    )
+    try:
+        described = {node: Description.from_record(reply) for node, reply in replies.items()}
+    except ReplyError as error:
+        raise EnrolmentError(f"a node cannot take part: {error}; see that node's own log") from None
+    if len(described) != wanted:
+        raise EnrolmentError(f"{len(described)} of {wanted} nodes answered; see the silent nodes")
+    return _agreed(described, config)
+
+
+def _agreed(described: dict[int, Description], config: Config) -> Federation:
+    ordered = sorted(described.items(), key=lambda item: item[1].partition)
+    partitions = [description.partition for _, description in ordered]
+    if len(set(partitions)) != len(partitions):
+        raise EnrolmentError(f"two nodes claim the same partition-id among {partitions}")
+    schemas = {(d.shape, d.classes) for d in described.values()}
+    if len(schemas) != 1:
+        raise EnrolmentError(f"nodes disagree on the data's schema: {sorted(schemas)}")
+    roster = Roster(tuple(n for n, _ in ordered), tuple(d.users for _, d in ordered))
+    if roster.total != config.data.users:
+        raise EnrolmentError(
+            f"the nodes enrol {roster.total} users, data.users declares {config.data.users}; "
+            "set data.users to the number enrolled"
+        )
+    shape, classes = schemas.pop()
+    return Federation(roster, shape, classes)

@@ -1,0 +1,129 @@
+"""Training the generator: post-processing of what was released, free of further privacy cost."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from models.generators import Generator
+from models.shapes import ImageShape
+from models.vectors import load_vector, to_vector
+from server.config import Config
+from server.tensors import Arrays, optimiser_state, restore_optimiser
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+class GeneratorTrainer:
+    """A conditional generator, its moving average, and what their training needs to go on.
+
+    Samples are drawn from the moving average. All randomness is public and comes from the run's
+    seed; two trainers with equal configuration and equal losses stay equal bit for bit.
+    """
+
+    def __init__(self, config: Config, shape: ImageShape, classes: int) -> None:
+        self._settings, self._classes = config.generator, classes
+        self._steps_planned = config.generator.steps * config.rounds.count
+        self._source = torch.Generator().manual_seed(config.seed + 1)
+        self.network = Generator(
+            shape,
+            classes,
+            config.generator.width,
+            config.generator.latent,
+            generator=self._source,
+        )
+        self.average = copy.deepcopy(self.network).eval()
+        self._optimiser = torch.optim.Adam(
+            self.network.parameters(), lr=config.generator.rate, betas=(0.5, 0.99)
+        )
+        self._steps = 0
+
+    def train(self, loss: Loss, on_step: Callable[[int], None] | None = None) -> float:
+        """One round's steps against a loss; returns the mean loss.
+
+        Args:
+            loss: of images [n, c, h, w] and labels int64 [n], every class equally often in blocks.
+            on_step: told the number of steps taken in this round, for a progress display.
+        """
+        torch.set_num_threads(self._settings.threads)
+        labels = self._labels()
+        total = 0.0
+        for step in range(self._settings.steps):
+            self._set_rate()
+            noise = torch.randn(len(labels), self.network.latent, generator=self._source)
+            value = loss(self.network(noise, labels), labels)
+            self._optimiser.zero_grad()
+            value.backward()  # type: ignore[no-untyped-call]
+            self._optimiser.step()
+            self._follow()
+            self._steps += 1
+            total += float(value.detach())
+            if on_step is not None:
+                on_step(step + 1)
+        return total / self._settings.steps
+
+    def _labels(self) -> Tensor:
+        each = max(2, self._settings.batch // self._classes)
+        return torch.arange(self._classes).repeat_interleave(each)
+
+    def _set_rate(self) -> None:
+        """A cosine from the configured rate to a twentieth of it over all planned steps."""
+        share = min(1.0, self._steps / max(1, self._steps_planned))
+        cosine = 0.05 + 0.95 * (1 + math.cos(math.pi * share)) / 2
+        self._optimiser.param_groups[0]["lr"] = self._settings.rate * cosine
+
+    @torch.no_grad()
+    def _follow(self) -> None:
+        decay = self._settings.averaging
+        pairs = zip(self.average.parameters(), self.network.parameters(), strict=True)
+        for mean, value in pairs:
+            mean.lerp_(value, 1 - decay)
+        buffers = zip(self.average.buffers(), self.network.buffers(), strict=True)
+        for copied, buffer in buffers:
+            copied.copy_(buffer)
+
+    def weights(self) -> NDArray[np.float32]:
+        """The training network as a flat vector, for clients that need fakes."""
+        return to_vector(self.network)
+
+    def state(self) -> Arrays:
+        """All that `restore` needs to go on bit for bit."""
+        return {
+            "network": to_vector(self.network),
+            "average": to_vector(self.average),
+            "steps": np.array(self._steps),
+            "source": self._source.get_state().numpy(),
+            **optimiser_state(self._optimiser),
+        }
+
+    def restore(self, state: Arrays) -> None:
+        """Take up a state."""
+        load_vector(self.network, state["network"].astype(np.float32))
+        load_vector(self.average, state["average"].astype(np.float32))
+        self._steps = int(state["steps"])
+        self._source.set_state(torch.from_numpy(state["source"].astype(np.uint8)))
+        restore_optimiser(self._optimiser, state)
+
+
+@torch.no_grad()
+def draw_images(generator: Generator, labels: Tensor, seed: int) -> Tensor:
+    """Images [n, c, h, w] in [-1, 1] of the given classes; the same for the same seed.
+
+    The noise is drawn in one piece, so image i depends on ``seed`` and i, not on the batch size.
+    """
+    source = torch.Generator().manual_seed(seed)
+    noise = torch.randn(len(labels), generator.latent, generator=source)
+    parts = zip(torch.split(noise, 500), torch.split(labels, 500), strict=True)
+    return torch.cat([generator(z, y) for z, y in parts])
+
+
+def as_pixels(images: Tensor) -> NDArray[np.uint8]:
+    """Images in [-1, 1] as bytes [n, c, h, w]."""
+    pixels = ((images + 1) * 127.5).round().clamp(0, 255)
+    return pixels.to(torch.uint8).cpu().numpy()

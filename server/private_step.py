@@ -1,0 +1,144 @@
+"""The part of a round that touches users' data: draw, ask, check, and the one draw of noise."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+from flwr.app import RecordDict
+from flwr.serverapp import Grid
+from numpy.typing import NDArray
+
+from accountant.events import SubsampledGaussian
+from accountant.noise import private_source
+from accountant.norms import NORM_BINS, NormHistogram
+from client.records import TRAIN, ReplyError, TrainReply, TrainRequest, Vector
+from server.aggregation import Aggregate, Answer, combine, noised_mean
+from server.config import Config
+from server.enrolment import Federation
+from server.exchange import exchange
+from server.sampling import Cohort, draw_cohort, everyone
+
+logger = logging.getLogger(__name__)
+
+_COHORT, _SEED, _NOISE = 1, 2, 3
+
+
+class NoUsableReply(RuntimeError):
+    """Nodes were asked, and none gave a reply that could be used."""
+
+
+class PrivateStep:
+    """One federation's mechanism, as the ledger describes it and as it is carried out."""
+
+    def __init__(self, config: Config, grid: Grid, federation: Federation, size: int) -> None:
+        self._config, self._grid, self._federation, self._size = config, grid, federation, size
+        self.record_mode = config.privacy.unit == "record"
+
+    def event(self) -> SubsampledGaussian:
+        """What one round spends."""
+        privacy, critic = self._config.privacy, self._config.critic
+        return SubsampledGaussian(
+            unit="record" if self.record_mode else "user",
+            sampler="poisson" if privacy.sampling_rate < 1 else "none",
+            adjacency="add-remove",
+            sampling_rate=privacy.sampling_rate,
+            noise_multiplier=privacy.noise_multiplier,
+            clipping_norm=privacy.clipping_norm,
+            count=critic.local_steps if self.record_mode else 1,
+            released=f"{critic.family} critic update",
+        )
+
+    def gather(self, number: int, weights: dict[str, Vector]) -> Aggregate:
+        """Draw this round's cohort, have it train, and add the sound replies up.
+
+        In user mode the result is private and must be noised; in record mode the nodes noised it.
+
+        Raises:
+            NoUsableReply: users were drawn and no node gave a sound reply.
+        """
+        cohort = self._draw(number)
+        requests = self._requests(number, cohort, weights)
+        records = exchange(
+            self._grid,
+            requests,
+            message_type=TRAIN,
+            group=str(number),
+            deadline=self._config.rounds.deadline,
+        )
+        answers, failed = self._read(records, cohort)
+        clip = None if self.record_mode else self._config.privacy.clipping_norm
+        aggregate = combine(answers, size=self._size, bins=NORM_BINS, clipping_norm=clip)
+        self._report(number, aggregate, failed + len(requests) - len(records))
+        if requests and len(answers) == len(aggregate.refused):
+            raise NoUsableReply(f"round {number}: no node gave a usable reply")
+        return aggregate
+
+    def evidence(self, aggregate: Aggregate) -> NormHistogram:
+        """The realised clipped norms, for the Bayesian accountant alone."""
+        return NormHistogram(self._config.privacy.clipping_norm, tuple(aggregate.norms.tolist()))
+
+    def release(self, aggregate: Aggregate, number: int) -> NDArray[np.float64]:
+        """The round's release, float64 [P]. Its ledger entry must be on disk already."""
+        privacy = self._config.privacy
+        if self.record_mode:
+            return aggregate.total / len(self._federation.roster.node_ids)
+        return noised_mean(
+            aggregate.total,
+            noise_multiplier=privacy.noise_multiplier,
+            clipping_norm=privacy.clipping_norm,
+            denominator=privacy.sampling_rate * self._config.data.users,
+            source=private_source(privacy.fixed_seed, number, _NOISE),
+        )
+
+    def _draw(self, number: int) -> Cohort:
+        roster = self._federation.roster
+        if self.record_mode:
+            return everyone(roster)
+        privacy = self._config.privacy
+        source = private_source(privacy.fixed_seed, number, _COHORT)
+        return draw_cohort(roster, privacy.sampling_rate, source)
+
+    def _requests(
+        self, number: int, cohort: Cohort, weights: dict[str, Vector]
+    ) -> dict[int, RecordDict]:
+        seeds = np.random.SeedSequence([self._config.seed, number, _SEED])
+        seed = int(seeds.generate_state(1, np.uint32)[0])
+        settings = self._settings()
+        return {
+            node: TrainRequest(number, users, settings, weights, seed).to_record()
+            for node, users in zip(self._federation.roster.node_ids, cohort, strict=True)
+            if users
+        }
+
+    def _settings(self) -> dict[str, bool | int | float | str]:
+        flat = self._config.flat()
+        critic = {k.removeprefix("critic."): v for k, v in flat.items() if k.startswith("critic.")}
+        privacy = {
+            k.removeprefix("privacy."): v for k, v in flat.items() if k.startswith("privacy.")
+        }
+        generator = self._config.generator
+        return {
+            **critic,
+            **privacy,
+            "generator_width": generator.width,
+            "generator_latent": generator.latent,
+        }
+
+    def _read(self, records: dict[int, RecordDict], cohort: Cohort) -> tuple[list[Answer], int]:
+        position = {node: i for i, node in enumerate(self._federation.roster.node_ids)}
+        answers = []
+        for node, record in records.items():
+            try:
+                reply = TrainReply.from_record(record)
+            except ReplyError:
+                continue
+            place = position[node]
+            answers.append(Answer(place, len(cohort[place]), reply))
+        return answers, len(records) - len(answers)
+
+    def _report(self, number: int, aggregate: Aggregate, silent: int) -> None:
+        if silent:
+            logger.warning("round %d: %d nodes failed or were late; left out", number, silent)
+        for node, reason in aggregate.refused:
+            logger.warning("round %d: the reply of node %d was refused: %s", number, node, reason)

@@ -1,0 +1,159 @@
+"""Writing a run into the store: rounds, ledger mirror, checkpoints and synthetic samples.
+
+Every method can be repeated without effect, so a resumed run publishes again what a killed process
+may have left out. The store itself refuses anything that comes before its ledger row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from typing import Any
+
+import torch
+
+from accountant.account import Spending, statement
+from accountant.ledger import Entry
+from models.generators import Generator
+from server.books import noise_source
+from server.config import Config
+from server.directory import RunDirectory
+from server.generator import as_pixels, draw_images
+from server.store import (
+    BatchRecord,
+    CheckpointRow,
+    LedgerRow,
+    ReleaseRow,
+    RoundRecord,
+    RunRecord,
+    RunStatus,
+    SampleRecord,
+    Store,
+)
+
+STRIP_SEED = 1_000_003
+RELEASE_SEED = 2_000_003
+
+
+def guarantees_something(config: Config) -> bool:
+    """Whether the run's noise protects anybody."""
+    return config.privacy.noise_multiplier > 0 and noise_source(config) == "os-entropy"
+
+
+class Publication:
+    """One run's way into a store."""
+
+    def __init__(
+        self, config: Config, directory: RunDirectory, store: Store, run_id: str, name: str
+    ) -> None:
+        self._config, self._directory, self._store = config, directory, store
+        self._run_id, self._name = run_id, name
+
+    def begin(self, spending: Spending) -> None:
+        """Enter the run."""
+        config = self._config
+        self._store.create_run(
+            RunRecord(
+                run_id=self._run_id,
+                name=self._name,
+                config=config.flat(),
+                config_sha256=config.digest(),
+                data_name=config.data.name,
+                unit=config.privacy.unit,
+                users=config.data.users,
+                nodes=config.data.nodes,
+                rounds_planned=config.rounds.count,
+                private=guarantees_something(config),
+                guarantee=statement(spending, config.data.users),
+            )
+        )
+        self._store.set_run_status(self._run_id, "running")
+
+    def mirror(self, entries: Sequence[Entry], lost: Container[int]) -> None:
+        """Copy ledger entries and say what became of each one's release."""
+        for entry in entries:
+            self._store.record_ledger(
+                LedgerRow(
+                    run_id=self._run_id,
+                    index=entry.index,
+                    round=entry.round,
+                    event=entry.event.to_json(),
+                    purpose=entry.purpose,
+                    entry_hash=entry.hash,
+                )
+            )
+            self._store.record_release(
+                ReleaseRow(
+                    run_id=self._run_id,
+                    ledger_index=entry.index,
+                    round=entry.round,
+                    status="lost" if entry.round in lost else "applied",
+                )
+            )
+
+    def rounds(self, history: list[dict[str, Any]]) -> None:
+        """Record rounds from the state's history (see `round_facts`)."""
+        for facts in history:
+            self._store.record_round(RoundRecord(run_id=self._run_id, **_with_infinities(facts)))
+
+    def checkpoint(self, number: int, sha256: str) -> None:
+        """Record a kept generator."""
+        path = self._directory.generator_path(number).relative_to(self._directory.path)
+        row = CheckpointRow(run_id=self._run_id, round=number, sha256=sha256, path=str(path))
+        self._store.record_checkpoint(row)
+
+    def samples(
+        self, purpose: str, number: int, generator: Generator, sha256: str, spending: Spending
+    ) -> None:
+        """Draw a batch from a kept generator and store it with its provenance."""
+        settings, strip = self._config.release, purpose == "strip"
+        each = settings.strip if strip else -(-settings.samples // generator.classes)
+        labels = torch.arange(generator.classes).repeat(each)
+        labels = labels if strip else labels[: settings.samples]
+        seed = self._config.seed + (STRIP_SEED if strip else RELEASE_SEED)
+        pixels = as_pixels(draw_images(generator, labels, seed))
+        records = [
+            SampleRecord.from_pixels(position=i, requested_class=int(label), pixels=image)
+            for i, (label, image) in enumerate(zip(labels, pixels, strict=True))
+        ]
+        figures = spending_fields(spending)
+        private = guarantees_something(self._config)
+        batch = BatchRecord(
+            run_id=self._run_id,
+            round=number,
+            ledger_index=number - 1,
+            purpose="strip" if strip else "release",
+            checkpoint_sha256=sha256,
+            seed=seed,
+            count=len(records),
+            private=private,
+            provenance="SYNTHETIC" if private else "SYNTHETIC · NOT PRIVATE",
+            **figures,
+        )
+        self._store.add_batch(batch, records)
+
+    def end(self, status: RunStatus, reason: str | None) -> None:
+        """Say how the run ended."""
+        self._store.set_run_status(self._run_id, status, reason)
+
+
+def spending_fields(spending: Spending) -> dict[str, float]:
+    """Both accountants' figures under the store's names."""
+    return {
+        "dp_epsilon": spending.dp_epsilon,
+        "delta_dp": spending.delta_dp,
+        "bdp_as_published": spending.bdp_as_published,
+        "bdp_corrected": spending.bdp_corrected,
+        "delta_bdp": spending.delta_bdp,
+    }
+
+
+def round_facts(
+    number: int, metrics: dict[str, float], spending: Spending, seconds: float
+) -> dict[str, Any]:
+    """A round's record in a form that JSON keeps: infinities as None."""
+    figures = {k: (None if v == float("inf") else v) for k, v in spending_fields(spending).items()}
+    return {"round": number, "metrics": metrics, "seconds": seconds, **figures}
+
+
+def _with_infinities(facts: dict[str, Any]) -> dict[str, Any]:
+    return {k: float("inf") if v is None else v for k, v in facts.items()}

@@ -1,0 +1,43 @@
+"""Training state as named arrays, so that a checkpoint needs no pickle."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+Arrays = dict[str, NDArray[np.generic]]
+_MARK = "optimiser."
+
+
+def optimiser_state(optimiser: torch.optim.Optimizer) -> Arrays:
+    """Every tensor of the optimiser's state under ``optimiser.<parameter>.<name>``."""
+    state = optimiser.state_dict()["state"]
+    return {
+        f"{_MARK}{index}.{name}": np.asarray(torch.as_tensor(value).numpy())
+        for index, moments in state.items()
+        for name, value in moments.items()
+        if value is not None
+    }
+
+
+def restore_optimiser(optimiser: torch.optim.Optimizer, arrays: Arrays) -> None:
+    """Put `optimiser_state` back; hyper-parameters stay as constructed."""
+    state: dict[int, dict[str, torch.Tensor]] = {}
+    for key, value in arrays.items():
+        if key.startswith(_MARK):
+            index, name = key.removeprefix(_MARK).split(".", 1)
+            state.setdefault(int(index), {})[name] = torch.from_numpy(np.array(value))
+    groups = optimiser.state_dict()["param_groups"]
+    optimiser.load_state_dict({"state": state, "param_groups": groups})
+
+
+def under(prefix: str, arrays: Arrays) -> Arrays:
+    """The arrays with ``prefix/`` before their names."""
+    return {f"{prefix}/{name}": value for name, value in arrays.items()}
+
+
+def within(prefix: str, arrays: Arrays) -> Arrays:
+    """The arrays that `under` put below ``prefix``, by their own names."""
+    mark = f"{prefix}/"
+    return {k.removeprefix(mark): v for k, v in arrays.items() if k.startswith(mark)}

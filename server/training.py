@@ -1,0 +1,86 @@
+"""One call from a configuration and a Grid to a trained, accounted, published run."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from dataclasses import dataclass
+
+from flwr.serverapp import Grid
+
+from accountant.account import Spending
+from server.books import Books
+from server.config import Config
+from server.directory import RunDirectory
+from server.enrolment import enrol
+from server.publication import Publication
+from server.rounds import Observer, Training
+from server.store import RunStatus, open_store
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run came to."""
+
+    run_id: str
+    rounds: int
+    stopped: str | None
+    """Why the budget stopped it before its declared rounds, or None."""
+    spending: Spending
+    model_sha256: str
+    store: str
+
+
+def train(
+    config: Config,
+    directory: RunDirectory,
+    grid: Grid,
+    *,
+    store_url: str = "",
+    name: str = "",
+    observer: Observer | None = None,
+) -> Outcome:
+    """Train a run, or go on with the one in ``directory``.
+
+    Guarantees: whatever happens, every noised aggregate that was drawn has its ledger entry on
+    disk; the store says how the run ended.
+
+    Args:
+        config: what to run; for an existing directory, its own configuration.
+        directory: where the run's state lies.
+        grid: any transport with the declared nodes behind it.
+        store_url: database for samples and figures; the directory's own by default.
+        name: what people call the run; the directory's name by default.
+        observer: told of progress at every generator step.
+
+    Raises:
+        EnrolmentError: the nodes are not the declared federation.
+        NoUsableReply: a whole round failed.
+        StoreError, LedgerError, RunDirectoryError: what they say.
+    """
+    url = store_url or directory.default_store
+    with directory.locked(), open_store(url, create=True) as store:
+        federation = enrol(grid, config)
+        books = Books(config, directory, uuid.uuid4().hex[:12])
+        label = name or directory.path.name
+        publication = Publication(config, directory, store, books.run_id, label)
+        publication.begin(books.spending())
+        training = Training(config, directory, grid, federation, books, publication, observer)
+        try:
+            stopped = training.run()
+        except BaseException as error:
+            interrupted = isinstance(error, KeyboardInterrupt)
+            status: RunStatus = "interrupted" if interrupted else "failed"
+            publication.end(status, f"ended by {type(error).__name__}; `fedlens resume` goes on")
+            raise
+        publication.end("stopped-by-budget" if stopped else "finished", stopped)
+        return Outcome(
+            run_id=books.run_id,
+            rounds=training.rounds_done,
+            stopped=stopped,
+            spending=books.spending(),
+            model_sha256=training.model_digest(),
+            store=url,
+        )

@@ -1,0 +1,63 @@
+"""The ClientApp of the bundle: simulated users, or a node's own where its operator names them."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from flwr.app import Context
+
+from client.app import build_client_app
+from client.data import ArrayUsers, LocalUsers, open_node_users
+from server.app import RUN_KEYS
+from server.config import Config, DataConfig
+from simulations.datasets import Dataset, load
+from simulations.partitions import Partition, partition
+
+
+@lru_cache(maxsize=2)
+def simulated_federation(data: DataConfig, seed: int) -> tuple[Dataset, Partition]:
+    """A data set dealt out to users; the same for the same arguments, in any process."""
+    dataset = load(data.name, data.dir or None)
+    dealt = partition(
+        dataset.train_labels,
+        users=data.users,
+        scheme=data.scheme,  # type: ignore[arg-type]
+        sizes=data.sizes,  # type: ignore[arg-type]
+        alpha=data.alpha,
+        classes_per_user=data.classes_per_user,
+        user_ids=dataset.user_ids,
+        samples_per_user=data.samples_per_user or None,
+        seed=seed,
+    )
+    return dataset, dealt
+
+
+def open_simulated_users(context: Context) -> LocalUsers:
+    """The block of users that a simulated node hosts; deployments bring their own data."""
+    if "data" in context.node_config:
+        return open_node_users(context)
+    settings = {k: v for k, v in context.run_config.items() if k not in RUN_KEYS}
+    config = Config().updated(settings)
+    number = int(context.node_config["partition-id"])
+    return node_users(config, number)
+
+
+def node_users(config: Config, number: int) -> ArrayUsers:
+    """The users of simulated node ``number``: an equal block of the partition."""
+    dataset, dealt = simulated_federation(config.data, config.seed)
+    bounds = np.linspace(0, dealt.users, config.data.nodes + 1).astype(int)
+    first, last = int(bounds[number]), int(bounds[number + 1])
+    channels, height, width = (int(side) for side in dataset.train_images.shape[1:])
+    return ArrayUsers(
+        images=dataset.train_images,
+        labels=dataset.train_labels,
+        indices=dealt.indices,
+        offsets=dealt.offsets[first : last + 1],
+        shape=(channels, height, width),
+        classes=dataset.classes,
+        partition=number,
+    )
+
+
+client_app = build_client_app(open_simulated_users)

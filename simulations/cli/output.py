@@ -1,0 +1,69 @@
+"""What the command prints: JSON for programs, words for people, a bar while it works."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from server.rounds import Observer, Progress
+
+
+def add_json_flag(parser: argparse.ArgumentParser) -> None:
+    """The flag that every computing verb has."""
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON object as the last line"
+    )
+
+
+def print_json(value: Any) -> None:
+    """One line of JSON on standard output."""
+    sys.stdout.write(json.dumps(value, allow_nan=False) + "\n")
+    sys.stdout.flush()
+
+
+def say(text: str = "") -> None:
+    """One line for people on standard output."""
+    sys.stdout.write(text + "\n")
+
+
+def figure(value: float | None) -> str:
+    """An ε in words."""
+    return "infinite" if value is None or not math.isfinite(value) else f"{value:.3g}"
+
+
+@contextmanager
+def progress_bar() -> Iterator[Observer | None]:
+    """An observer that draws rounds, both ε and the time left; nothing off a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    columns = (
+        TextColumn("round {task.fields[round]}"),
+        BarColumn(),
+        TextColumn("DP ε {task.fields[dp]}  Bayesian ε {task.fields[bdp]}"),
+        TimeRemainingColumn(),
+    )
+    with Bar(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("train", total=None, round="0", dp="0", bdp="0")
+
+        def show(progress: Progress) -> None:
+            bar.update(
+                task,
+                total=progress.rounds,
+                completed=progress.round - 1 + progress.share,
+                round=f"{progress.round}/{progress.rounds}",
+                dp=figure(progress.spending.dp_epsilon),
+                bdp=figure(progress.spending.bdp_corrected),
+            )
+
+        yield show

@@ -1,0 +1,156 @@
+"""``fedlens simulate``: train a run on simulated users."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from simulations.cli.output import add_json_flag, figure, print_json, progress_bar, say
+
+if TYPE_CHECKING:
+    from server.config import Config
+    from simulations.engine import Summary
+
+PRESETS = Path(__file__).parent.parent / "presets"
+TRANSPORTS = ("in-process", "ray")
+
+
+def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """The verb and its flags."""
+    parser = verbs.add_parser(
+        "simulate",
+        help="train a generator on simulated users' data",
+        description="Train a generator on simulated users' data and show what came out.",
+        epilog="example: fedlens simulate --preset demo --set data.users=500 --out runs/small\n\n"
+        + _settings_help(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--preset", default="demo", help=f"one of {', '.join(preset_names())}")
+    parser.add_argument("--config", type=Path, help="TOML file of settings, over the preset")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="settings",
+        metavar="KEY=VALUE",
+        help="one setting, over both; may be repeated",
+    )
+    parser.add_argument("--data-dir", help="folder of the data set's files (data.dir)")
+    parser.add_argument("--out", type=Path, help="run directory (default: runs/PRESET, numbered)")
+    parser.add_argument(
+        "--overwrite", action="store_true", help="delete the run that is in --out first"
+    )
+    parser.add_argument("--store", default="", help="URL of the store (default: in the directory)")
+    parser.add_argument(
+        "--transport", choices=TRANSPORTS, default="in-process", help="how messages travel"
+    )
+    parser.add_argument("--no-student", action="store_true", help="do not train a student")
+    add_json_flag(parser)
+    parser.set_defaults(run=run)
+
+
+def _settings_help() -> str:
+    from server.config import documented_settings
+
+    lines = [f"  {key} = {value!r}" for key, value, _ in documented_settings()]
+    return "settings and their defaults (the README says what they mean):\n" + "\n".join(lines)
+
+
+def preset_names() -> list[str]:
+    """The presets that ship."""
+    return sorted(path.stem for path in PRESETS.glob("*.toml"))
+
+
+def chosen_config(args: argparse.Namespace) -> Config:
+    """Preset, then file, then single settings."""
+    from server.config import ConfigError, parse_setting, read_config
+
+    if args.preset not in preset_names():
+        raise ConfigError(f"--preset {args.preset!r}: choose one of {', '.join(preset_names())}")
+    config = read_config(PRESETS / f"{args.preset}.toml")
+    if args.config is not None:
+        config = read_config(args.config, config)
+    config = config.updated(dict(parse_setting(text) for text in args.settings))
+    return (
+        config.updated({"data.dir": str(Path(args.data_dir).absolute())})
+        if args.data_dir
+        else config
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Train, sum up, print."""
+    from server.directory import RunDirectory
+    from simulations.apps import simulated_federation
+
+    config = chosen_config(args)
+    simulated_federation(config.data, config.seed)  # bad data must fail before anything is made
+    out = args.out or _free_path(Path("runs"), args.preset)
+    if args.overwrite and RunDirectory(out).exists():
+        shutil.rmtree(out)
+    directory = RunDirectory.create(out, config)
+    return finish(args, config, directory)
+
+
+def finish(args: argparse.Namespace, config: Config, directory: object) -> int:
+    """Train or go on, print the summary, and give the exit status; shared with ``resume``."""
+    from server.directory import RunDirectory
+    from simulations.cli import DONE, OUT_OF_BUDGET
+    from simulations.engine import describe_noise, simulate, train_in_process
+
+    if not isinstance(directory, RunDirectory):
+        raise TypeError("a run directory is needed")
+    trainer = train_in_process
+    if args.transport == "ray":
+        from simulations.transports.ray import train_through_ray as trainer
+    if warning := describe_noise(config):
+        say(warning)
+    with progress_bar() as observer:
+        summary = simulate(
+            config,
+            directory,
+            store_url=args.store,
+            trainer=trainer,
+            observer=observer,
+            student=not args.no_student,
+        )
+    _print(summary, as_json=args.json)
+    return OUT_OF_BUDGET if summary.stopped else DONE
+
+
+def _print(summary: Summary, *, as_json: bool) -> None:
+    epsilon, delta = summary.epsilon, summary.delta
+    say(
+        f"run {summary.run_id} in {summary.run_dir}: {summary.rounds} rounds, {summary.users} users"
+    )
+    if summary.stopped:
+        say(f"stopped by the budget: {summary.stopped}")
+    say(f"  contact sheet   {summary.contact_sheet}")
+    say(f"  plots           {summary.plots}")
+    say(f"  store           {summary.store}")
+    say(f"  DP              ε = {figure(epsilon['dp'])} at δ = {delta['dp']:g}")
+    say(
+        f"  Bayesian DP     ε = {figure(epsilon['bdp_corrected'])} (corrected), "
+        f"{figure(epsilon['bdp_as_published'])} (as published) at δ = {delta['bdp']:g}"
+    )
+    if summary.student_accuracy is not None:
+        say(
+            f"  student         {summary.student_accuracy:.1%} of real test images right, trained "
+            "on synthetic ones (simulation only)"
+        )
+    say(f"  took            {summary.seconds:.0f} s")
+    say()
+    say(summary.statement)
+    say()
+    say(f"Look at it:  fedlens dashboard {summary.run_dir}")
+    if as_json:
+        print_json(summary.to_json())
+
+
+def _free_path(parent: Path, name: str) -> Path:
+    number = 1
+    while (parent / f"{name}-{number}").exists():
+        number += 1
+    return parent / f"{name}-{number}"

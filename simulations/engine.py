@@ -1,0 +1,217 @@
+"""A whole simulated run: train over a transport, draw pictures, measure a student, sum up."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from accountant.account import statement
+from server.books import noise_source
+from server.config import Config
+from server.directory import RunDirectory
+from server.publication import guarantees_something
+from server.rounds import Observer
+from server.store import SampleFilter, Store, StoreError, open_store
+from server.training import Outcome, train
+from simulations.apps import client_app, simulated_federation
+from simulations.pictures import contact_sheet, plot_run
+from simulations.reading import (
+    fresh_samples,
+    kept_generator,
+    labelled_samples,
+    store_url_of,
+    stored_samples,
+)
+from simulations.students import StudentResult, train_student
+from simulations.transports.inprocess import InProcessGrid
+
+STUDENT_IMAGES = 20_000
+STUDENT_SEED = 3_000_003
+
+Train = Callable[[Config, RunDirectory, str, Observer | None], Outcome]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What `fedlens simulate --json` prints."""
+
+    run_id: str
+    run_dir: str
+    status: str
+    private: bool
+    rounds: int
+    users: int
+    epsilon: dict[str, float | None]
+    """None where there is no finite bound."""
+    delta: dict[str, float]
+    student_accuracy: float | None
+    """Simulation only: measured on real test images, outside any budget."""
+    seconds: float
+    store: str
+    contact_sheet: str | None
+    plots: str | None
+    ledger_entries: int
+    releases: int
+    model_sha256: str
+    statement: str
+    stopped: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return asdict(self)
+
+
+def train_in_process(
+    config: Config, directory: RunDirectory, store_url: str, observer: Observer | None
+) -> Outcome:
+    """Train with the real ClientApp called in this process."""
+    grid = InProcessGrid(client_app, config.data.nodes, config.flat())
+    return train(config, directory, grid, store_url=store_url, observer=observer)
+
+
+def simulate(
+    config: Config,
+    directory: RunDirectory,
+    *,
+    store_url: str = "",
+    trainer: Train = train_in_process,
+    observer: Observer | None = None,
+    student: bool = True,
+) -> Summary:
+    """Train (or go on with) a run and bring home everything there is to see of it."""
+    started = time.perf_counter()
+    url = store_url_of(directory, store_url)
+    outcome = trainer(config, directory, url, observer)
+    with open_store(url) as store:
+        sheet = plots = None
+        if outcome.rounds:
+            sheet = draw_sheet(store, directory, outcome.run_id)
+            plots = draw_plots(store, directory, outcome.run_id)
+        accuracy = None
+        if student and outcome.rounds:
+            accuracy = measure_student(config, directory).accuracy
+        releases = len(store.releases(outcome.run_id))
+        entries = len(store.ledger(outcome.run_id))
+    spending = outcome.spending
+    return Summary(
+        run_id=outcome.run_id,
+        run_dir=str(directory.path),
+        status="stopped-by-budget" if outcome.stopped else "finished",
+        private=guarantees_something(config),
+        rounds=outcome.rounds,
+        users=config.data.users,
+        epsilon={
+            "dp": _finite(spending.dp_epsilon),
+            "bdp_as_published": _finite(spending.bdp_as_published),
+            "bdp_corrected": _finite(spending.bdp_corrected),
+        },
+        delta={"dp": spending.delta_dp, "bdp": spending.delta_bdp},
+        student_accuracy=accuracy,
+        seconds=round(time.perf_counter() - started, 2),
+        store=url,
+        contact_sheet=sheet,
+        plots=plots,
+        ledger_entries=entries,
+        releases=releases,
+        model_sha256=outcome.model_sha256,
+        statement=statement(spending, config.data.users),
+        stopped=outcome.stopped,
+    )
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def draw_sheet(
+    store: Store,
+    directory: RunDirectory,
+    run_id: str,
+    *,
+    round_number: int | None = None,
+    rows: int = 8,
+    path: Path | None = None,
+) -> str:
+    """Write the contact sheet of a round's strip, or of the released samples; returns its path."""
+    strip = round_number is not None
+    wanted = SampleFilter(
+        run_id=run_id, round=round_number, purpose="strip" if strip else "release"
+    )
+    images, labels = stored_samples(store, wanted)
+    batch = [b for b in store.batches(run_id) if round_number in (None, b.round)][-1]
+    target = path or directory.path / "pictures" / "contact-sheet.png"
+    caption = (
+        f"{batch.provenance} · run {run_id} · round {batch.round} · seed {batch.seed} · "
+        f"DP ε={batch.dp_epsilon:.3g} (δ={batch.delta_dp:g}) · "
+        f"Bayesian DP ε={batch.bdp_corrected:.3g} (δ={batch.delta_bdp:g}, estimate)"
+    )
+    contact_sheet(images, labels, rows=rows, caption=caption, path=target)
+    return str(target)
+
+
+def draw_plots(store: Store, directory: RunDirectory, run_id: str) -> str:
+    """Write the plot of both ε and the losses; returns its path."""
+    target = directory.path / "pictures" / "privacy.png"
+    plot_run(store.rounds(run_id), target)
+    return str(target)
+
+
+def measure_student(
+    config: Config,
+    directory: RunDirectory,
+    *,
+    images: int = STUDENT_IMAGES,
+    epochs: int = 2,
+) -> StudentResult:
+    """Train a student on fresh samples with the classes they were asked for; test on real images.
+
+    Simulation only: the test images are real and their use is in no budget.
+    """
+    samples, labels = fresh_samples(kept_generator(directory), images, config.seed + STUDENT_SEED)
+    return _tested_student(config, samples, labels, epochs)
+
+
+def student_of_labels(
+    config: Config, store: Store, project: str, *, epochs: int
+) -> tuple[StudentResult, int]:
+    """Train a student on the samples that people gave a class in a project, with their labels.
+
+    Returns:
+        The student, and how many labelled samples it was trained on.
+
+    Raises:
+        StoreError: there is no such project, or nothing in it has a class yet.
+    """
+    found = [p for p in store.projects() if p.name == project]
+    if not found:
+        raise StoreError(f"there is no project {project!r} in the store")
+    images, labels = labelled_samples(store, found[0].project_id)
+    if not len(labels):
+        raise StoreError(f"nobody has given a sample of project {project!r} a class yet")
+    return _tested_student(config, images, labels, epochs), len(labels)
+
+
+def _tested_student(config: Config, images: Tensor, labels: Tensor, epochs: int) -> StudentResult:
+    torch.set_num_threads(config.generator.threads)
+    dataset, _ = simulated_federation(config.data, config.seed)
+    real = torch.from_numpy(dataset.test_images.copy()).float() / 127.5 - 1
+    truth = torch.from_numpy(dataset.test_labels.copy())
+    return train_student(
+        images, labels, real, truth, classes=dataset.classes, epochs=epochs, seed=config.seed
+    )
+
+
+def describe_noise(config: Config) -> str:
+    """A warning in words where a run protects nobody, else nothing."""
+    if noise_source(config) == "fixed-seed":
+        return "TEST RUN: noise from a fixed seed protects nobody"
+    if config.privacy.noise_multiplier == 0:
+        return "NOT PRIVATE: no noise is added; use it on public data only"
+    return ""

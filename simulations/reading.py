@@ -1,0 +1,90 @@
+"""Reading a run back: its generator and its samples, for everything that comes after training."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from accountant.ledger import Ledger
+from models.generators import Generator
+from models.vectors import load_vector
+from server.config import Config
+from server.directory import RunDirectory, RunDirectoryError
+from server.files import read_arrays
+from server.generator import draw_images
+from server.store import SampleFilter, Store, decode_png
+
+
+def kept_generator(directory: RunDirectory, round_number: int | None = None) -> Generator:
+    """The generator of a round (the last one by default), ready to draw from.
+
+    Raises:
+        RunDirectoryError: the run has no whole round yet, or kept no generator of this one.
+    """
+    config, snapshot = directory.config(), directory.load_state()
+    if snapshot is None:
+        raise RunDirectoryError(f"{directory.path} has no whole round yet: `fedlens resume` it")
+    path = directory.generator_path(round_number or snapshot.round)
+    if not path.exists():
+        raise RunDirectoryError(f"round {round_number} kept no generator; see {path.parent}")
+    channels, height, width = snapshot.facts["shape"]
+    generator = _empty(config, (channels, height, width), int(snapshot.facts["classes"]))
+    load_vector(generator, read_arrays(path)["average"].astype(np.float32))
+    return generator.eval()
+
+
+def _empty(config: Config, shape: tuple[int, int, int], classes: int) -> Generator:
+    return Generator(shape, classes, config.generator.width, config.generator.latent)
+
+
+def fresh_samples(generator: Generator, count: int, seed: int) -> tuple[Tensor, Tensor]:
+    """``count`` images in [-1, 1] with their requested classes, all equally often."""
+    labels = torch.arange(count) % generator.classes
+    return draw_images(generator, labels, seed), labels
+
+
+def stored_samples(
+    store: Store, wanted: SampleFilter, limit: int = 100_000
+) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Images uint8 [n, c, h, w] and requested classes int64 [n] from the store."""
+    found = store.samples(wanted, 0, limit)
+    if not found:
+        raise RunDirectoryError("the store holds no samples of this kind")
+    images = np.stack([decode_png(sample.png) for sample in found])
+    return images, np.array([sample.requested_class for sample in found])
+
+
+def run_id_of(directory: RunDirectory) -> str:
+    """The id under which a run is in its store.
+
+    Raises:
+        RunDirectoryError: the run has spent nothing yet, so there is nothing to read.
+    """
+    if not directory.ledger.exists():
+        raise RunDirectoryError(f"{directory.path} has no ledger yet: `fedlens resume` it")
+    return str(Ledger.open(directory.ledger).header["run_id"])
+
+
+def store_url_of(directory: RunDirectory, named: str = "") -> str:
+    """The store of a run: the one named, the environment's, or the directory's own."""
+    return named or os.environ.get("FEDLENS_STORE", "") or directory.default_store
+
+
+def labelled_samples(store: Store, project_id: int) -> tuple[Tensor, Tensor]:
+    """Samples that people gave a class: images in [-1, 1], and the class, int64 [n].
+
+    A label stands for its position among the project's class labels. Samples labelled by several
+    people appear once for each; skips, artefacts and unknown classes are left out.
+    """
+    labels = [label for label in store.labels(project_id) if label.kind == "class"]
+    position = {label.label_id: i for i, label in enumerate(labels)}
+    found = [a for a in store.annotations(project_id) if a.label_id in position]
+    pixels = [decode_png(store.sample(a.sample_id).png) for a in found]
+    if not found:
+        return torch.zeros(0), torch.zeros(0, dtype=torch.int64)
+    classes = torch.tensor([position[int(a.label_id or 0)] for a in found])
+    return torch.from_numpy(np.stack(pixels)).float() / 127.5 - 1, classes

@@ -1,0 +1,192 @@
+"""Training through ``flwr run``: a SuperLink of our own, Ray behind it, and no word to the outside.
+
+The SuperLink gets a folder, a port and a process group to itself, and all three go when the run is
+over. Nothing is installed or looked up over a network.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+import tomli_w
+
+from accountant.ledger import Ledger
+from server.books import account_of
+from server.config import Config
+from server.directory import RunDirectory
+from server.rounds import Observer
+from server.store import open_store
+from server.training import Outcome
+
+START_SECONDS = 60
+CONNECTION = "fedlens"
+
+
+class TransportError(RuntimeError):
+    """The transport could not carry the run; the message says what to look at."""
+
+
+def train_through_ray(
+    config: Config, directory: RunDirectory, store_url: str, observer: Observer | None
+) -> Outcome:
+    """Train with ``flwr run`` over simulated SuperNodes.
+
+    Raises:
+        TransportError: Ray is not installed, there is no app bundle, or the run failed.
+    """
+    app = _app_folder()
+    if find_spec("ray") is None:
+        raise TransportError("Ray is not installed: pip install 'fedlens[ray]'")
+    with tempfile.TemporaryDirectory(prefix="fedlens-") as folder:
+        home = Path(folder)
+        with _superlink(home) as environment:
+            settings = {**config.flat(), "run.out": str(directory.path), "run.store": store_url}
+            (home / "run.toml").write_text(tomli_w.dumps(settings), encoding="utf-8")
+            _submit(app, config, home, environment)
+        return _outcome(config, directory, store_url, _tail(home / "run.log"))
+
+
+def _app_folder() -> Path:
+    """The checkout that Flower bundles the app from."""
+    folder = Path(__file__).resolve().parents[2]
+    if not (folder / "pyproject.toml").is_file():
+        raise TransportError("the ray transport needs a checkout of fedlens, with pyproject.toml")
+    return folder
+
+
+@contextmanager
+def _superlink(home: Path) -> Iterator[dict[str, str]]:
+    """A SuperLink on a free port for as long as the context lasts; yields the environment."""
+    port = _free_port()
+    environment = _environment(home)
+    connection = {"address": f"127.0.0.1:{port}", "insecure": True}
+    config = {"superlink": {"default": CONNECTION, CONNECTION: connection}}
+    (home / "config.toml").write_text(tomli_w.dumps(config), encoding="utf-8")
+    command = [_program("flower-superlink"), "--simulation", "--insecure"]
+    command += ["--host", "127.0.0.1", "--port", str(port)]
+    command += ["--disable-runtime-dependency-installation"]
+    with (home / "superlink.log").open("wb") as log:
+        process = subprocess.Popen(  # noqa: S603  (our own program and arguments)
+            command,
+            env=environment,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            cwd=home,
+            start_new_session=True,
+        )
+    try:
+        _wait_until_up(process, port, home)
+        yield environment
+    finally:
+        _stop(process)
+
+
+def _environment(home: Path) -> dict[str, str]:
+    return {
+        **os.environ,
+        "FLWR_HOME": str(home),
+        "FLWR_TELEMETRY_ENABLED": "0",
+        "FLWR_DISABLE_UPDATE_CHECK": "1",
+        "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+        "OMP_NUM_THREADS": "1",
+    }
+
+
+def _program(name: str) -> str:
+    """A program of this Python's environment."""
+    return str(Path(sys.executable).parent / name)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait_until_up(process: subprocess.Popen[bytes], port: int, home: Path) -> None:
+    end = time.monotonic() + START_SECONDS
+    while time.monotonic() < end and process.poll() is None:
+        try:
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=2).close()
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.2)
+        else:
+            return
+    raise TransportError(f"the SuperLink did not start: {_tail(home / 'superlink.log')}")
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """End the SuperLink and all that it started."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, number)
+        except ProcessLookupError:
+            return
+        try:
+            process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            continue
+
+
+def _submit(app: Path, config: Config, home: Path, environment: dict[str, str]) -> None:
+    """``flwr run``; its exit status says nothing, so the run's own state is asked afterwards."""
+    cores = os.cpu_count() or 1
+    resources = f"num-supernodes={config.data.nodes} client-resources-num-cpus=1"
+    resources += f" init-args-num-cpus={cores} init-args-log-to-driver=false"
+    command = [_program("flwr"), "run", str(app), CONNECTION, "--stream"]
+    command += ["--run-config", str(home / "run.toml"), "--federation-config", resources]
+    with (home / "run.log").open("wb") as log:
+        subprocess.run(  # noqa: S603  (our own program and arguments)
+            command,
+            env=environment,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            cwd=home,
+            check=False,
+        )
+
+
+def _outcome(config: Config, directory: RunDirectory, store_url: str, log: str) -> Outcome:
+    """What the run left in its directory and its store.
+
+    Raises:
+        TransportError: it did not end as a run ends.
+    """
+    snapshot = directory.load_state()
+    if snapshot is None or not directory.ledger.exists():
+        raise TransportError(f"the run did not finish a round; the end of its log: {log}")
+    ledger = Ledger.open(directory.ledger)
+    run_id = str(ledger.header["run_id"])
+    with open_store(store_url) as store:
+        record = store.run(run_id)
+    if record.status not in ("finished", "stopped-by-budget"):
+        raise TransportError(f"the run is {record.status}; the end of its log: {log}")
+    return Outcome(
+        run_id=run_id,
+        rounds=snapshot.round,
+        stopped=record.stop_reason if record.status == "stopped-by-budget" else None,
+        spending=account_of(config, directory, ledger).spending(),
+        model_sha256=str(snapshot.facts["model_sha256"]),
+        store=store_url,
+    )
+
+
+def _tail(path: Path, lines: int = 12) -> str:
+    text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+    return "\n".join(text.splitlines()[-lines:])

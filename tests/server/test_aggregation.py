@@ -1,0 +1,103 @@
+"""The server trusts no reply, and noises a sum once."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from accountant.noise import FixedSeedRefused, gaussian, private_source
+from client.records import TrainReply
+from server.aggregation import Answer, combine, noised_mean
+
+SIZE, BINS, CLIP = 6, 64, 0.5
+
+
+def answer(node=0, asked=2, total=None, norms=None):
+    counts = np.zeros(BINS, dtype=np.int64)
+    counts[0] = asked
+    total = np.full(SIZE, 0.01) if total is None else np.asarray(total, dtype=np.float64)
+    return Answer(node, asked, TrainReply(total, counts if norms is None else norms))
+
+
+def test_sound_replies_are_added_up_in_the_order_of_the_nodes():
+    answers = [answer(1, total=np.full(SIZE, 0.2)), answer(0, total=np.full(SIZE, 0.1))]
+    aggregate = combine(answers, size=SIZE, bins=BINS, clipping_norm=CLIP)
+    assert aggregate.total.tolist() == pytest.approx([0.3] * SIZE)
+    assert aggregate.norms[0] == 4 and aggregate.refused == ()
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (answer(1, total=np.zeros(SIZE + 1)), "shape"),
+        (answer(1, total=np.zeros((SIZE, 1))), "shape"),
+        (answer(1, total=[np.nan] * SIZE), "not finite"),
+        (answer(1, total=[np.inf] * SIZE), "not finite"),
+        (answer(1, total=[1e300] * SIZE), "not finite|norm"),
+        (answer(1, asked=2, total=[1.0001, 0, 0, 0, 0, 0]), "above the clipping norm"),
+        (answer(1, norms=np.full(BINS, -1)), "histogram"),
+        (answer(1, norms=np.ones(BINS, dtype=np.int64)), "histogram"),
+        (answer(1, norms=np.array([2])), "histogram"),
+    ],
+)
+def test_an_unsound_reply_is_left_out_whole_and_named_without_values(bad, reason):
+    with np.errstate(over="ignore", invalid="ignore"):
+        aggregate = combine([answer(0), bad], size=SIZE, bins=BINS, clipping_norm=CLIP)
+    assert aggregate.total.tolist() == pytest.approx([0.01] * SIZE)
+    assert aggregate.norms.sum() == 2
+    ((node, said),) = aggregate.refused
+    assert node == 1 and any(word in said for word in reason.split("|"))
+    assert not any(
+        character.isdigit() for character in said.replace(f"[{SIZE}]", "").replace(f"[{BINS}]", "")
+    )
+
+
+def test_a_sum_at_its_bound_is_accepted():
+    total = np.zeros(SIZE)
+    total[0] = 2 * CLIP
+    assert combine([answer(total=total)], size=SIZE, bins=BINS, clipping_norm=CLIP).refused == ()
+
+
+def test_nobody_drawn_gives_zeros_that_are_noised_all_the_same():
+    aggregate = combine([], size=4000, bins=BINS, clipping_norm=CLIP)
+    assert not aggregate.total.any()
+    release = noised_mean(
+        aggregate.total,
+        noise_multiplier=2.0,
+        clipping_norm=CLIP,
+        denominator=10.0,
+        source=private_source(-1),
+    )
+    assert stats.kstest(release / (2.0 * CLIP / 10.0), "norm").pvalue > 1e-6
+
+
+def test_noise_is_gaussian_with_standard_deviation_z_times_c():
+    noise = gaussian(1_000_000, noise_multiplier=3.0, sensitivity=0.5, source=private_source(-1))
+    scaled = (noise / 1.5) ** 2
+    # chi-square with 10^6 degrees of freedom: relative deviation of the variance is .14 %
+    assert scaled.mean() == pytest.approx(1, abs=0.009)
+    assert abs(noise.mean()) < 0.009
+
+
+def test_no_two_draws_from_the_operating_system_are_equal_and_fixed_ones_are():
+    draw = lambda *purpose: private_source(*purpose).normal(size=4).tolist()  # noqa: E731
+    assert draw(-1, 1) != draw(-1, 1)
+    assert draw(3, 1) == draw(3, 1)
+    assert draw(3, 1) != draw(3, 2) != draw(4, 1)
+
+
+def test_a_fixed_seed_is_refused_outside_tests(monkeypatch):
+    monkeypatch.delenv("FEDLENS_TEST_MODE")
+    with pytest.raises(FixedSeedRefused, match="tests only"):
+        private_source(1)
+
+
+def test_the_denominator_is_not_the_number_of_replies():
+    few = combine([answer(0)], size=SIZE, bins=BINS, clipping_norm=CLIP)
+    release = noised_mean(
+        few.total,
+        noise_multiplier=0,
+        clipping_norm=CLIP,
+        denominator=50.0,
+        source=private_source(-1),
+    )
+    assert release.tolist() == pytest.approx([0.01 / 50] * SIZE)
