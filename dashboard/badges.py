@@ -1,0 +1,52 @@
+"""Badges and tables that several pages share: status, privacy, provenance."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import streamlit as st
+
+from dashboard.privacy import NOT_PRIVATE, NOT_PRIVATE_MEANING, figures
+from server.store import RunRecord, RunStatus, StoredBatch, StoredSample
+
+Colour = Literal["red", "orange", "blue", "green", "gray"]
+
+STATUS: dict[RunStatus, tuple[str, Colour, str]] = {
+    "running": ("Running", "blue", ":material/autorenew:"),
+    "finished": ("Finished", "green", ":material/check_circle:"),
+    "stopped-by-budget": ("Finished: budget used", "green", ":material/savings:"),
+    "interrupted": ("Interrupted", "orange", ":material/pause_circle:"),
+    "failed": ("Failed", "red", ":material/error:"),
+}
+"""For each status its words, colour and icon. Stopping at the budget is a normal end."""
+
+
+def run_badges(run: RunRecord) -> None:
+    """Status, privacy unit, and in red whether the run protects nobody."""
+    words, colour, icon = STATUS[run.status]
+    with st.container(horizontal=True, gap="small"):
+        st.badge(words, color=colour, icon=icon)
+        if run.private:
+            st.badge(f"Private per {run.unit}", color="green", icon=":material/shield:")
+        else:
+            st.badge(NOT_PRIVATE, color="red", icon=":material/warning:")
+
+
+def privacy_warning(run: RunRecord) -> None:
+    """A red box on every page of a run that guarantees nothing."""
+    if not run.private:
+        st.error(f"**{NOT_PRIVATE}.** {NOT_PRIVATE_MEANING}", icon=":material/warning:")
+
+
+def provenance(run: RunRecord, batch: StoredBatch, sample: StoredSample) -> str:
+    """Where a sample comes from and what it cost, in one line."""
+    parts = [
+        batch.provenance,
+        f"run {run.name}",
+        f"round {batch.round}",
+        f"checkpoint {batch.checkpoint_sha256[:12]}",
+        f"seed {batch.seed}",
+        f"no. {sample.position}",
+        figures(batch),
+    ]
+    return " · ".join(parts)

@@ -1,0 +1,149 @@
+// Draws a sprite as a grid that fits the width it is given; a click or Enter picks an image.
+
+const GAP = 3;
+const MARK = "#d1711b";
+const states = new WeakMap();
+
+export default function (component) {
+  const { data, parentElement } = component;
+  let state = states.get(parentElement);
+  if (!state) {
+    state = create(parentElement);
+    states.set(parentElement, state);
+  }
+  // The newest callback and data replace the old ones; listeners are added only once.
+  state.pick = (id) => component.setTriggerValue("picked", id);
+  update(state, data);
+  return () => {
+    state.resize.disconnect();
+    states.delete(parentElement);
+    state.root.remove();
+  };
+}
+
+function create(parent) {
+  const root = document.createElement("div");
+  root.className = "grid";
+  const canvas = document.createElement("canvas");
+  canvas.tabIndex = 0;
+  canvas.setAttribute("role", "application");
+  const under = document.createElement("div");
+  under.className = "under";
+  under.setAttribute("aria-live", "polite");
+  root.append(canvas, under);
+  parent.querySelector("div").append(root);
+  const state = { root, canvas, under, image: null, sprite: "", data: null, columns: 1, at: -1 };
+  canvas.addEventListener("click", (event) => choose(state, indexAt(state, event)));
+  canvas.addEventListener("mousemove", (event) => name(state, indexAt(state, event)));
+  canvas.addEventListener("mouseleave", () => name(state, -1));
+  canvas.addEventListener("keydown", (event) => walk(state, event));
+  state.resize = new ResizeObserver(() => draw(state));
+  state.resize.observe(root);
+  return state;
+}
+
+function update(state, data) {
+  state.data = data;
+  state.at = data.ids.indexOf(data.selected);
+  const label = `${data.ids.length} synthetic samples. Arrow keys move, Enter opens one.`;
+  state.canvas.setAttribute("aria-label", label);
+  name(state, -1);
+  if (state.sprite === data.sprite) {
+    draw(state);
+    return;
+  }
+  state.sprite = data.sprite;
+  const image = new Image();
+  image.onload = () => {
+    state.image = image;
+    draw(state);
+  };
+  image.src = `data:image/png;base64,${data.sprite}`;
+}
+
+function tileSize(data) {
+  const scale = data.tile / Math.max(data.width, data.height);
+  return [Math.round(data.width * scale), Math.round(data.height * scale)];
+}
+
+function draw(state) {
+  const { canvas, data, image, root } = state;
+  if (!image || !root.clientWidth) return;
+  const [width, height] = tileSize(data);
+  const count = data.ids.length;
+  state.columns = Math.max(1, Math.floor((root.clientWidth + GAP) / (width + GAP)));
+  const columns = Math.min(state.columns, count);
+  const rows = Math.ceil(count / state.columns);
+  const size = [columns * (width + GAP) - GAP, rows * (height + GAP) - GAP];
+  const ratio = window.devicePixelRatio || 1;
+  canvas.width = Math.round(size[0] * ratio);
+  canvas.height = Math.round(size[1] * ratio);
+  canvas.style.width = `${size[0]}px`;
+  canvas.style.height = `${size[1]}px`;
+  const context = canvas.getContext("2d");
+  context.scale(ratio, ratio);
+  context.imageSmoothingEnabled = false;
+  for (let i = 0; i < count; i += 1) {
+    const [x, y] = corner(state, i);
+    const sourceX = (i % data.columns) * data.width;
+    const sourceY = Math.floor(i / data.columns) * data.height;
+    context.drawImage(
+      image, sourceX, sourceY, data.width, data.height, x, y, width, height,
+    );
+  }
+  if (state.at >= 0) {
+    const [x, y] = corner(state, state.at);
+    context.strokeStyle = MARK;
+    context.lineWidth = 3;
+    context.strokeRect(x + 0.5, y + 0.5, width - 1, height - 1);
+  }
+  canvas.dataset.drawn = String(count);
+}
+
+function corner(state, index) {
+  const [width, height] = tileSize(state.data);
+  const column = index % state.columns;
+  const row = Math.floor(index / state.columns);
+  return [column * (width + GAP), row * (height + GAP)];
+}
+
+function indexAt(state, event) {
+  const box = state.canvas.getBoundingClientRect();
+  const [width, height] = tileSize(state.data);
+  const column = Math.floor((event.clientX - box.left) / (width + GAP));
+  const row = Math.floor((event.clientY - box.top) / (height + GAP));
+  if (column < 0 || column >= state.columns || row < 0) return -1;
+  const index = row * state.columns + column;
+  return index < state.data.ids.length ? index : -1;
+}
+
+function name(state, index) {
+  const shown = index >= 0 ? index : state.at;
+  state.under.textContent =
+    shown >= 0 ? state.data.names[shown] : "Click a sample to see where it comes from.";
+}
+
+function choose(state, index) {
+  if (index < 0) return;
+  state.at = index;
+  draw(state);
+  name(state, index);
+  state.pick(state.data.ids[index]);
+}
+
+function walk(state, event) {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  const steps = {
+    ArrowLeft: -1, ArrowRight: 1, ArrowUp: -state.columns, ArrowDown: state.columns,
+  };
+  if (event.key === "Enter" && state.at >= 0) {
+    event.preventDefault();
+    choose(state, state.at);
+  } else if (event.key in steps) {
+    event.preventDefault();
+    const last = state.data.ids.length - 1;
+    state.at = Math.min(last, Math.max(0, state.at < 0 ? 0 : state.at + steps[event.key]));
+    draw(state);
+    name(state, state.at);
+  }
+}

@@ -1,0 +1,25 @@
+"""Tables for Streamlit and Altair: the one place that knows pandas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import pandas as pd  # type: ignore[import-untyped]
+
+Frame: TypeAlias = pd.DataFrame
+
+
+def frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> Frame:
+    """Rows as a data frame; ``columns`` gives it its columns even where there is no row."""
+    return pd.DataFrame(list(rows), columns=columns)
+
+
+def coloured(table: Frame, column: str, style: Callable[[object], str]) -> Any:
+    """The table with the CSS that ``style`` gives for each cell of one column."""
+    return table.style.map(style, subset=[column])
+
+
+def rows_of(table: Frame) -> list[dict[str, object]]:
+    """The rows of a data frame, by column name."""
+    return [{str(k): v for k, v in row.items()} for row in table.to_dict("records")]

@@ -1,0 +1,65 @@
+"""The ledger as a table: every release that was paid for, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import streamlit as st
+
+from dashboard.frames import Frame, frame
+from server.store import LedgerRow, ReleaseRow
+
+STATUS_WORDS = {
+    "applied": "released",
+    "lost": "lost: paid for, never used",
+    None: "not yet known",
+}
+
+
+def table(ledger: Sequence[LedgerRow], releases: Sequence[ReleaseRow]) -> Frame:
+    """One row an entry, by index."""
+    status = {release.ledger_index: release.status for release in releases}
+    return frame([_row(entry, status.get(entry.index)) for entry in ledger])
+
+
+def _row(entry: LedgerRow, status: str | None) -> dict[str, Any]:
+    event = entry.event
+    return {
+        "Entry": entry.index,
+        "Round": entry.round,
+        "Purpose": entry.purpose,
+        "Release": STATUS_WORDS.get(status, str(status)),
+        "Unit": event.get("unit", "–"),
+        "Sampling q": _number(event, "sampling_rate"),
+        "Noise z": _number(event, "noise_multiplier"),
+        "Clip C": _number(event, "clipping_norm"),
+        "Count": _number(event, "count"),
+        "Hash": entry.entry_hash[:12],
+        "Written": entry.created_at.strftime("%Y-%m-%d %H:%M:%S UTC"),
+    }
+
+
+def _number(event: Mapping[str, Any], name: str) -> float | None:
+    value = event.get(name)
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def show(ledger: Sequence[LedgerRow], releases: Sequence[ReleaseRow]) -> None:
+    """Put the table on the page with what it means."""
+    st.markdown("#### Ledger")
+    if not ledger:
+        st.caption("Empty: nothing derived from users' data has been released yet.")
+        return
+    st.caption(
+        "Each line was on disk before its release was used. z: noise standard deviation over the "
+        "clipping norm C, on the sum of clipped contributions; q: chance with which each takes "
+        f"part. Last entry's hash: `{ledger[-1].entry_hash}`"
+    )
+    st.dataframe(
+        table(ledger, releases),
+        hide_index=True,
+        width="stretch",
+        height=min(320, 38 + 35 * len(ledger)),
+        alt="Table of ledger entries with mechanism and release status",
+    )

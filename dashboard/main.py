@@ -1,0 +1,58 @@
+"""The script Streamlit runs: page set-up and navigation. Start it with :mod:`dashboard.serve`."""
+
+from pathlib import Path
+from urllib.parse import quote
+
+import streamlit as st
+
+from dashboard.session import plain_errors, store
+
+VIEWS = Path(__file__).parent / "views"
+PAGES = (
+    ("runs.py", "Runs", ":material/list:", "runs"),
+    ("run.py", "Run", ":material/monitoring:", "run"),
+    ("samples.py", "Samples", ":material/grid_view:", "samples"),
+    ("annotate.py", "Annotate", ":material/label:", "annotate"),
+)
+LENS = (
+    '<circle cx="13" cy="13" r="9" fill="none" stroke="#1f5fa8" stroke-width="3"/>'
+    '<path d="M20 20l8 8" stroke="#1f5fa8" stroke-width="4" stroke-linecap="round"/>'
+    '<circle cx="10" cy="12" r="1.8" fill="#d1711b"/><circle cx="15" cy="10" r="1.8" '
+    'fill="#d1711b"/><circle cx="14" cy="16" r="1.8" fill="#d1711b"/>'
+)
+ICON = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32">{LENS}</svg>'
+LOGO = (
+    f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 130 32">{LENS}<text x="38" y="23" '
+    'font-family="sans-serif" font-size="22" font-weight="700" fill="#1f2a37">fedlens</text></svg>'
+)
+# Enlarged images must stay pixel for pixel, also where the page is too narrow for them.
+STYLE = """<style>
+.stMainBlockContainer { padding-top: 4.5rem; padding-bottom: 2rem; max-width: 1360px; }
+.stMainBlockContainer h1 { font-size: 1.9rem; padding-bottom: 0.25rem; }
+.stImage img { image-rendering: pixelated; border-radius: 0; }
+</style>"""
+
+
+def main() -> None:
+    """Show the page that the address names."""
+    # An icon by name would be fetched from a font server; this one is in the page itself.
+    st.set_page_config(
+        page_title="fedlens", page_icon=f"data:image/svg+xml,{quote(ICON)}", layout="wide"
+    )
+    st.html(STYLE)
+    st.logo(LOGO, size="large")
+    pages = [
+        st.Page(VIEWS / file, title=title, icon=icon, url_path=path, default=file == "runs.py")
+        for file, title, icon, path in PAGES
+    ]
+    st.navigation(pages, position="top").run()
+    with plain_errors():
+        st.divider()
+        st.caption(
+            "Every image here is **synthetic**: drawn from a generator that learned only from "
+            "clipped, aggregated updates of users' devices. No user's data is in this store. "
+            f"Store: `{store().place}`"
+        )
+
+
+main()

@@ -1,0 +1,81 @@
+"""Privacy figures in words. Both accountants always speak together, each with its δ.
+
+Differential privacy (DP) holds for anyone, whatever their data. Bayesian differential privacy
+(BDP; Triastcyn & Faltings, arXiv:2003.00997) is an estimate for people like those enrolled. A
+BDP figure alone would promise an unusual person too much, so no function here gives one alone.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+NOT_PRIVATE = "NOT PRIVATE"
+NOT_PRIVATE_MEANING = (
+    "This run added no noise, or noise from a fixed seed. It protects nobody: "
+    "use it only with data that may be public."
+)
+ASSUMPTIONS = (
+    "**DP** (moments accountant): bounds what anyone learns about **any** person, whatever their "
+    "data; it fails with probability at most δ. **BDP** (Bayesian accountant): bounds the same "
+    "for a person **typical of those enrolled**, estimated from the population; an unusual person "
+    "may be protected less. *As published* follows the paper's formulas, to compare with its "
+    "tables; *corrected* mends how rounds add up and includes the estimate's own uncertainty. "
+    "Smaller ε is more private."
+)
+
+
+class Spent(Protocol):
+    """What a round or a batch of samples has cost."""
+
+    @property
+    def dp_epsilon(self) -> float:
+        """DP ε at ``delta_dp``."""
+
+    @property
+    def delta_dp(self) -> float:
+        """δ of DP."""
+
+    @property
+    def bdp_as_published(self) -> float:
+        """BDP ε by the published formulas, at ``delta_bdp``."""
+
+    @property
+    def bdp_corrected(self) -> float:
+        """BDP ε with corrections, at ``delta_bdp``."""
+
+    @property
+    def delta_bdp(self) -> float:
+        """δ of BDP."""
+
+
+def epsilon_text(value: float) -> str:
+    """An ε with three significant digits; ``∞`` where there is no finite bound."""
+    if math.isinf(value):
+        return "∞"
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+def delta_text(value: float) -> str:
+    """A δ in short, as ``1e-05``."""
+    return f"{value:g}"
+
+
+def figures(spent: Spent) -> str:
+    """All figures in one line, each with its δ."""
+    return (
+        f"DP ε = {epsilon_text(spent.dp_epsilon)} (δ = {delta_text(spent.delta_dp)}) · "
+        f"BDP ε = {epsilon_text(spent.bdp_corrected)} corrected, "
+        f"{epsilon_text(spent.bdp_as_published)} as published "
+        f"(δ = {delta_text(spent.delta_bdp)})"
+    )
+
+
+def series_names(spent: Spent) -> tuple[str, str, str]:
+    """Legend entries for DP, BDP corrected and BDP as published, each with its δ."""
+    delta = delta_text(spent.delta_bdp)
+    return (
+        f"DP, any person (δ = {delta_text(spent.delta_dp)})",
+        f"BDP corrected (δ = {delta})",
+        f"BDP as published (δ = {delta})",
+    )

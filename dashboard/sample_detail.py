@@ -1,0 +1,58 @@
+"""One sample close up, with where it comes from and what people said about it."""
+
+from __future__ import annotations
+
+import numpy as np
+import streamlit as st
+from numpy.typing import NDArray
+
+from dashboard import images
+from dashboard.badges import provenance
+from dashboard.privacy import NOT_PRIVATE
+from dashboard.session import store
+from server.store import RunRecord, StoredSample, decode_png
+
+CLOSE_UP = 252
+
+
+def plane(sample: StoredSample) -> NDArray[np.uint8]:
+    """The sample's pixels, uint8 [height, width] or [height, width, 3]."""
+    pixels = decode_png(sample.png)
+    return pixels[0] if pixels.shape[0] == 1 else np.moveaxis(pixels, 0, -1)
+
+
+def answers_about(run_id: str, sample_id: int) -> list[str]:
+    """The labels in force on a sample, over all projects of its run."""
+    found = []
+    for project in store().projects():
+        if project.run_id != run_id:
+            continue
+        names = {label.label_id: label.name for label in store().labels(project.project_id)}
+        for answer in store().annotations(project.project_id):
+            if answer.sample_id == sample_id:
+                words = "skipped" if answer.label_id is None else names[answer.label_id]
+                found.append(f"{words} ({project.name})")
+    return found
+
+
+def show(run: RunRecord, sample: StoredSample) -> None:
+    """Put the close-up on the page."""
+    batch = store().batch(sample.batch_id)
+    pixels = plane(sample)
+    factor = max(1, CLOSE_UP // max(pixels.shape[:2]))
+    images.show(
+        pixels,
+        factor=factor,
+        alt=f"Synthetic sample {sample.sample_id}, requested class {sample.requested_class}",
+    )
+    if not batch.private:
+        st.badge(NOT_PRIVATE, color="red", icon=":material/warning:")
+    with st.container(border=True, key="provenance"):
+        st.markdown(provenance(run, batch, sample))
+    st.caption(
+        f"Sample {sample.sample_id} · requested class {sample.requested_class} · "
+        f"{pixels.shape[1]} × {pixels.shape[0]} pixels, shown {factor} times as large · "
+        f"pixels' SHA-256 {sample.sha256[:16]}…"
+    )
+    labels = answers_about(run.run_id, sample.sample_id)
+    st.markdown("**Labels:** " + ("; ".join(labels) if labels else "none yet"))

@@ -1,0 +1,176 @@
+"""Serve the dashboard: one process, one port, closed to everybody without the access token."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import os
+import socket
+import sys
+import webbrowser
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dashboard.errors import DashboardError
+from dashboard.options import STORE_VARIABLE, USER_VARIABLE, apply
+from server.store import StoreError, open_store
+
+if TYPE_CHECKING:
+    from streamlit.starlette import App
+
+MAIN_SCRIPT = Path(__file__).with_name("main.py")
+DEFAULT_PORT = 8501
+# Open websockets would hold up the end of the process; Streamlit's pages reconnect by themselves.
+SHUTDOWN_SECONDS = 2
+
+
+def serve(
+    store_url: str,
+    *,
+    host: str = "127.0.0.1",
+    port: int = DEFAULT_PORT,
+    token: str | None = None,
+    open_browser: bool = False,
+    allow_remote: bool = False,
+    user: str = "local",
+    announce: Callable[[str], None] | None = None,
+) -> None:
+    """Serve the dashboard over a store until interrupted (Ctrl-C or SIGTERM).
+
+    Nothing is sent to any other machine. Every page, file and websocket needs the access token.
+
+    Args:
+        store_url: of the store, as ``open_store`` takes it.
+        host: address to listen on; other machines reach only one that is not loopback.
+        port: TCP port; 0 takes any free one.
+        token: access token, at least 16 characters; a random one is made where it is left out.
+        open_browser: also open the page in this machine's browser.
+        allow_remote: permit a ``host`` that other machines reach. The connection is not encrypted:
+            put a TLS proxy in front.
+        user: name under which answers are stored.
+        announce: is given the link, token included, once the page answers; default: standard error.
+
+    Raises:
+        DashboardError: the store is missing or at another revision, the port is taken, the host
+            is reachable by others without ``allow_remote``, or the token is too short.
+    """
+    _check_host(host, allow_remote)
+    _check_store(store_url)
+    listener = _listen(host, port)
+    try:
+        _serve_on(listener, store_url, host, token, user, _speaker(announce, open_browser))
+    finally:
+        listener.close()
+
+
+def _serve_on(
+    listener: socket.socket,
+    store_url: str,
+    host: str,
+    token: str | None,
+    user: str,
+    speak: Callable[[str], None],
+) -> None:
+    os.environ.update({STORE_VARIABLE: str(store_url), USER_VARIABLE: user})
+    apply()
+    # Late, so that a wrong argument is refused before anything slow is loaded.
+    import uvicorn
+
+    from dashboard.gate import Passes, new_token
+
+    port = listener.getsockname()[1]
+    token = token or new_token()
+    link = f"http://{_in_url(host)}:{port}/?token={token}"
+    app = _application(Passes(token, port), lambda: speak(link))
+    # The access log would write the token of every opened link.
+    config = uvicorn.Config(
+        app, access_log=False, log_level="warning", timeout_graceful_shutdown=SHUTDOWN_SECONDS
+    )
+    uvicorn.Server(config).run(sockets=[listener])
+
+
+def _application(passes: Any, started: Callable[[], None]) -> App:
+    from starlette.middleware import Middleware
+    from streamlit.starlette import App
+
+    from dashboard.gate import Gate
+
+    @asynccontextmanager
+    async def lifespan(_app: App) -> AsyncIterator[None]:
+        started()
+        yield
+
+    return App(
+        MAIN_SCRIPT,
+        lifespan=lifespan,
+        middleware=[Middleware(Gate, passes=passes)],
+        on_script_error=_log_error,
+    )
+
+
+def _log_error(error: Exception) -> None:
+    """Keep the trace in the server's log; the page names only the error's type."""
+    logging.getLogger("dashboard").error("a page failed", exc_info=error)
+
+
+def _speaker(announce: Callable[[str], None] | None, open_browser: bool) -> Callable[[str], None]:
+    def speak(link: str) -> None:
+        (announce or _announce)(link)
+        if open_browser:
+            webbrowser.open(link)
+
+    return speak
+
+
+def _announce(link: str) -> None:
+    sys.stderr.write(f"Dashboard: {link}\nStop it with Ctrl-C.\n")
+    sys.stderr.flush()
+
+
+def _check_store(store_url: str) -> None:
+    try:
+        open_store(store_url).close()
+    except StoreError as error:
+        raise DashboardError(str(error)) from error
+
+
+def _check_host(host: str, allow_remote: bool) -> None:
+    if not allow_remote and not _is_loopback(host):
+        raise DashboardError(
+            f"host = {host!r} lets other machines reach the dashboard: leave it at 127.0.0.1, or "
+            "pass --allow-remote and put a TLS proxy in front"
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A socket listening on ``host``: taken before anything slow, so that a taken port shows."""
+    if not 0 <= port <= 65535:
+        raise DashboardError(f"port = {port} cannot be used: give --port 0 to 65535")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(128)
+    except OSError as error:
+        listener.close()
+        raise DashboardError(
+            f"port {port} on {host} cannot be used ({error.strerror}): is another dashboard "
+            "running? Stop it or choose another port with --port"
+        ) from error
+    return listener
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

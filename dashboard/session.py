@@ -1,0 +1,82 @@
+"""What every page starts from: the store, the annotator and the run that is looked at."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import streamlit as st
+
+from dashboard.options import STORE_VARIABLE, USER_VARIABLE
+from server.store import RunRecord, Store, StoreError, open_store
+from server.store.engine import locate
+
+RUN_PARAMETER = "run"
+
+
+@st.cache_resource(show_spinner=False)
+def _open(url: str, file_number: int) -> Store:
+    return open_store(url)
+
+
+def _file_number(url: str) -> int:
+    """Tells a SQLite file from one that has taken its place; 0 for other databases."""
+    path = locate(url).path
+    return path.stat().st_ino if path is not None and path.exists() else 0
+
+
+def store() -> Store:
+    """The store that the dashboard was started on; one set of connections for all sessions.
+
+    Raises:
+        StoreError: it is not there (any more) or at another revision.
+    """
+    url = os.environ.get(STORE_VARIABLE, "")
+    if not url:
+        raise StoreError("no store is named: start the dashboard with `fedlens dashboard`")
+    return _open(url, _file_number(url))
+
+
+def annotator() -> tuple[str, int]:
+    """Name and id under which this session's answers are stored."""
+    name = os.environ.get(USER_VARIABLE, "local")
+    return name, store().ensure_user(name)
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """Show a store's complaint as one sentence on the page, and stop there."""
+    try:
+        yield
+    except StoreError as error:
+        st.error(f"The store cannot answer: {error}", icon=":material/database_off:")
+        st.button("Try again", key="try_again")
+        st.stop()
+
+
+def pick_run(runs: list[RunRecord]) -> RunRecord:
+    """A picker of runs whose choice lives in the address, so that it survives a reload.
+
+    Args:
+        runs: at least one, the newest first.
+    """
+    ids = [run.run_id for run in runs]
+    names = {run.run_id: run_title(run) for run in runs}
+    asked = st.query_params.get(RUN_PARAMETER)
+    if asked is not None and asked not in ids:
+        st.warning(f"There is no run {asked!r} in this store; showing the newest one.")
+    chosen = st.selectbox(
+        "Run",
+        ids,
+        index=ids.index(asked) if asked in ids else 0,
+        format_func=lambda run_id: names[run_id],
+        key="picked_run",
+    )
+    st.query_params[RUN_PARAMETER] = chosen
+    return runs[ids.index(chosen)]
+
+
+def run_title(run: RunRecord) -> str:
+    """A run's name with enough of its id to tell two of the same name apart."""
+    return run.name if run.run_id == run.name else f"{run.name} · {run.run_id[:12]}"

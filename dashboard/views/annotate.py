@@ -1,0 +1,117 @@
+"""Annotate: choose or make a project, then label its samples, one key each."""
+
+from __future__ import annotations
+
+import hashlib
+
+import streamlit as st
+
+from dashboard import project_form
+from dashboard.answers import Receipts, take
+from dashboard.badges import privacy_warning
+from dashboard.components.labeller import QUEUE_LENGTH, desk_data, labeller
+from dashboard.session import annotator, plain_errors, store
+from server.store import StoredProject
+
+PROJECT_PARAMETER = "project"
+GUIDE = (
+    "Press a label's key, or click it. The next sample follows at once; your answers are saved as "
+    "you go. **Space** skips, **U** or **Backspace** takes the last answer back."
+)
+
+
+def scope_of(place: str, project: StoredProject, annotator_name: str) -> str:
+    """A name for where unsent answers belong: another store's must never be sent to this one."""
+    text = f"{place}\n{project.project_id}\n{project.created_at.isoformat()}\n{annotator_name}"
+    return "fedlens-" + hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def _receipts(scope: str) -> Receipts:
+    kept = st.session_state.setdefault("receipts", {})
+    receipts: Receipts = kept.setdefault(scope, Receipts())
+    return receipts
+
+
+@st.fragment
+def _desk(project: StoredProject) -> None:
+    """The labelling desk; each batch of answers redraws this much and no more."""
+    with plain_errors():
+        name, user_id = annotator()
+        scope = scope_of(store().place, project, name)
+        receipts = _receipts(scope)
+        data = desk_data(
+            scope=scope,
+            labels=store().labels(project.project_id),
+            queue=store().queue(project.project_id, user_id, QUEUE_LENGTH),
+            progress=store().progress(project.project_id, user_id),
+            acked=receipts.acked,
+            undone=receipts.undone,
+            error=receipts.error,
+        )
+        labeller(
+            data,
+            key=f"desk-{scope}",
+            on_answers=lambda sent: take(store(), project.project_id, user_id, sent, receipts),
+        )
+
+
+def _pick_project(projects: list[StoredProject]) -> StoredProject:
+    ids = [project.project_id for project in projects]
+    names = {project.project_id: project.name for project in projects}
+    asked = st.query_params.get(PROJECT_PARAMETER, "")
+    known = asked.isascii() and asked.isdigit() and int(asked) in ids
+    chosen = st.selectbox(
+        "Project",
+        ids,
+        index=ids.index(int(asked)) if known else len(ids) - 1,
+        format_func=lambda project_id: names[project_id],
+        key="picked_project",
+    )
+    st.query_params[PROJECT_PARAMETER] = str(chosen)
+    return projects[ids.index(chosen)]
+
+
+def _work(projects: list[StoredProject]) -> None:
+    project = _pick_project(projects)
+    run = store().run(project.run_id)
+    privacy_warning(run)
+    st.caption(
+        f"Synthetic samples of run {run.name} · answers are stored as **{annotator()[0]}** · "
+        "which class a sample was requested for is not shown, so that it does not sway you"
+    )
+    if project.instructions:
+        st.info(project.instructions, icon=":material/menu_book:")
+    st.caption(GUIDE)
+    _desk(project)
+
+
+def _open(project_id: int) -> None:
+    """Turn to a project that was just made."""
+    st.query_params[PROJECT_PARAMETER] = str(project_id)
+    st.session_state.pop("picked_project", None)
+    st.rerun()
+
+
+def render() -> None:
+    """Show the page."""
+    st.title("Annotate")
+    with plain_errors():
+        runs = [run for run in store().runs() if store().requested_classes(run.run_id)]
+        projects = store().projects()
+        if not runs:
+            st.info("**Nothing to label yet.** Labels go onto samples, and samples come from runs.")
+            return
+        if projects:
+            _work(projects)
+            with st.expander("New project"):
+                made = project_form.show(runs)
+        else:
+            st.markdown(
+                "A **project** says what is labelled, with which labels, and by which keys."
+            )
+            made = project_form.show(runs)
+        if made is not None:
+            _open(made)
+
+
+render()

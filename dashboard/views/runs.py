@@ -1,0 +1,100 @@
+"""Runs: what was trained, how far it is, and what it has cost in privacy."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from dashboard.badges import STATUS
+from dashboard.frames import coloured, frame
+from dashboard.privacy import ASSUMPTIONS, NOT_PRIVATE, delta_text, epsilon_text
+from dashboard.session import RUN_PARAMETER, plain_errors, store
+from server.store import RoundRecord, RunRecord
+
+START_HINT = "fedlens simulate --preset demo --out runs/demo"
+NONE_YET = "–"
+
+
+def row(run: RunRecord, last: RoundRecord | None) -> dict[str, str | int]:
+    """One line of the table; ``last`` is the run's latest round."""
+    return {
+        "Name": run.name,
+        "Privacy": "private" if run.private else NOT_PRIVATE,
+        "Status": STATUS[run.status][0],
+        "Rounds": f"{last.round if last else 0} / {run.rounds_planned}",
+        "Data": run.data_name,
+        "Unit": run.unit,
+        "Users": run.users,
+        "DP ε (δ)": _with_delta(last.dp_epsilon, last.delta_dp) if last else NONE_YET,
+        "BDP ε corrected (δ)": _with_delta(last.bdp_corrected, last.delta_bdp)
+        if last
+        else NONE_YET,
+        "BDP ε as published (δ)": _with_delta(last.bdp_as_published, last.delta_bdp)
+        if last
+        else NONE_YET,
+        "Started": run.created_at.strftime("%Y-%m-%d %H:%M UTC"),
+    }
+
+
+def _with_delta(epsilon: float, delta: float) -> str:
+    return f"{epsilon_text(epsilon)} ({delta_text(delta)})"
+
+
+def _colour(value: object) -> str:
+    return "background-color: #fbe3e3; color: #a61b1b; font-weight: bold" * (value == NOT_PRIVATE)
+
+
+def _empty() -> None:
+    st.info("**No runs yet.** Start one in a terminal; it appears here by itself.")
+    st.code(START_HINT, language="bash")
+    st.button("Look again", key="look_again")
+
+
+def _table(runs: list[RunRecord]) -> None:
+    rows = []
+    for run in runs:
+        rounds = store().rounds(run.run_id)
+        rows.append(row(run, rounds[-1] if rounds else None))
+    event = st.dataframe(
+        coloured(frame(rows), "Privacy", _colour),
+        hide_index=True,
+        width="stretch",
+        on_select="rerun",
+        selection_mode="single-cell",
+        key="runs_table",
+        alt="Table of runs with their status, progress and privacy figures",
+    )
+    cells = event["selection"]["cells"]
+    if cells:
+        _open(runs[cells[0][0]].run_id)
+
+
+def _open(run_id: str) -> None:
+    st.switch_page("views/run.py", query_params={RUN_PARAMETER: run_id})
+
+
+def _opener(runs: list[RunRecord]) -> None:
+    """The way to a run without a mouse."""
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        names = [run.name for run in runs]
+        index = st.selectbox(
+            "Open a run", range(len(runs)), format_func=lambda i: names[i], key="opened_run"
+        )
+        if st.button("Open", key="open_run", type="primary"):
+            _open(runs[index or 0].run_id)
+
+
+def render() -> None:
+    """Show the page."""
+    st.title("Runs")
+    with plain_errors():
+        runs = store().runs()
+        if not runs:
+            _empty()
+            return
+        st.caption("Click anywhere in a line to open that run.")
+        _table(runs)
+        _opener(runs)
+        st.caption(ASSUMPTIONS)
+
+
+render()
