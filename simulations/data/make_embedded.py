@@ -38,20 +38,24 @@ def draw(labels: NDArray[np.int64], size: int, rng: np.random.Generator) -> NDAr
     return np.sort(np.concatenate(picks))
 
 
-def pack(source: Path) -> bytes:
-    """The compressed sample of the MNIST in ``source``."""
+def sample(source: Path) -> dict[str, NDArray[np.uint8]]:
+    """The sampled arrays of the MNIST in ``source``, by their names in the archive."""
     whole = load_idx_set(MNIST, source)
     rng = np.random.Generator(np.random.PCG64(SEED))
     train = draw(whole.train_labels, TRAIN_IMAGES, rng)
     test = draw(whole.test_labels, TEST_IMAGES, rng)
+    return {
+        "train_images": whole.train_images[train],
+        "train_labels": whole.train_labels[train].astype(np.uint8),
+        "test_images": whole.test_images[test],
+        "test_labels": whole.test_labels[test].astype(np.uint8),
+    }
+
+
+def pack(arrays: dict[str, NDArray[np.uint8]]) -> bytes:
+    """The archive, compressed."""
     plain = io.BytesIO()
-    np.savez(
-        plain,
-        train_images=whole.train_images[train],
-        train_labels=whole.train_labels[train].astype(np.uint8),
-        test_images=whole.test_images[test],
-        test_labels=whole.test_labels[test].astype(np.uint8),
-    )
+    np.savez(plain, allow_pickle=False, **arrays)
     return lzma.compress(plain.getvalue(), preset=9 | lzma.PRESET_EXTREME)
 
 
@@ -61,7 +65,7 @@ def main() -> None:
     parser.add_argument("--source", type=Path, required=True, help="folder with the IDX files")
     parser.add_argument("--target", type=Path, default=BESIDE / FILE, help="file to write")
     options = parser.parse_args()
-    packed = pack(options.source)
+    packed = pack(sample(options.source))
     options.target.write_bytes(packed)
     sys.stdout.write(
         f"{options.target}: {len(packed)} bytes, {hashlib.sha256(packed).hexdigest()}\n"

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from simulations import datasets
+from simulations.data import make_embedded
 from simulations.data_sources import idx_sets
 from simulations.data_sources.idx_sets import MNIST, STEMS, load_idx_set
 from simulations.datasets import NAMED, PATHS, DatasetError, load
@@ -87,6 +88,13 @@ def test_the_embedded_sample_is_drawn_from_mnist_with_its_class_shares():
     assert np.abs(np.bincount(sample.train_labels) - shares).max() <= 1
     tests = {image.tobytes() for image in whole.test_images}
     assert all(image.tobytes() in tests for image in sample.test_images)
+
+
+@needs("mnist")
+def test_the_making_script_draws_the_shipped_sample_again():
+    shipped = load("embedded")
+    for name, array in make_embedded.sample(SHARED / "data" / "mnist").items():
+        np.testing.assert_array_equal(array, getattr(shipped, name))
 
 
 def _train(data):
