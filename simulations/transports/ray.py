@@ -95,8 +95,10 @@ def _superlink(home: Path) -> Iterator[dict[str, str]]:
 
 
 def _environment(home: Path) -> dict[str, str]:
+    programs = str(Path(sys.executable).parent)  # the SuperLink starts others by their names
     return {
         **os.environ,
+        "PATH": os.pathsep.join([programs, os.environ.get("PATH", "")]),
         "FLWR_HOME": str(home),
         "FLWR_TELEMETRY_ENABLED": "0",
         "FLWR_DISABLE_UPDATE_CHECK": "1",

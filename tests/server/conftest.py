@@ -1,0 +1,53 @@
+"""A small federation: forty users of five embedded images each, on two nodes in this process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from server.config import Config
+from server.directory import RunDirectory
+from server.training import Outcome, train
+from simulations.apps import client_app
+from simulations.transports.inprocess import InProcessGrid
+
+SMALL = {
+    "data.users": 40,
+    "data.nodes": 2,
+    "data.samples_per_user": 5,
+    "privacy.delta": 1e-3,
+    "privacy.fixed_seed": 3,
+    "rounds.count": 3,
+    "critic.family": "wgan",
+    "generator.steps": 2,
+    "generator.batch": 20,
+    "generator.width": 8,
+    "release.samples": 10,
+    "release.strip": 1,
+}
+
+
+@pytest.fixture
+def small_config():
+    """The small federation's configuration, with changes."""
+
+    def make(**changes: object) -> Config:
+        settings = {key.replace("__", "."): value for key, value in changes.items()}
+        return Config().updated({**SMALL, **settings})
+
+    return make
+
+
+@pytest.fixture
+def run_small(tmp_path):
+    """Train a configuration in ``tmp_path / name``, or go on with it there."""
+
+    def run(config: Config, name: str = "run", app=client_app, **more) -> Outcome:
+        path: Path = tmp_path / name
+        known = RunDirectory(path)
+        directory = known if known.exists() else RunDirectory.create(path, config)
+        grid = InProcessGrid(app, config.data.nodes, config.flat())
+        return train(config, directory, grid, **more)
+
+    return run

@@ -1,0 +1,134 @@
+"""Killed at any instant, a run goes on with nothing lost and nothing spent unaccounted."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import signal
+import time
+
+import pytest
+
+from accountant.ledger import Ledger
+from server.books import Books
+from server.directory import RunDirectory
+from server.generator import GeneratorTrainer
+from server.publication import Publication
+from server.store import Store, open_store
+
+
+class PowerCut(BaseException):
+    """What a test raises in place of the process's death."""
+
+
+POST_PROCESSING = [
+    (GeneratorTrainer, "train", "before"),
+    (GeneratorTrainer, "train", "after"),
+    (RunDirectory, "save_state", "before"),
+    (RunDirectory, "save_state", "after"),
+    (Publication, "mirror", "before"),
+    (Publication, "samples", "before"),
+    (Publication, "samples", "after"),
+    (Store, "record_round", "before"),
+    (RunDirectory, "drop_release", "before"),
+    (RunDirectory, "save_release", "after"),
+    (Books, "charge", "before"),
+]
+LOSING = [(Books, "charge", "after"), (RunDirectory, "save_release", "before")]
+
+
+def cut_power(monkeypatch, owner, name, when, call=2):
+    """Have the ``call``-th call of a method end the run."""
+    original, calls = getattr(owner, name), [0]
+
+    def cut(self, *args, **kwargs):
+        calls[0] += 1
+        if calls[0] == call and when == "before":
+            raise PowerCut
+        result = original(self, *args, **kwargs)
+        if calls[0] == call:
+            raise PowerCut
+        return result
+
+    monkeypatch.setattr(owner, name, cut)
+
+
+def interrupted(monkeypatch, run_small, config, point, name="run"):
+    with monkeypatch.context() as patch:
+        cut_power(patch, *point)
+        with pytest.raises(PowerCut):
+            run_small(config, name)
+    return run_small(config, name)
+
+
+@pytest.mark.parametrize("family", ["frozen", "wgan"])
+@pytest.mark.parametrize("point", POST_PROCESSING, ids=lambda p: f"{p[2]}-{p[1]}")
+def test_a_run_cut_outside_the_private_instant_ends_with_the_same_model(
+    small_config, run_small, monkeypatch, tmp_path, point, family
+):
+    config = small_config(critic__family=family)
+    whole = run_small(config, "whole")
+    resumed = interrupted(monkeypatch, run_small, config, point)
+    assert resumed.model_sha256 == whole.model_sha256
+    check_books(tmp_path / "run", resumed, lost=0)
+
+
+@pytest.mark.parametrize("point", LOSING, ids=lambda p: f"{p[2]}-{p[1]}")
+def test_a_release_lost_with_the_process_stays_paid_for_and_is_not_drawn_again(
+    small_config, run_small, monkeypatch, tmp_path, point
+):
+    config = small_config()
+    resumed = interrupted(monkeypatch, run_small, config, point)
+    check_books(tmp_path / "run", resumed, lost=1)
+    assert resumed.spending.rounds == 3
+
+
+def check_books(path, outcome, lost=None, rounds=3):
+    entries = Ledger.verify(path / "ledger.jsonl")
+    assert [e.round for e in entries] == list(range(1, rounds + 1))
+    with open_store(outcome.store) as store:
+        releases = store.releases(outcome.run_id)
+        assert len(releases) == len(entries) == len(store.ledger(outcome.run_id))
+        assert [r.round for r in store.rounds(outcome.run_id)] == list(range(1, rounds + 1))
+        assert store.run(outcome.run_id).status == "finished"
+        assert len([b for b in store.batches(outcome.run_id) if b.purpose == "strip"]) == rounds
+    if lost is not None:
+        assert [r.status for r in releases].count("lost") == lost
+    assert not list((path / "checkpoint").glob("release-*"))
+    assert not list(path.rglob("*.part"))
+
+
+def test_control_c_says_how_to_go_on(small_config, run_small, monkeypatch, tmp_path):
+    def interrupt(self, *args, **kwargs):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(GeneratorTrainer, "train", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            run_small(small_config())
+    with open_store(f"sqlite:///{tmp_path / 'run' / 'store.db'}") as store:
+        (record,) = store.runs()
+        assert record.status == "interrupted" and "resume" in record.stop_reason
+    assert run_small(small_config()).rounds == 3
+
+
+@pytest.mark.slow
+def test_twenty_kills_at_random_moments(small_config, run_small, tmp_path):
+    """Real SIGKILLs of a forked process, each at a random moment of a run of forty rounds."""
+    rounds = 40
+    config = small_config(rounds__count=rounds, privacy__fixed_seed=-1, generator__steps=1)
+    context = multiprocessing.get_context("fork")
+    moments, kills = random.Random(0), 0
+    while kills < 20:
+        child = context.Process(target=run_small, args=(config,))
+        child.start()
+        time.sleep(moments.uniform(0.02, 0.6))
+        if not child.is_alive():
+            break
+        os.kill(child.pid, signal.SIGKILL)
+        child.join()
+        kills += 1
+    outcome = run_small(config)
+    assert kills == 20, f"the run was over after {kills} kills: make it longer"
+    check_books(tmp_path / "run", outcome, rounds=rounds)

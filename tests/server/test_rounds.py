@@ -1,0 +1,222 @@
+"""Whole runs: what they leave behind, how they stop, and what they do with bad nodes."""
+
+from __future__ import annotations
+
+import logging
+import math
+
+import numpy as np
+import pytest
+
+from accountant.ledger import Ledger
+from client.app import build_client_app
+from client.records import TrainReply
+from server.directory import RunDirectory, RunDirectoryError
+from server.enrolment import EnrolmentError
+from server.private_step import NoUsableReply
+from server.store import SampleFilter, StoreError, open_store
+from simulations.apps import node_users, open_simulated_users
+
+FAMILIES = pytest.mark.parametrize("family", ["frozen", "wgan"])
+
+
+@FAMILIES
+def test_a_run_leaves_a_ledger_a_model_and_samples_that_agree(
+    small_config, run_small, tmp_path, family
+):
+    outcome = run_small(small_config(critic__family=family))
+    directory = RunDirectory(tmp_path / "run")
+    entries = Ledger.verify(directory.ledger)
+    assert [e.round for e in entries] == [1, 2, 3]
+    with open_store(outcome.store) as store:
+        assert store.run(outcome.run_id).status == "finished"
+        assert [r.entry_hash for r in store.ledger(outcome.run_id)] == [e.hash for e in entries]
+        assert [r.status for r in store.releases(outcome.run_id)] == ["applied"] * 3
+        epsilons = [r.dp_epsilon for r in store.rounds(outcome.run_id)]
+        assert epsilons == sorted(epsilons) and epsilons[-1] == outcome.spending.dp_epsilon
+        strips = store.samples(SampleFilter(run_id=outcome.run_id, purpose="strip"), 0, 100)
+        assert len(strips) == 3 * 10
+        released = store.samples(SampleFilter(run_id=outcome.run_id, purpose="release"), 0, 100)
+        assert sorted(s.requested_class for s in released) == list(range(10))
+
+
+@FAMILIES
+def test_the_same_fixed_seed_gives_the_same_model_and_another_gives_another(
+    small_config, run_small, family
+):
+    config = small_config(critic__family=family, privacy__sampling_rate=0.5)
+    first = run_small(config, "one").model_sha256
+    assert first == run_small(config, "two").model_sha256
+    other = small_config(critic__family=family, privacy__sampling_rate=0.5, privacy__fixed_seed=4)
+    assert first != run_small(other, "three").model_sha256
+
+
+def test_noise_from_the_operating_system_never_repeats(small_config, run_small):
+    config = small_config(privacy__fixed_seed=-1, privacy__noise_multiplier=5.0)
+    assert run_small(config, "one").model_sha256 != run_small(config, "two").model_sha256
+
+
+def test_record_mode_runs_and_is_accounted_at_record_level(small_config, run_small, tmp_path):
+    config = small_config(
+        privacy__unit="record",
+        privacy__sampling_rate=0.2,
+        critic__local_steps=4,
+        critic__local_batch=20,
+    )
+    outcome = run_small(config)
+    entries = Ledger.verify(tmp_path / "run" / "ledger.jsonl")
+    assert {(e.event.unit, e.event.count) for e in entries} == {("record", 4)}
+    # no norms travel in record mode, so the Bayesian figure is that of the worst case
+    assert not (tmp_path / "run" / "evidence.jsonl").exists()
+    assert math.isfinite(outcome.spending.bdp_corrected)
+
+
+def test_without_noise_every_figure_is_infinite_and_the_run_is_not_private(small_config, run_small):
+    outcome = run_small(small_config(privacy__noise_multiplier=0.0, privacy__fixed_seed=-1))
+    assert outcome.spending.dp_epsilon == outcome.spending.bdp_corrected == math.inf
+    with open_store(outcome.store) as store:
+        assert store.run(outcome.run_id).private is False
+        assert "NOT PRIVATE" in store.batches(outcome.run_id)[0].provenance
+
+
+def test_an_empty_cohort_is_noised_and_accounted(small_config, run_small, tmp_path):
+    outcome = run_small(small_config(privacy__sampling_rate=1e-9))
+    assert len(Ledger.verify(tmp_path / "run" / "ledger.jsonl")) == outcome.rounds == 3
+
+
+def test_the_budget_stops_before_the_round_that_would_pass_it(small_config, run_small, tmp_path):
+    free = run_small(small_config(rounds__count=2), "free").spending.dp_epsilon
+    outcome = run_small(small_config(privacy__epsilon_budget=free * 1.01), "bound")
+    assert outcome.rounds == 2 and "budget" in outcome.stopped
+    assert outcome.spending.dp_epsilon <= free * 1.01
+    assert len(Ledger.verify(tmp_path / "bound" / "ledger.jsonl")) == 2
+    with open_store(outcome.store) as store:
+        assert store.run(outcome.run_id).status == "stopped-by-budget"
+        assert store.count_samples(SampleFilter(run_id=outcome.run_id, purpose="release")) == 10
+    again = run_small(small_config(privacy__epsilon_budget=free * 1.01), "bound")
+    assert again.rounds == 2 and len(Ledger.verify(tmp_path / "bound" / "ledger.jsonl")) == 2
+
+
+def test_a_budget_already_too_small_spends_and_releases_nothing(small_config, run_small, tmp_path):
+    outcome = run_small(small_config(privacy__epsilon_budget=1e-3))
+    assert outcome.rounds == 0 and "budget" in outcome.stopped
+    assert Ledger.verify(tmp_path / "run" / "ledger.jsonl") == ()
+    with open_store(outcome.store) as store:
+        assert store.count_samples(SampleFilter(run_id=outcome.run_id)) == 0
+
+
+class Spoiled:
+    """A ClientApp whose replies from one partition are spoiled."""
+
+    def __init__(self, spoil, partitions=(1,)):
+        self._honest = build_client_app(open_simulated_users)
+        self._spoil, self._partitions = spoil, partitions
+
+    def __call__(self, message, context):
+        reply = self._honest(message, context)
+        if message.metadata.message_type != "train":
+            return reply
+        if context.node_config["partition-id"] in self._partitions:
+            self._spoil(reply)
+        return reply
+
+
+def replace_total(change):
+    def spoil(reply):
+        sound = TrainReply.from_record(reply.content)
+        reply.content = TrainReply(change(sound.total), sound.norms).to_record()
+
+    return spoil
+
+
+SPOILS = {
+    "too large a norm": replace_total(lambda total: total * 1e6),
+    "NaN": replace_total(lambda total: total * np.nan),
+    "infinity": replace_total(lambda total: total + np.inf),
+    "another shape": replace_total(lambda total: total[:-1]),
+}
+
+
+@pytest.mark.parametrize("fault", SPOILS)
+def test_a_bad_reply_is_left_out_and_the_round_goes_on(
+    small_config, run_small, tmp_path, caplog, fault
+):
+    """The model is the one that the honest node alone would have made."""
+    config = small_config()
+    with caplog.at_level(logging.WARNING):
+        spoiled = run_small(config, "spoiled", Spoiled(SPOILS[fault]))
+    assert "node 1 was refused" in caplog.text
+    silenced = replace_total(lambda total: total[:0])
+    assert spoiled.model_sha256 == run_small(config, "silent", Spoiled(silenced)).model_sha256
+    assert len(Ledger.verify(tmp_path / "spoiled" / "ledger.jsonl")) == 3
+
+
+def test_a_round_in_which_every_node_fails_is_charged_and_can_be_resumed(
+    small_config, run_small, tmp_path
+):
+    config = small_config()
+    with pytest.raises(NoUsableReply, match="round 1"):
+        run_small(config, app=Spoiled(SPOILS["NaN"], partitions=(0, 1)))
+    assert len(Ledger.verify(tmp_path / "run" / "ledger.jsonl")) == 1
+    outcome = run_small(config)
+    assert outcome.rounds == 3
+    with open_store(outcome.store) as store:
+        statuses = [r.status for r in store.releases(outcome.run_id)]
+    assert statuses == ["lost", "applied", "applied"]
+
+
+def test_a_node_that_raises_is_left_out(small_config, run_small):
+    def failing(context):
+        if context.node_config["partition-id"] == 1 and context.state.config_records:
+            raise RuntimeError("a secret")
+        return open_simulated_users(context)
+
+    class Raising(Spoiled):
+        def __call__(self, message, context):
+            if message.metadata.message_type == "train" and context.node_config["partition-id"]:
+                raise RuntimeError("a secret")
+            return self._honest(message, context)
+
+    assert run_small(small_config(), app=Raising(None)).rounds == 3
+
+
+def test_a_federation_of_another_size_is_refused_before_anything_is_spent(
+    small_config, run_small, tmp_path
+):
+    config = small_config()
+    fewer = build_client_app(lambda context: node_users(small_config(data__users=30), 0))
+    with pytest.raises(EnrolmentError, match="partition-id"):
+        run_small(config, app=fewer)
+
+    def short(context):
+        return node_users(small_config(data__users=30), int(context.node_config["partition-id"]))
+
+    with pytest.raises(EnrolmentError, match=r"30 users, data.users declares 40"):
+        run_small(config, app=build_client_app(short))
+    assert not (tmp_path / "run" / "ledger.jsonl").exists()
+
+
+def test_a_directory_in_use_is_refused(small_config, run_small, tmp_path):
+    run_small(small_config())
+    directory = RunDirectory(tmp_path / "run")
+    with directory.locked(), pytest.raises(RunDirectoryError, match="another process"):
+        run_small(small_config())
+
+
+def test_a_damaged_state_and_a_foreign_store_are_named(small_config, run_small, tmp_path):
+    run_small(small_config())
+    state = tmp_path / "run" / "checkpoint" / "state.npz"
+    state.write_bytes(state.read_bytes()[:1000])
+    with pytest.raises(RunDirectoryError, match=r"state\.npz is damaged"):
+        run_small(small_config())
+    (tmp_path / "text.db").write_text("no database")
+    with pytest.raises(StoreError):
+        run_small(small_config(), "other", store_url=f"sqlite:///{tmp_path / 'text.db'}")
+
+
+def test_nothing_data_derived_but_the_evidence_file_is_unnoised(small_config, run_small, tmp_path):
+    """The ledger holds no norms or counts of a cohort, and the evidence is its owner's alone."""
+    run_small(small_config(privacy__sampling_rate=0.5))
+    text = (tmp_path / "run" / "ledger.jsonl").read_text()
+    assert "norms" not in text and "counts" not in text and "histogram" not in text
+    assert (tmp_path / "run" / "evidence.jsonl").stat().st_mode & 0o077 == 0
