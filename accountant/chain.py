@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,12 @@ _TAIL = len(',"sha256":""}') + 64
 _ENTRY_KEYS = frozenset(
     ("at", "event", "evidence_digest", "index", "previous", "purpose", "round", "sha256")
 )
+_ENTRY = re.compile(
+    rb'\{"at":"([^"\\]*)","event":(\{[^{}]*\}),"evidence_digest":(null|"[0-9a-f]{64}"),'
+    rb'"index":(0|[1-9]\d{0,15}),"previous":"([0-9a-f]{64})","purpose":("(?:[^"\\]|\\.)*"),'
+    rb'"round":(0|[1-9]\d{0,15}),"sha256":"([0-9a-f]{64})"\}'
+)
+"""Entries as we write them: three times as quick to read as JSON in general."""
 
 
 class ChainError(ValueError):
@@ -76,29 +83,70 @@ def header_line(header: Mapping[str, Any]) -> tuple[bytes, str]:
 
 
 def seal_line(record: Mapping[str, Any]) -> tuple[bytes, Entry]:
-    """An entry's line, checked as if it had been read.
+    """An entry's line, and the entry as it will be read back.
 
     Raises:
         ChainError: a field is not what an entry holds.
     """
-    line, digest = _sealed(record)
-    return line, _entry({**record, "sha256": digest}, {})
+    line, _ = _sealed(record)
+    return line, _Lines().entry(line[:-1])
 
 
-def _entry(record: dict[str, Any], events: dict[tuple[Any, ...], SubsampledGaussian]) -> Entry:
+class _Lines:
+    """Reads entries' lines. What repeats from line to line is read once and kept."""
+
+    def __init__(self) -> None:
+        self._events: dict[bytes, SubsampledGaussian] = {}
+        self._purposes: dict[bytes, str] = {}
+
+    def entry(self, line: bytes) -> Entry:
+        """The entry of a line, which must hash to what it says."""
+        match = _ENTRY.fullmatch(line)
+        if match is None:
+            return _entry_of(_parse(line))
+        _check_hash(line)
+        at, event, evidence, index, previous, purpose, round_, digest = match.groups()
+        return Entry(
+            index=int(index),
+            round=int(round_),
+            event=self._event(event),
+            purpose=self._purpose(purpose),
+            at=at.decode("ascii"),
+            evidence_digest=None if evidence == b"null" else evidence[1:-1].decode("ascii"),
+            previous=previous.decode("ascii"),
+            hash=digest.decode("ascii"),
+        )
+
+    def _event(self, text: bytes) -> SubsampledGaussian:
+        event = self._events.get(text)
+        if event is None:
+            event = self._events[text] = _event_of(_loads(text))
+        return event
+
+    def _purpose(self, text: bytes) -> str:
+        purpose = self._purposes.get(text)
+        if purpose is None:
+            purpose = self._purposes[text] = str(_loads(text))
+        return purpose
+
+
+def _entry_of(record: dict[str, Any]) -> Entry:
+    """An entry of a form that the pattern does not cover, with every field checked."""
     if record.keys() != _ENTRY_KEYS:
         raise ChainError(f"has the wrong fields: {sorted(record)}")
-    round_, evidence = record["round"], record["evidence_digest"]
-    if type(round_) is not int or round_ < 0:
-        raise ChainError(f"round = {round_!r}: not a whole number ≥ 0")
+    evidence = record["evidence_digest"]
+    for name in ("index", "round"):
+        if type(record[name]) is not int or record[name] < 0:
+            raise ChainError(f"{name} = {record[name]!r}: not a whole number ≥ 0")
+    for name in ("at", "purpose", "previous"):
+        if not isinstance(record[name], str):
+            raise ChainError(f"{name} = {record[name]!r}: not text")
     if not (evidence is None or _is_digest(evidence)):
         raise ChainError(f"evidence_digest = {evidence!r}: neither null nor 64 hexadecimal digits")
-    if not isinstance(record["purpose"], str) or not isinstance(record["at"], str):
-        raise ChainError("purpose and at must be text")
     return Entry(
         index=record["index"],
-        round=round_,
-        event=_event(record["event"], events),
+        round=record["round"],
+        event=_event_of(record["event"]),
         purpose=record["purpose"],
         at=record["at"],
         evidence_digest=evidence,
@@ -111,15 +159,33 @@ def _is_digest(value: object) -> bool:
     return isinstance(value, str) and len(value) == 64 and not set(value) - set("0123456789abcdef")
 
 
-def _event(data: Any, known: dict[tuple[Any, ...], SubsampledGaussian]) -> SubsampledGaussian:
+def _event_of(data: Any) -> SubsampledGaussian:
     try:
-        key = tuple(data.items())
-        event = known.get(key)
-        if event is None:
-            event = known[key] = SubsampledGaussian.from_json(data)
+        return SubsampledGaussian.from_json(data)
     except (AttributeError, EventError, TypeError) as error:
         raise ChainError(f"event is not one we know: {error}") from error
-    return event
+
+
+def _loads(text: bytes) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ChainError("is not JSON") from error
+
+
+def _parse(line: bytes) -> dict[str, Any]:
+    """A line's record, its own hash checked."""
+    record = _loads(line)
+    _check_hash(line)
+    if not isinstance(record, dict):
+        raise ChainError("is no record")
+    return record
+
+
+def _check_hash(line: bytes) -> None:
+    digest = hashlib.sha256(line[:-_TAIL] + b"}").hexdigest()
+    if line[-_TAIL:] != b',"sha256":"' + digest.encode("ascii") + b'"}':
+        raise ChainError("was changed: its hash does not fit its content")
 
 
 @dataclass
@@ -144,9 +210,9 @@ class Reader:
         if not lines:
             raise ChainError("is missing: the file has no header")
         self._header(lines[0])
-        events: dict[tuple[Any, ...], SubsampledGaussian] = {}
+        reader = _Lines()
         for line in lines[1:]:
-            self._line(line, events)
+            self._continue(reader.entry(line))
 
     def _header(self, line: bytes) -> None:
         record = _parse(line)
@@ -155,34 +221,17 @@ class Reader:
         self.header, self.header_hash = record["header"], record["sha256"]
         self.head, self.lines = self.header_hash, 1
 
-    def _line(self, line: bytes, events: dict[tuple[Any, ...], SubsampledGaussian]) -> None:
-        record = _parse(line)
-        index, expected = record.get("index"), len(self.entries)
-        if index != expected or type(index) is not int:
-            raise ChainError(
-                f"has index {index!r} where {expected} should be: {_why(index, expected)}"
+    def _continue(self, entry: Entry) -> None:
+        expected = len(self.entries)
+        if entry.index != expected:
+            why = (
+                "a line before it is missing"
+                if entry.index > expected
+                else "repeated or out of order"
             )
-        if record.get("previous") != self.head:
+            raise ChainError(f"has index {entry.index} where {expected} should be: {why}")
+        if entry.previous != self.head:
             raise ChainError("does not continue the line before it: one of the two was replaced")
-        entry = _entry(record, events)
         self.entries.append(entry)
         self.head = entry.hash
         self.lines += 1
-
-
-def _parse(line: bytes) -> dict[str, Any]:
-    """A line's record, its own hash checked."""
-    try:
-        record = json.loads(line)
-    except ValueError as error:
-        raise ChainError("is not JSON") from error
-    digest = hashlib.sha256(line[:-_TAIL] + b"}").hexdigest()
-    if not isinstance(record, dict) or line[-_TAIL:] != b',"sha256":"%b"}' % digest.encode("ascii"):
-        raise ChainError("was changed: its hash does not fit its content")
-    return record
-
-
-def _why(index: object, expected: int) -> str:
-    if type(index) is not int:
-        return "not an entry"
-    return "a line before it is missing" if index > expected else "repeated or out of order"

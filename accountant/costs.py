@@ -58,8 +58,9 @@ def plug_in_cost(log_moments: Floats, weights: Floats) -> Floats:
         log_moments: log M, float64 [orders, m].
         weights: how often each of the m distances was seen, float64 [m], their sum above 0.
     """
-    top = log_moments.max(axis=1, keepdims=True)
-    mean = np.exp(log_moments - top) @ weights / weights.sum()
+    x, weights = _seen(log_moments, weights)
+    top = x.max(axis=1, keepdims=True)
+    mean = np.exp(x - top) @ weights / weights.sum()
     result: Floats = top[:, 0] + np.log(mean)
     return result
 
@@ -82,7 +83,7 @@ def hoelder_cost(
         rounds: T, at least the number of rounds that there will ever be.
         quantile: of Student's t with m − 1 degrees of freedom; see `student_quantile`.
     """
-    x = power * log_moments
+    x, weights = _seen(power * log_moments, weights)
     top = x.max(axis=1, keepdims=True)
     scaled = np.exp(x - top)
     seen = weights.sum()
@@ -95,7 +96,7 @@ def hoelder_cost(
 
 def largest_share(log_moments: Floats, weights: Floats, power: int) -> Floats:
     """Share of the largest observation in Σ M^power, float64 [orders]: a check on the tail."""
-    x = power * log_moments
+    x, weights = _seen(power * log_moments, weights)
     scaled = np.exp(x - x.max(axis=1, keepdims=True))
     result: Floats = 1.0 / (scaled @ weights)
     return result
@@ -144,6 +145,14 @@ def delta_at(costs: Floats, lambdas: Floats, epsilon: float, failure: float) -> 
         raise ValueError(f"epsilon = {epsilon!r} cannot be used: give a finite number ≥ 0")
     exponent = float((costs - lambdas * epsilon).min())
     return min(1.0, failure + math.exp(min(exponent, 0.0)))
+
+
+def _seen(values: Floats, weights: Floats) -> tuple[Floats, Floats]:
+    """The columns of positive weight: one that was never seen must not set the scale."""
+    positive = weights > 0
+    if not positive.any() or (weights < 0).any():
+        raise ValueError("weights: give numbers ≥ 0, one of them at least above 0")
+    return values[:, positive], weights[positive]
 
 
 def _require_failure(failure: float) -> None:

@@ -6,7 +6,6 @@ another ``mechanism`` tag, and what an accountant does not know it refuses.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
@@ -17,6 +16,7 @@ Adjacency = Literal["add-remove"]
 
 MECHANISM = "subsampled-gaussian"
 LEAST_NOISE = 1e-6
+_LARGEST = 1e300
 _TEXT_LIMIT = 200
 
 
@@ -31,7 +31,7 @@ def _require(holds: bool, name: str, value: object, mend: str) -> None:
 
 def _real(name: str, value: object) -> None:
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    _require(number and math.isfinite(float(value)), name, value, "give a finite number")  # type: ignore[arg-type]
+    _require(number and abs(value) <= _LARGEST, name, value, "give a finite number")  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class SubsampledGaussian:
     sampling_rate: float
     """q in (0, 1]."""
     noise_multiplier: float
-    """z ≥ 1e-6: noise standard deviation over the sensitivity C; or 0: nobody is protected, ε = ∞."""
+    """z ≥ 1e-6: noise standard deviation over the sensitivity C. 0: nobody is protected, ε = ∞."""
     clipping_norm: float
     """C > 0: L2 bound of one unit's contribution."""
     count: int = 1

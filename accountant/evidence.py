@@ -63,6 +63,7 @@ class EvidenceFile:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         descriptor = os.open(self._path, flags, 0o600)
         with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(descriptor, 0o600)
             file.write(canonical(record) + b"\n")
             file.flush()
             os.fsync(file.fileno())
@@ -88,5 +89,5 @@ class EvidenceFile:
                     NormHistogram.from_json(record["histogram"]), bytes.fromhex(record["salt"])
                 )
                 self._sealed.setdefault(int(record["index"]), []).append(sealed)
-            except (ValueError, KeyError, TypeError):
+            except (ValueError, KeyError, TypeError, RecursionError):
                 self.problems += 1

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 NORM_BINS = 64
 BIN_EDGES = np.arange(1, NORM_BINS + 1) / NORM_BINS
 """Upper edges of the bins as shares of the clipping norm, float64 [NORM_BINS]."""
+_MOST = 2**53
 _ROUNDING = 1e-6
 
 
@@ -34,8 +35,10 @@ class NormHistogram:
             raise ValueError(f"clipping_norm = {self.clipping_norm!r}: give a number above 0")
         if len(self.counts) != NORM_BINS:
             raise ValueError(f"counts has {len(self.counts)} bins: give {NORM_BINS}")
-        if any(isinstance(n, bool) or not isinstance(n, int) or n < 0 for n in self.counts):
-            raise ValueError("counts: give whole numbers ≥ 0")
+        if any(isinstance(n, bool) or not isinstance(n, int) for n in self.counts):
+            raise ValueError("counts: give whole numbers")
+        if not all(0 <= n <= _MOST for n in self.counts):
+            raise ValueError(f"counts: give numbers from 0 to {_MOST}")
 
     @classmethod
     def from_norms(cls, norms: ArrayLike, clipping_norm: float) -> NormHistogram:
