@@ -1,0 +1,183 @@
+import math
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from accountant.account import Account, MixedEvents, statement
+from accountant.bayesian import BayesianAccountant, NormHistogram, TooManyRounds
+from accountant.events import SubsampledGaussian
+from accountant.evidence import EvidenceFile
+from accountant.ledger import Ledger
+from accountant.moments import MomentsAccountant
+
+EVENT = SubsampledGaussian("user", "poisson", "add-remove", 0.05, 1.5, 0.35)
+NOISELESS = replace(EVENT, noise_multiplier=0.0)
+
+
+def histogram(seed=0):
+    norms = np.random.default_rng(seed).uniform(0.05, 0.2, 300)
+    return NormHistogram.from_norms(norms, 0.35)
+
+
+def make(**keywords):
+    return Account(**{"total_rounds": 10, "delta_dp": 1e-5, "delta_bdp": 1e-10, **keywords})
+
+
+def charged(rounds=4, event=EVENT, evidence=None, **keywords):
+    account = make(**keywords)
+    for _ in range(rounds):
+        account.charge(event, evidence)
+    return account
+
+
+def test_spending_is_what_both_accountants_say():
+    spending = charged(4, evidence=histogram()).spending()
+    moments, bayesian = MomentsAccountant(), BayesianAccountant(10, 1e-10)
+    moments.compose(EVENT, 4)
+    for _ in range(4):
+        bayesian.compose(EVENT, histogram())
+    assert spending.rounds == 4
+    assert spending.dp_epsilon == moments.epsilon(1e-5).epsilon
+    assert spending.dp_order == moments.epsilon(1e-5).order
+    assert spending.dp_epsilon_at_bdp_delta == moments.epsilon(1e-10).epsilon
+    assert spending.bdp_as_published == bayesian.as_published().epsilon
+    assert spending.bdp_corrected == bayesian.corrected().epsilon
+    assert spending.confidence_failure == bayesian.confidence_failure
+    assert spending.private
+
+
+@pytest.fixture
+def books(tmp_path):
+    ledger = Ledger.create(tmp_path / "ledger.jsonl", {})
+    evidence = EvidenceFile(tmp_path / "evidence.jsonl")
+    account = make()
+    for number in range(5):
+        norms = histogram(number) if number != 2 else None
+        sealed = evidence.seal(norms) if norms else None
+        entry = ledger.append(
+            EVENT,
+            round=number,
+            purpose="",
+            evidence_digest=sealed.digest if sealed else None,
+        )
+        if sealed:
+            evidence.append(entry.index, sealed)
+        account.charge(EVENT, norms)
+    return ledger.path, tmp_path / "evidence.jsonl", account.spending()
+
+
+def test_a_replayed_ledger_gives_the_same_figures(books):
+    ledger, evidence, spending = books
+    account = make()
+    account.replay(Ledger.open(ledger).entries, EvidenceFile(evidence))
+    assert account.spending() == spending
+
+
+def test_lost_evidence_costs_more_and_never_blocks(books):
+    ledger, evidence, spending = books
+    lines = evidence.read_text().splitlines(keepends=True)
+    evidence.write_text(lines[0])
+    entries = Ledger.open(ledger).entries
+    figures = []
+    for file in (EvidenceFile(evidence), EvidenceFile(evidence.with_name("none")), None):
+        account = make()
+        account.replay(entries, file)
+        figures.append(account.spending())
+    assert spending.bdp_corrected < figures[0].bdp_corrected < figures[1].bdp_corrected
+    assert figures[1] == figures[2]
+    assert figures[0].dp_epsilon == spending.dp_epsilon
+    assert figures[0].warnings[0].startswith("3 ledger entries name evidence that is missing")
+    assert figures[1].bdp_corrected == charged(5).spending().bdp_corrected
+
+
+def test_would_exceed_looks_ahead_by_one_event_whatever_the_norms():
+    for evidence in (None, histogram()):
+        account = charged(4, evidence=evidence)
+        after = charged(5).spending().dp_epsilon
+        assert not account.would_exceed(EVENT, after)
+        assert account.would_exceed(EVENT, math.nextafter(after, 0))
+        assert account.would_exceed(NOISELESS, 1e9)
+
+
+def test_what_is_refused_changes_nothing():
+    account = charged(10, evidence=histogram())
+    before = account.spending()
+    with pytest.raises(TooManyRounds):
+        account.charge(EVENT, None)
+    assert account.spending() == before
+    account = charged(3)
+    before = account.spending()
+    with pytest.raises(MixedEvents, match="unit = 'record'"):
+        account.charge(replace(EVENT, unit="record"), None)
+    with pytest.raises(ValueError, match="clipping norm"):
+        account.charge(EVENT, NormHistogram.from_norms([0.5] * 99, 1.0))
+    assert account.spending() == before
+
+
+def test_a_run_without_noise_is_infinite_and_says_so():
+    spending = charged(2, NOISELESS, histogram()).spending()
+    assert spending.dp_epsilon == spending.dp_epsilon_at_bdp_delta == math.inf
+    assert spending.bdp_corrected == spending.bdp_as_published == math.inf
+    assert not spending.private
+    assert statement(spending, 1000).startswith("No guarantee: no noise")
+
+
+def test_one_round_without_noise_spoils_the_run():
+    account = charged(2)
+    account.charge(NOISELESS, None)
+    assert account.spending().dp_epsilon == math.inf
+    account.charge(EVENT, None)
+    assert account.statement(1000).startswith("No guarantee")
+
+
+def test_fixed_noise_is_no_guarantee():
+    spending = charged(2, noise_source="fixed-seed").spending()
+    assert not spending.private
+    assert statement(spending, 1000).startswith("No guarantee: the noise was drawn from a fixed")
+    with pytest.raises(ValueError, match="noise_source"):
+        make(noise_source="dice")
+
+
+def test_before_the_first_round_nothing_is_claimed():
+    spending = make().spending()
+    assert (spending.dp_epsilon, spending.bdp_corrected, spending.rounds) == (0, 0, 0)
+    assert "Nothing has been released" in statement(spending, 1000)
+
+
+def test_the_statement_says_what_a_reader_must_know():
+    spending = charged(4, evidence=histogram()).spending()
+    text = statement(spending, 1000)
+    for needed in (
+        f"({spending.dp_epsilon:.3g}, 1e-05)-differential privacy",
+        "adding or removing one user with all of their data",
+        "4 rounds",
+        "probability 0.05 by Poisson sampling",
+        "noise 1.5 times the clipping norm",
+        "δ is 0.01 of 1/N for N = 1000 users",
+        f"ε = {spending.bdp_corrected:.3g} corrected",
+        f"{spending.bdp_as_published:.3g} as published",
+        f"differential privacy at that δ: {spending.dp_epsilon_at_bdp_delta:.3g}",
+        "estimates",
+        "Not covered",
+    ):
+        assert needed in text, needed
+    assert not re.search(r"\d{7}", text)
+
+
+def test_the_statement_names_the_unit_the_sampler_and_what_weakens_it():
+    event = replace(EVENT, unit="record", sampler="none", sampling_rate=1.0)
+    text = charged(1, event).statement(1000)
+    for needed in ("one record (not all of a user's)", "1 round, every record", "no evidence"):
+        assert needed in text, needed
+
+
+def test_a_delta_that_is_no_promise_is_called_out():
+    assert "Caution: δ = 0.01 is not below 1/N" in charged(1, delta_dp=0.01).statement(1000)
+
+
+@pytest.mark.parametrize("name", ["total_rounds", "delta_dp", "delta_bdp"])
+def test_bad_settings_are_refused_by_name(name):
+    with pytest.raises(ValueError, match=name.replace("delta_bdp", "delta")):
+        make(**{name: 0})
