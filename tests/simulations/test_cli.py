@@ -1,0 +1,199 @@
+"""The command as a person types it: output, exit status, one clear line for every mistake."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from simulations.cli import VERBS, build_parser, main
+
+FAST = """
+[data]
+users = 30
+nodes = 2
+samples_per_user = 4
+[privacy]
+noise_multiplier = 3.0
+delta = 1e-3
+[rounds]
+count = 2
+[generator]
+steps = 2
+batch = 20
+width = 8
+[release]
+samples = 20
+strip = 1
+"""
+KEYS = {
+    "run_id", "rounds", "users", "epsilon", "delta", "student_accuracy", "seconds", "store",
+    "contact_sheet", "ledger_entries", "releases", "model_sha256",
+}  # fmt: skip
+
+
+@pytest.fixture
+def fast(tmp_path: Path) -> list[str]:
+    """Arguments of a run that takes a second."""
+    path = tmp_path / "fast.toml"
+    path.write_text(FAST)
+    return ["simulate", "--config", str(path), "--no-student"]
+
+
+def run(capsys, *arguments: str) -> tuple[int, str, str]:
+    try:
+        status = main([str(a) for a in arguments])
+    except SystemExit as stop:  # argparse
+        status = int(stop.code or 0)
+    printed = capsys.readouterr()
+    return status, printed.out, printed.err
+
+
+def test_simulate_then_everything_else(capsys, fast, tmp_path):
+    out = tmp_path / "run"
+    status, printed, errors = run(capsys, *fast, "--out", out, "--json")
+    assert status == 0 and errors == ""
+    summary = json.loads(printed.splitlines()[-1])
+    assert set(summary) >= KEYS
+    assert set(summary["epsilon"]) == {"dp", "bdp_as_published", "bdp_corrected"}
+    assert summary["rounds"] == summary["ledger_entries"] == summary["releases"] == 2
+    assert summary["users"] == 30 and summary["delta"] == {"dp": 1e-3, "bdp": 1e-10}
+    assert all(math.isfinite(v) and v > 0 for v in summary["epsilon"].values())
+    assert Image.open(summary["contact_sheet"]).size[0] == 10 * 28 * 2
+    assert Image.open(summary["plots"]).size[0] > 300
+    assert f"fedlens dashboard {out}" in printed
+
+    status, printed, _ = run(capsys, "ledger", "verify", out, "--json")
+    assert status == 0 and json.loads(printed.splitlines()[-1])["entries"] == 2
+    status, printed, _ = run(capsys, "ledger", "show", out)
+    assert status == 0 and "2 entries" in printed and "DP ε" in printed and "Bayesian" in printed
+
+    sheet = tmp_path / "round-1.png"
+    assert run(capsys, "samples", out, "--round", 1, "--png", sheet)[0] == 0
+    assert Image.open(sheet).size[0] == 560
+    status, printed, _ = run(capsys, "student", out, "--images", 200, "--epochs", 1, "--json")
+    found = json.loads(printed.splitlines()[-1])
+    assert status == 0 and 0 <= found["student_accuracy"] <= 1 and "simulation only" in printed
+
+    status, printed, _ = run(capsys, "db", "check", "--store", summary["store"])
+    assert status == 0 and "revision" in printed
+    status, printed, _ = run(capsys, "resume", out, "--no-student", "--json")
+    again = json.loads(printed.splitlines()[-1])
+    assert status == 0 and again["model_sha256"] == summary["model_sha256"]
+    assert again["ledger_entries"] == again["releases"] == 2
+
+
+def test_a_run_without_noise_has_no_finite_figure_and_says_so(capsys, fast, tmp_path):
+    arguments = [*fast, "--set", "privacy.noise_multiplier=0", "--out", tmp_path / "open", "--json"]
+    status, printed, _ = run(capsys, *arguments)
+    summary = json.loads(printed.splitlines()[-1])
+    assert status == 0 and "NOT PRIVATE" in printed and "infinite" in printed
+    assert set(summary["epsilon"].values()) == {None} and summary["private"] is False
+
+
+def test_a_budget_ends_a_run_with_status_3(capsys, fast, tmp_path):
+    arguments = [*fast, "--out", tmp_path / "run", "--json", "--set"]
+    status, printed, _ = run(capsys, *arguments, "privacy.epsilon_budget=1.2")
+    summary = json.loads(printed.splitlines()[-1])
+    assert status == 3 and summary["rounds"] == 1 and summary["status"] == "stopped-by-budget"
+    assert summary["epsilon"]["dp"] <= 1.2
+    status, printed, _ = run(capsys, "resume", tmp_path / "run", "--no-student", "--json")
+    assert status == 3 and json.loads(printed.splitlines()[-1])["ledger_entries"] == 1
+
+
+MISTAKES = [
+    (["--set", "privacy.sampling_rat=1"], 2, "did you mean 'privacy.sampling_rate'"),
+    (["--set", "privacy.sampling_rate=0"], 2, "privacy.sampling_rate = 0.0"),
+    (["--set", "privacy.noise_multiplier=-1"], 2, "privacy.noise_multiplier = -1.0"),
+    (["--set", "nonsense"], 2, "section.key=value"),
+    (["--preset", "nonsense"], 2, "choose one of"),
+    (["--config", "/nowhere/x.toml"], 2, "/nowhere/x.toml"),
+    (["--set", "data.name=nonsense"], 1, "there is no data set 'nonsense'"),
+    (["--set", "data.users=5000", "--set", "privacy.delta=1e-5"], 1, "5000 users"),
+    (["--set", "data.name=npz:/nowhere.npz"], 1, "/nowhere.npz"),
+    (["--out", "/proc/nowhere/run"], 1, "cannot write to /proc/nowhere/run"),
+    (["--transport", "pigeon"], 2, "pigeon"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "status", "words"), MISTAKES)
+def test_a_mistake_gives_one_clear_line_and_no_traceback(
+    capsys, fast, tmp_path, arguments, status, words
+):
+    got, _, errors = run(capsys, *fast, "--out", tmp_path / "run", *arguments)
+    assert got == status and words in errors and "Traceback" not in errors
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("verb", ["resume", "samples", "student", "dashboard"])
+def test_verbs_over_a_directory_without_a_run_say_so(capsys, tmp_path, verb):
+    status, _, errors = run(capsys, verb, tmp_path)
+    assert status == 1 and "holds no run" in errors
+
+
+def test_an_existing_run_is_not_overwritten_unasked(capsys, fast, tmp_path):
+    assert run(capsys, *fast, "--out", tmp_path / "run")[0] == 0
+    status, _, errors = run(capsys, *fast, "--out", tmp_path / "run")
+    assert status == 1 and "holds a run already" in errors and "resume" in errors
+    assert run(capsys, *fast, "--out", tmp_path / "run", "--overwrite")[0] == 0
+
+
+def test_a_tampered_ledger_fails_verification_by_line(capsys, fast, tmp_path):
+    assert run(capsys, *fast, "--out", tmp_path / "run")[0] == 0
+    ledger = tmp_path / "run" / "ledger.jsonl"
+    lines = ledger.read_text().splitlines(keepends=True)
+    ledger.write_text(lines[0] + lines[1].replace("3.0", "9.0") + lines[2])
+    status, _, errors = run(capsys, "ledger", "verify", tmp_path / "run")
+    assert status == 1 and "line 2" in errors
+    ledger.write_text("".join(lines[:2]))
+    status, _, errors = run(capsys, "ledger", "verify", tmp_path / "run")
+    assert status == 1 and "ledger.jsonl" in errors
+
+
+def test_a_store_of_another_version_is_named_with_the_mend(capsys, fast, tmp_path):
+    import sqlite3
+
+    assert run(capsys, *fast, "--out", tmp_path / "run")[0] == 0
+    with sqlite3.connect(tmp_path / "run" / "store.db") as connection:
+        connection.execute("UPDATE fedlens_version SET version_num = 'future'")
+    status, _, errors = run(capsys, "samples", tmp_path / "run")
+    assert status == 1 and "future" in errors
+    assert run(capsys, "db", "check", "--store", tmp_path / "run" / "store.db")[0] == 1
+
+
+def test_every_verb_has_help_with_an_example(capsys):
+    status, printed, _ = run(capsys, "--help")
+    assert status == 0 and all(verb in printed for verb in VERBS)
+    for verb in VERBS:
+        status, printed, _ = run(capsys, verb, "--help")
+        assert status == 0 and f"example: fedlens {verb}" in printed
+
+
+def test_parsing_and_help_load_no_training_framework():
+    """`fedlens --help` answers at once."""
+    code = (
+        "import sys; from simulations.cli import build_parser; build_parser();"
+        "sys.exit(any(m in sys.modules for m in ('torch', 'flwr', 'streamlit', 'sqlalchemy')))"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ})
+
+
+def test_the_command_is_installed_and_quiet_without_a_terminal(fast, tmp_path):
+    command = [str(Path(sys.executable).parent / "fedlens"), *fast, "--out", str(tmp_path / "run")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stderr == "" and "contact sheet" in done.stdout
+
+
+def test_every_flag_has_a_help_text():
+    parser = build_parser()
+    (verbs,) = [a for a in parser._actions if a.dest == "verb"]
+    for verb, sub in verbs.choices.items():
+        for action in sub._actions:
+            positional = not action.option_strings
+            assert action.help or positional or action.dest == "transport", (verb, action.dest)

@@ -1,0 +1,43 @@
+"""The same seed gives the same model through `flwr run` and in this process."""
+
+from __future__ import annotations
+
+import pytest
+
+from server.config import Config
+from server.directory import RunDirectory
+from server.store import open_store
+from simulations.engine import train_in_process
+from simulations.transports.ray import train_through_ray
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
+
+CONFIG = {
+    "data.users": 40,
+    "data.samples_per_user": 5,
+    "privacy.delta": 1e-3,
+    "privacy.fixed_seed": 3,
+    "privacy.sampling_rate": 0.5,
+    "rounds.count": 2,
+    "critic.family": "wgan",
+    "generator.steps": 3,
+    "generator.batch": 40,
+    "generator.width": 16,
+    "release.samples": 10,
+    "release.strip": 1,
+}
+
+
+def test_flwr_run_and_the_in_process_transport_make_the_same_model(tmp_path):
+    pytest.importorskip("ray")
+    config = Config().updated(CONFIG)
+    outcomes = {}
+    for name, trainer in (("in-process", train_in_process), ("ray", train_through_ray)):
+        directory = RunDirectory.create(tmp_path / name, config)
+        outcomes[name] = trainer(config, directory, directory.default_store, None)
+    here, there = outcomes["in-process"], outcomes["ray"]
+    assert here.model_sha256 == there.model_sha256
+    assert here.spending == there.spending
+    with open_store(there.store) as store:
+        assert store.run(there.run_id).status == "finished"
+        assert len(store.releases(there.run_id)) == len(store.ledger(there.run_id)) == 2
