@@ -46,6 +46,7 @@ class Account:
         self._moments = MomentsAccountant()
         self._bayesian = BayesianAccountant(total_rounds, delta_bdp)
         self._last: SubsampledGaussian | None = None
+        self._uniform = True
         self._unfit = 0
 
     def charge(self, event: SubsampledGaussian, evidence: NormHistogram | None) -> None:
@@ -64,6 +65,7 @@ class Account:
             )
         self._bayesian.compose(event, evidence)
         self._moments.compose(event)
+        self._uniform = self._uniform and last in (None, event)
         self._last = event
 
     def replay(self, entries: Iterable[Entry], evidence: EvidenceFile | None = None) -> None:
@@ -102,6 +104,7 @@ class Account:
             delta_bdp=self._delta_bdp,
             confidence_failure=self._bayesian.confidence_failure,
             event=self._last,
+            uniform=self._uniform,
             noise_source=self._noise_source,
             warnings=self._warnings(),
         )

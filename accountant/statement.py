@@ -35,6 +35,8 @@ class Spending:
     """Probability, within ``delta_bdp``, that the corrected figure's confidence bounds fail."""
     event: SubsampledGaussian | None
     """The mechanism of the last round; None before the first."""
+    uniform: bool
+    """Whether all rounds had that mechanism."""
     noise_source: NoiseSource
     """``os-entropy``; or ``fixed-seed``, which protects nobody."""
     warnings: tuple[str, ...]
@@ -68,6 +70,10 @@ def statement(spending: Spending, users: int) -> str:
 
 def _differential(spending: Spending, event: SubsampledGaussian) -> str:
     rounds = "1 round" if spending.rounds == 1 else f"{spending.rounds} rounds"
+    if event.count > 1:
+        rounds += f" of {event.count} noised releases each"
+    if not spending.uniform:
+        rounds += " (they were not all alike; this describes the last)"
     who = (
         "one user with all of their data"
         if event.unit == "user"
@@ -90,7 +96,9 @@ def _differential(spending: Spending, event: SubsampledGaussian) -> str:
 def _delta(spending: Spending, users: int) -> str:
     ratio = spending.delta_dp * users
     if ratio < 1:
-        return f"δ is {ratio:.2g} of 1/N for N = {users} users."
+        text = f"δ is {ratio:.2g} of 1/N for N = {users} users."
+        records = spending.event is not None and spending.event.unit == "record"
+        return text + " Compare it with one over the number of records too." * records
     return (
         f"Caution: δ = {spending.delta_dp:.3g} is not below 1/N = {1 / users:.3g}; publishing "
         "somebody's data outright could satisfy such a δ. Choose a smaller one."

@@ -169,8 +169,26 @@ def test_the_statement_says_what_a_reader_must_know():
 def test_the_statement_names_the_unit_the_sampler_and_what_weakens_it():
     event = replace(EVENT, unit="record", sampler="none", sampling_rate=1.0)
     text = charged(1, event).statement(1000)
-    for needed in ("one record (not all of a user's)", "1 round, every record", "no evidence"):
+    for needed in (
+        "one record (not all of a user's)",
+        "1 round, every record",
+        "no evidence",
+        "number of records",
+    ):
         assert needed in text, needed
+
+
+def test_the_statement_does_not_pass_the_last_round_off_as_all():
+    assert "not all alike" not in charged(3).statement(1000)
+    account = charged(2)
+    account.charge(replace(EVENT, noise_multiplier=3.0, count=20), None)
+    text = account.statement(1000)
+    assert (
+        "3 rounds of 20 noised releases each (they were not all alike; this describes the last)"
+        in text
+    )
+    account.charge(replace(EVENT, noise_multiplier=3.0, count=20), None)
+    assert not account.spending().uniform
 
 
 def test_a_delta_that_is_no_promise_is_called_out():
