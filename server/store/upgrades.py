@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from alembic import command
@@ -29,6 +30,7 @@ VERSION_TABLE = "fedlens_version"
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _LOCK = 0x6665646C656E73  # "fedlens": PostgreSQL's advisory lock, one upgrade at a time
+_ENVIRONMENT = Lock()  # Alembic's environment is a global of the process
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ def upgrade(url: str | Path) -> StoreStatus:
     """Make the store's tables, or bring them to this version's; all of it or nothing.
 
     SQLite's file and its folder are made where absent; PostgreSQL's database must exist. Safe to
-    run from two processes at once: one waits for the other.
+    run from several threads and processes at once: they wait for each other.
 
     Args:
         url: ``sqlite:///path``, a path, or ``postgresql://...``.
@@ -147,7 +149,8 @@ def _check_upgradable(connection: Connection, location: Location) -> None:
 def _migrate(connection: Connection) -> None:
     config = migrations()
     config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    with _ENVIRONMENT:
+        command.upgrade(config, "head")
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -161,8 +162,14 @@ def test_eight_upgrades_at_once_make_one_schema(empty_url: str) -> None:
     assert check(empty_url).ok
 
 
+def test_eight_stores_made_at_once_in_one_process(tmp_path: Path) -> None:
+    """Alembic keeps its environment in one global place."""
+    statuses = at_once(lambda number: upgrade(tmp_path / f"{number}.db"))
+    assert all(status.ok for status in statuses)
+
+
 def test_a_writer_that_holds_the_store_too_long_is_reported_as_busy(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("server.store.engine.BUSY_SECONDS", 0.2)
     path = tmp_path / "store.db"
