@@ -39,6 +39,14 @@ class Books:
         """The run that the ledger belongs to."""
         return str(self._ledger.header["run_id"])
 
+    def check(self, head: str, entries: int) -> None:
+        """Compare the ledger with what a saved state knows of it.
+
+        Raises:
+            LedgerError: it was changed or cut since.
+        """
+        Ledger.verify(self._ledger.path, expected_head=head, expected_entries=entries)
+
     def spending(self) -> Spending:
         """What all entries so far have spent, by both accountants."""
         return self._account.spending()

@@ -196,7 +196,7 @@ class GeneratorConfig:
     """Training steps a round."""
     batch: int = 200
     """Images a step."""
-    rate: float = 0.002
+    rate: float = 0.008
     """Learning rate of Adam at the start; it falls to a twentieth along a cosine."""
     averaging: float = 0.99
     """Decay of the moving average of the weights that samples are drawn from."""

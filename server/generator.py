@@ -80,7 +80,8 @@ class GeneratorTrainer:
 
     @torch.no_grad()
     def _follow(self) -> None:
-        decay = self._settings.averaging
+        # early on, follow faster: the first weights are noise
+        decay = min(self._settings.averaging, (1 + self._steps) / (10 + self._steps))
         pairs = zip(self.average.parameters(), self.network.parameters(), strict=True)
         for mean, value in pairs:
             mean.lerp_(value, 1 - decay)

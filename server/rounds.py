@@ -183,6 +183,7 @@ class Training:
         snapshot = self._directory.load_state()
         if snapshot is None:
             return
+        self._books.check(snapshot.facts["ledger_head"], snapshot.facts["ledger_entries"])
         self._trainer.restore(within("generator", snapshot.arrays))
         self._critic.restore(within("critic", snapshot.arrays))
         self._done = snapshot.round

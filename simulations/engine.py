@@ -109,6 +109,7 @@ def simulate(
         users=config.data.users,
         epsilon={
             "dp": _finite(spending.dp_epsilon),
+            "dp_at_bayesian_delta": _finite(spending.dp_epsilon_at_bdp_delta),
             "bdp_as_published": _finite(spending.bdp_as_published),
             "bdp_corrected": _finite(spending.bdp_corrected),
         },

@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageFont
 
 from server.store import RoundRecord
 
@@ -35,15 +35,16 @@ def contact_sheet(
     classes = sorted(set(labels.tolist()))
     side = images.shape[2] * SCALE
     width, height = side * len(classes), side * rows
-    lines = _wrapped(caption, width // 6)
+    font = ImageFont.truetype(Path(mpl.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf", 11)
+    lines = _wrapped(caption, width // 7)
     sheet = Image.new("RGB", (width, height + MARGIN + 14 * len(lines) + 8), BACKGROUND)
     pen = ImageDraw.Draw(sheet)
     for column, name in enumerate(classes):
-        pen.text((column * side + side // 2 - 3, 6), str(name), fill=INK)
+        pen.text((column * side + side // 2 - 3, 6), str(name), fill=INK, font=font)
         for row, image in enumerate(images[labels == name][:rows]):
             sheet.paste(_enlarged(image), (column * side, MARGIN + row * side))
     for number, line in enumerate(lines):
-        pen.text((4, MARGIN + height + 4 + 14 * number), line, fill=INK)
+        pen.text((4, MARGIN + height + 4 + 14 * number), line, fill=INK, font=font)
     path.parent.mkdir(parents=True, exist_ok=True)
     sheet.save(path)
 

@@ -3,6 +3,9 @@
 The generator's loss is the squared distance between the embedding of its images and the released
 one: what a Wasserstein critic that is linear on the features, at its best, gives. The embedding
 carries the class masses in a constant coordinate, so they are inside the same clipped vector.
+
+The noise of the release is known, so each feature is weighted by how much of what was released is
+signal (a Wiener filter): post-processing, like all that follows a release.
 """
 
 from __future__ import annotations
@@ -16,8 +19,8 @@ from models.features import PatchFeatures
 from models.shapes import ImageShape
 from server.config import Config
 
-LEAST_MASS = 0.02
-"""Classes are not divided by a noisy mass below this share of the users."""
+LEAST_MASS = 0.2
+"""A class is not divided by a noisy mass below this share of an equal one."""
 
 
 class FrozenCritic:
@@ -27,9 +30,12 @@ class FrozenCritic:
         self._features = PatchFeatures(shape, config.critic.feature_seed)
         self._classes, self._dim = classes, self._features.dim
         self.size = classes * self._dim
+        privacy = config.privacy
+        noise = privacy.noise_multiplier * privacy.clipping_norm
+        self._noise = noise / (privacy.sampling_rate * config.data.users)
         self._sum = np.zeros(self.size)
         self._releases = 0
-        self._target = self._class_means()
+        self._aim()
 
     def weights(self) -> NDArray[np.float32] | None:
         """None: the features follow from their public seed."""
@@ -39,24 +45,30 @@ class FrozenCritic:
         """Average a release in; equal noise makes the plain mean the best estimate."""
         self._sum += release
         self._releases += 1
-        self._target = self._class_means()
+        self._aim()
 
-    def _class_means(self) -> Tensor:
-        """[classes, dim - 1]: embeddings divided by the released mass of their class."""
-        mean = (self._sum / max(1, self._releases)).reshape(self._classes, self._dim)
-        mass = np.maximum(mean[:, -1:] / self._features.mass, LEAST_MASS)
-        return torch.from_numpy((mean[:, :-1] / mass).astype(np.float32))
+    def _aim(self) -> None:
+        """Set the class means [classes, dim - 1] to reach, and the features' weights [dim - 1]."""
+        releases = max(1, self._releases)
+        mean = (self._sum / releases).reshape(self._classes, self._dim)
+        mass = np.maximum(mean[:, -1:] / self._features.mass, LEAST_MASS / self._classes)
+        means = mean[:, :-1] / mass
+        noise = float(np.mean((self._noise / mass) ** 2)) / releases
+        power = np.mean(means**2, axis=0)
+        signal = np.clip(power - noise, 0, None) / np.maximum(power, 1e-30)
+        self._target = torch.from_numpy(means.astype(np.float32))
+        self._roots = torch.from_numpy(np.sqrt(signal).astype(np.float32))
 
     def loss(self, images: Tensor, labels: Tensor) -> Tensor:
-        """Unbiased squared distance of embeddings (maximum mean discrepancy), summed over classes.
+        """Unbiased squared distance of weighted embeddings (maximum mean discrepancy), summed.
 
         ``labels`` must hold every class equally often, in blocks.
         """
-        rows = self._features(images)[:, :-1]
+        rows = self._features(images)[:, :-1] * self._roots
         groups = rows.view(self._classes, -1, self._dim - 1)
         count = groups.shape[1]
         means = groups.mean(1)
-        apart = (means - self._target.to(means)).square().sum()
+        apart = (means - self._target * self._roots).square().sum()
         spread = (groups - means[:, None]).square().sum() / (count * (count - 1))
         loss: Tensor = apart - spread
         return loss
@@ -69,4 +81,4 @@ class FrozenCritic:
         """Take up a state."""
         self._sum = state["sum"].astype(np.float64)
         self._releases = int(state["releases"])
-        self._target = self._class_means()
+        self._aim()

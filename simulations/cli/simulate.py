@@ -130,7 +130,10 @@ def _print(summary: Summary, *, as_json: bool) -> None:
     say(f"  contact sheet   {summary.contact_sheet}")
     say(f"  plots           {summary.plots}")
     say(f"  store           {summary.store}")
-    say(f"  DP              ε = {figure(epsilon['dp'])} at δ = {delta['dp']:g}")
+    say(
+        f"  DP              ε = {figure(epsilon['dp'])} at δ = {delta['dp']:g}, "
+        f"{figure(epsilon['dp_at_bayesian_delta'])} at δ = {delta['bdp']:g}"
+    )
     say(
         f"  Bayesian DP     ε = {figure(epsilon['bdp_corrected'])} (corrected), "
         f"{figure(epsilon['bdp_as_published'])} (as published) at δ = {delta['bdp']:g}"

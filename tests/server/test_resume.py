@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from accountant.ledger import Ledger
+from accountant.ledger import Ledger, LedgerError
 from server.books import Books
 from server.directory import RunDirectory
 from server.generator import GeneratorTrainer
@@ -97,6 +97,14 @@ def check_books(path, outcome, lost=None, rounds=3):
         assert [r.status for r in releases].count("lost") == lost
     assert not list((path / "checkpoint").glob("release-*"))
     assert not list(path.rglob("*.part"))
+
+
+def test_a_ledger_cut_behind_a_states_back_is_not_resumed(small_config, run_small, tmp_path):
+    run_small(small_config(rounds__count=3))
+    ledger = tmp_path / "run" / "ledger.jsonl"
+    ledger.write_text("".join(ledger.read_text().splitlines(keepends=True)[:-1]))
+    with pytest.raises(LedgerError):
+        run_small(small_config())
 
 
 def test_control_c_says_how_to_go_on(small_config, run_small, monkeypatch, tmp_path):

@@ -61,7 +61,7 @@ def test_simulate_then_everything_else(capsys, fast, tmp_path):
     assert status == 0 and errors == ""
     summary = json.loads(printed.splitlines()[-1])
     assert set(summary) >= KEYS
-    assert set(summary["epsilon"]) == {"dp", "bdp_as_published", "bdp_corrected"}
+    assert set(summary["epsilon"]) >= {"dp", "bdp_as_published", "bdp_corrected"}
     assert summary["rounds"] == summary["ledger_entries"] == summary["releases"] == 2
     assert summary["users"] == 30 and summary["delta"] == {"dp": 1e-3, "bdp": 1e-10}
     assert all(math.isfinite(v) and v > 0 for v in summary["epsilon"].values())
