@@ -40,8 +40,17 @@ def strip_by_round(run: RunRecord, batches: Sequence[StoredBatch]) -> None:
     rounds = sorted(strips)
     chosen = rounds[0]
     if len(rounds) > 1:
-        chosen = st.select_slider("Round", rounds, value=rounds[-1], key=f"strip-{run.run_id}")
+        chosen = _slider(f"strip-{run.run_id}", rounds)
     _draw(strips[chosen])
+
+
+def _slider(key: str, rounds: Sequence[int]) -> int:
+    """A slider that stays with the newest round while it stands there, and else where it is."""
+    newest = f"{key}-newest"
+    if st.session_state.get(key) in (None, st.session_state.get(newest)):
+        st.session_state[key] = rounds[-1]
+    st.session_state[newest] = rounds[-1]
+    return int(st.select_slider("Round", rounds, key=key))
 
 
 def _draw(batch: StoredBatch) -> None:

@@ -1,0 +1,62 @@
+"""Stores to look at, pages without a browser, and a real server with a real browser."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import populated
+import pytest
+from serving import CHROMIUM, Served, start_dashboard, stop_dashboard
+from streamlit.testing.v1 import AppTest
+
+from dashboard.options import STORE_VARIABLE, USER_VARIABLE
+from dashboard.serve import MAIN_SCRIPT
+from server.store import Store
+
+
+@pytest.fixture
+def store_at(tmp_path: Path) -> Iterator[tuple[str, Store]]:
+    """An empty store with its URL."""
+    url, store = populated.new_store(tmp_path)
+    with store:
+        yield url, store
+
+
+@pytest.fixture
+def open_page(
+    store_at: tuple[str, Store], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., AppTest]:
+    """Opens a page of the dashboard over the store, with query parameters."""
+    monkeypatch.setenv(STORE_VARIABLE, store_at[0])
+    monkeypatch.setenv(USER_VARIABLE, "tester")
+
+    def open_(page: str, **query: str) -> AppTest:
+        app = AppTest.from_file(str(MAIN_SCRIPT), default_timeout=30)
+        app.switch_page(f"views/{page}.py")
+        for name, value in query.items():
+            app.query_params[name] = value
+        return app.run()
+
+    return open_
+
+
+@pytest.fixture
+def served(store_at: tuple[str, Store], tmp_path: Path) -> Iterator[Served]:
+    """The store of ``store_at``, served; fill it through its own face at any time."""
+    running = start_dashboard(store_at[0], tmp_path)
+    yield running
+    if running.process.poll() is None:
+        stop_dashboard(running)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Path:
+    """Debian's browser. In CI its absence is a failure: these tests must not become fewer."""
+    if CHROMIUM.exists():
+        return CHROMIUM
+    reason = f"{CHROMIUM} is missing: python tests/browser_setup.py installs it where it may"
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)

@@ -1,0 +1,69 @@
+"""A dashboard in a process of its own, and how Debian's browser is started."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+TOKEN = "token-of-the-tests-0123456789"
+LINK = re.compile(r"http://127\.0\.0\.1:(\d+)/\?token=\S+")
+SERVE = (
+    "import sys; from dashboard.serve import serve; serve(sys.argv[1], port=0, token=sys.argv[2])"
+)
+CHROMIUM = Path("/usr/bin/chromium")
+CHROMIUM_ARGUMENTS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-default-apps",
+    "--disable-dev-shm-usage",
+)
+
+
+@dataclass
+class Served:
+    """A dashboard that runs in a process of its own."""
+
+    port: int
+    process: subprocess.Popen[str]
+    log: Path
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def link(self) -> str:
+        return f"{self.address}/?token={TOKEN}"
+
+
+def start_dashboard(url: str, folder: Path) -> Served:
+    """Serve a store on any free port; returns once pages are answered."""
+    log = folder / "dashboard.log"
+    process = subprocess.Popen(
+        [sys.executable, "-c", SERVE, url, TOKEN],
+        stderr=subprocess.PIPE,
+        stdout=log.open("w"),
+        text=True,
+        cwd=folder,
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        found = LINK.search(line)
+        if found:
+            return Served(int(found[1]), process, log)
+    raise AssertionError(f"the dashboard ended with status {process.wait()}")
+
+
+def stop_dashboard(served: Served) -> str:
+    """End it as Ctrl-C does; what it wrote after its link."""
+    served.process.terminate()
+    _, errors = served.process.communicate(timeout=20)
+    return errors + served.log.read_text()

@@ -1,0 +1,208 @@
+"""Each page over an empty store, a private run and a run that protects nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import populated
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from server.store import Annotation, SampleFilter, Store
+
+PAGES = ("runs", "run", "samples", "annotate")
+Opener = Callable[..., AppTest]
+
+
+def words(app: AppTest) -> str:
+    """All text on the page."""
+    parts = [*app.markdown, *app.caption, *app.info, *app.error, *app.warning, *app.title]
+    metrics = [f"{metric.label} {metric.value}" for metric in app.metric]
+    return "\n".join([*(str(part.value) for part in parts), *metrics])
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_an_empty_store_is_explained(open_page: Opener, page: str) -> None:
+    app = open_page(page)
+    assert not app.exception
+    assert "No runs yet" in words(app) or "yet" in app.info[0].value
+
+
+def test_an_empty_store_says_how_to_start_a_run(open_page: Opener) -> None:
+    assert "fedlens simulate" in open_page("runs").code[0].value
+
+
+@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("private", [True, False])
+def test_pages_show_a_run(
+    open_page: Opener, store_at: tuple[str, Store], page: str, private: bool
+) -> None:
+    populated.whole_run(store_at[1], private=private)
+    populated.add_project(store_at[1])
+    app = open_page(page)
+    assert not app.exception
+    if page != "runs":
+        assert any("NOT PRIVATE" in error.value for error in app.error) != private
+
+
+def test_the_table_of_runs_shows_both_accountants(
+    open_page: Opener, store_at: tuple[str, Store]
+) -> None:
+    populated.whole_run(store_at[1], "good")
+    populated.whole_run(store_at[1], "bad", private=False)
+    populated.add_run(store_at[1], "young", status="running")
+    table = open_page("runs").dataframe[0].value.set_index("Name")
+    good = table.loc["good drawn"]
+    assert good["Rounds"] == "3 / 4"
+    assert good["DP ε (δ)"] == "6.93 (1e-05)"
+    assert good["BDP ε corrected (δ)"] == "1.56 (1e-10)"
+    assert good["BDP ε as published (δ)"] == "0.52 (1e-10)"
+    assert table["Privacy"].to_dict() == {
+        "good drawn": "private",
+        "bad drawn": "NOT PRIVATE",
+        "young drawn": "private",
+    }
+    assert table.loc["bad drawn", "DP ε (δ)"] == "∞ (1e-05)"
+    assert table.loc["young drawn", "Rounds"] == "0 / 4"
+
+
+def test_a_run_shows_its_figures_ledger_and_guarantee(
+    open_page: Opener, store_at: tuple[str, Store]
+) -> None:
+    populated.whole_run(store_at[1], stop_reason="the budget is used up")
+    app = open_page("run", run="run-1")
+    text = words(app)
+    for expected in (
+        "DP ε (δ = 1e-05) 6.93",
+        "BDP ε corrected (δ = 1e-10) 1.56",
+        "BDP ε as published (δ = 1e-10) 0.52",
+        "Each user is protected",
+        "the budget is used up",
+        "any** person",
+    ):
+        assert expected in text
+    ledger = app.dataframe[0].value
+    assert ledger["Release"].to_list() == ["released", "lost: paid for, never used", "released"]
+    assert ledger["Noise z"].to_list() == [2.0, 2.0, 2.0]
+
+
+def test_the_round_slider_follows_the_newest_round_until_it_is_moved(
+    open_page: Opener, store_at: tuple[str, Store]
+) -> None:
+    store = store_at[1]
+    populated.add_run(store, status="running")
+    for round_ in (1, 2):
+        populated.add_round(store, "run-1", round_)
+    app = open_page("run", run="run-1")
+    assert app.select_slider[0].value == 2
+    populated.add_round(store, "run-1", 3)
+    assert app.run().select_slider[0].value == 3
+    app.select_slider[0].set_value(1).run()
+    populated.add_round(store, "run-1", 4)
+    app.run()
+    assert app.select_slider[0].value == 1
+    assert "round 1" in words(app)
+
+
+def test_a_run_without_rounds_says_so(open_page: Opener, store_at: tuple[str, Store]) -> None:
+    populated.add_run(store_at[1], status="running")
+    app = open_page("run", run="run-1")
+    assert not app.exception
+    assert "Round 1 of 4 is under way" in words(app)
+
+
+def test_an_unknown_run_in_the_address_is_named(
+    open_page: Opener, store_at: tuple[str, Store]
+) -> None:
+    populated.whole_run(store_at[1])
+    app = open_page("run", run="<b>nobody</b>")
+    assert not app.exception
+    assert "nobody" in app.warning[0].value
+
+
+def test_filters_narrow_the_samples(open_page: Opener, store_at: tuple[str, Store]) -> None:
+    store = store_at[1]
+    populated.whole_run(store, count=60)
+    project = populated.add_project(store)
+    label = store.labels(project)[7]
+    sample = store.queue(project, store.ensure_user("tester"))[0]
+    store.annotate(
+        Annotation(
+            client_uuid="one",
+            project_id=project,
+            sample_id=sample.sample_id,
+            user_id=store.ensure_user("tester"),
+            label_id=label.label_id,
+        )
+    )
+    app = open_page("samples", run="run-1")
+    assert "of 180 samples" in words(app)
+    app.selectbox(key="filter-Purpose-run-1").set_value("release").run()
+    assert "of 60 samples" in words(app)
+    app.selectbox(key="filter-Requested class-run-1").set_value(3).run()
+    assert "of 6 samples" in words(app)
+    app.selectbox(key="filter-Requested class-run-1").set_value(None)
+    app.selectbox(key="filter-Label given-run-1").set_value(label.label_id).run()
+    assert "of 1 samples" in words(app)
+    app.selectbox(key="filter-Round-run-1").set_value(1).run()
+    assert "No sample fits" in words(app)
+
+
+def test_a_sample_shows_where_it_comes_from(open_page: Opener, store_at: tuple[str, Store]) -> None:
+    store = store_at[1]
+    populated.whole_run(store)
+    sample = store.samples(SampleFilter(purpose="release"))[4]
+    app = open_page("samples", run="run-1", sample=str(sample.sample_id))
+    assert not app.exception
+    assert (
+        "SYNTHETIC · run run-1 drawn · round 3 · checkpoint 9f3a9f3a9f3a · seed 17 · no. 4 · "
+        "DP ε = 6.93 (δ = 1e-05) · BDP ε = 1.56 corrected, 0.52 as published (δ = 1e-10)"
+    ) in words(app)
+
+
+@pytest.mark.parametrize("sample", ["999999", "-1", "²", "9" * 40, "x"])
+def test_a_sample_that_is_not_there_is_passed_over(
+    open_page: Opener, store_at: tuple[str, Store], sample: str
+) -> None:
+    populated.whole_run(store_at[1])
+    app = open_page("samples", run="run-1", sample=sample)
+    assert not app.exception
+    assert "Click a sample" in words(app)
+
+
+def test_a_sample_of_another_run_is_not_shown_under_this_one(
+    open_page: Opener, store_at: tuple[str, Store]
+) -> None:
+    populated.whole_run(store_at[1], "run-1")
+    populated.whole_run(store_at[1], "run-2")
+    other = store_at[1].samples(SampleFilter(run_id="run-2"), limit=1)[0]
+    assert "Click a sample" in words(open_page("samples", run="run-1", sample=str(other.sample_id)))
+
+
+def test_a_project_is_made_with_a_label_a_class(
+    open_page: Opener, store_at: tuple[str, Store]
+) -> None:
+    populated.whole_run(store_at[1])
+    app = open_page("annotate")
+    app.text_input[0].set_value("digits")
+    next(button for button in app.button if button.label == "Create project").click().run()
+    assert not app.exception
+    project = store_at[1].projects()[0]
+    assert (project.name, project.run_id, project.purpose) == ("digits", "run-1", "release")
+    assert [(x.key, x.name, x.kind) for x in project.labels] == [
+        *((str(c), f"class {c}", "class") for c in range(10)),
+        ("q", "unknown class", "unknown"),
+        ("x", "artefact", "artefact"),
+    ]
+    assert app.query_params["project"] == str(project.project_id)
+    app.text_input[0].set_value("digits")
+    next(button for button in app.button if button.label == "Create project").click().run()
+    assert "choose another name" in words(app)
+    assert len(store_at[1].projects()) == 1
+
+
+def test_a_vanished_store_is_named(open_page: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEDLENS_STORE", "nowhere/store.db")
+    app = open_page("runs")
+    assert not app.exception
+    assert "there is no store at nowhere/store.db" in words(app)

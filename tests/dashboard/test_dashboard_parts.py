@@ -1,0 +1,154 @@
+"""Pictures, label sets, charts and grid data, each checked by itself."""
+
+from __future__ import annotations
+
+import io
+import math
+
+import numpy as np
+import populated
+import pytest
+from PIL import Image
+
+from dashboard import charts, images
+from dashboard.components.grid import grid_data, picked_id
+from dashboard.label_sets import RESERVED, default_labels, read_labels
+from dashboard.privacy import epsilon_text, figures
+from dashboard.strips import arrange
+from server.store import RoundRecord, SampleFilter, Store, StoredSample, StoreError
+
+
+def pixels_of(png: bytes) -> np.ndarray:
+    return np.asarray(Image.open(io.BytesIO(png)))
+
+
+def a_round(round_: int, private: bool = True) -> RoundRecord:
+    return RoundRecord(
+        run_id="r",
+        round=round_,
+        metrics={"loss": 1.0 / round_, "broken": math.nan},
+        seconds=1.0,
+        **populated.spent(round_, private),
+    )
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("count", [1, 5, 37])
+def test_a_sprite_holds_every_pixel_of_every_image(channels: int, count: int) -> None:
+    random = np.random.default_rng(count)
+    given = random.integers(0, 256, (count, 28, 32, channels), dtype=np.uint8)
+    pngs = [images.to_png(image[..., 0] if channels == 1 else image) for image in given]
+    sprite = images.sprite(pngs)
+    drawn = pixels_of(sprite.png).reshape(-1, sprite.columns * 32, channels)
+    for i, image in enumerate(given):
+        top, left = i // sprite.columns * 28, i % sprite.columns * 32
+        assert np.array_equal(drawn[top : top + 28, left : left + 32], image)
+    assert (sprite.count, sprite.width, sprite.height) == (count, 32, 28)
+
+
+def test_enlarging_repeats_pixels_and_invents_none() -> None:
+    small = np.arange(12, dtype=np.uint8).reshape(3, 4)
+    large = images.enlarge(small, 5)
+    assert large.shape == (15, 20)
+    assert all(large[y, x] == small[y // 5, x // 5] for y in range(15) for x in range(20))
+
+
+def test_default_labels_give_digits_their_own_key() -> None:
+    labels = default_labels(range(10))
+    assert [label.key for label in labels] == [*"0123456789", "q", "x"]
+    assert [label.kind for label in labels][-2:] == ["unknown", "artefact"]
+
+
+@pytest.mark.parametrize("classes", [2, 10, 26, 47, 100])
+def test_default_labels_can_always_be_used(classes: int) -> None:
+    labels = default_labels(range(classes))
+    rows = [{"key": x.key, "name": x.name, "kind": x.kind} for x in labels]
+    assert read_labels(rows) == tuple(labels)
+
+
+@pytest.mark.parametrize(
+    ("rows", "complaint"),
+    [
+        ([], "empty"),
+        ([{"key": None, "name": math.nan}], "empty"),
+        ([{"key": "1", "name": "a"}, {"key": "1", "name": "b"}], "key '1' is there twice"),
+        ([{"key": "1", "name": "a"}, {"key": "2", "name": "a"}], "name 'a' is there twice"),
+        ([{"key": "u", "name": "a"}], "it is Undo"),
+        ([{"key": " ", "name": "a"}], "cannot be used"),
+        ([{"key": "ab", "name": "a"}], "one letter"),
+        ([{"key": "é", "name": "a"}], "one letter"),
+        ([{"key": "1", "name": "  "}], "has no name"),
+        ([{"key": "1", "name": "a", "kind": "other"}], "none of"),
+    ],
+)
+def test_labels_that_cannot_be_used_are_refused(
+    rows: list[dict[str, object]], complaint: str
+) -> None:
+    with pytest.raises(StoreError, match=complaint):
+        read_labels(rows)
+
+
+def test_keys_are_read_in_either_case() -> None:
+    assert read_labels([{"key": "A", "name": "a", "kind": None}])[0].key == "a"
+    assert not RESERVED.keys() & {label.key for label in default_labels(range(40))}
+
+
+def test_the_privacy_chart_always_holds_both_accountants() -> None:
+    chart = charts.epsilon_chart([a_round(1), a_round(2)], budget=9.0).to_dict()
+    legend = chart["layer"][0]["encoding"]["color"]["scale"]["domain"]
+    assert legend == [
+        "DP, any person (δ = 1e-05)",
+        "BDP corrected (δ = 1e-10)",
+        "BDP as published (δ = 1e-10)",
+    ]
+    frame = charts.epsilon_frame([a_round(1), a_round(4)])
+    assert frame.groupby("bound")["epsilon"].apply(list).to_dict() == {
+        legend[0]: [4.0, 8.0],
+        legend[1]: [0.9, 1.8],
+        legend[2]: [0.3, 0.6],
+    }
+
+
+def test_infinite_and_missing_values_are_not_drawn() -> None:
+    assert charts.epsilon_frame([a_round(1, private=False)]).empty
+    assert set(charts.metric_frame([a_round(1)])["metric"]) == {"loss"}
+    assert charts.metric_names([a_round(1)]) == ["loss", "broken"]
+
+
+def test_figures_name_both_accountants_with_their_delta() -> None:
+    assert figures(a_round(1, private=False)) == (
+        "DP ε = ∞ (δ = 1e-05) · BDP ε = ∞ corrected, ∞ as published (δ = 1e-10)"
+    )
+    assert [epsilon_text(x) for x in (0.0, 0.123456, 12.3456, 12345.6, math.inf)] == [
+        "0",
+        "0.123",
+        "12.3",
+        "12,346",
+        "∞",
+    ]
+
+
+def test_strips_have_a_column_a_class_where_it_comes_out_even(
+    store_at: tuple[str, Store],
+) -> None:
+    store = store_at[1]
+    populated.whole_run(store)
+    found = store.samples(SampleFilter(batch_id=store.batches("run-1")[0].batch_id))
+    ordered, columns = arrange(found)
+    assert columns == 10
+    assert [s.requested_class for s in ordered] == [i % 10 for i in range(40)]
+    assert sorted(s.sample_id for s in ordered) == sorted(s.sample_id for s in found)
+    uneven: list[StoredSample] = found[:13]
+    assert sorted(s.sample_id for s in arrange(uneven)[0]) == [s.sample_id for s in uneven]
+
+
+def test_only_a_shown_sample_can_be_picked() -> None:
+    assert picked_id(7, [3, 7]) == 7
+    for value in (8, "7", None, True, 7.0, [7]):
+        assert picked_id(value, [1, 3, 7]) is None
+
+
+def test_grid_data_must_match_its_sprite() -> None:
+    sprite = images.sprite([images.to_png(np.zeros((28, 28), np.uint8))] * 2)
+    with pytest.raises(ValueError, match="give one of each per image"):
+        grid_data(sprite, [1], ["a"], None, 28)

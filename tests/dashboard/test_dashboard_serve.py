@@ -1,0 +1,99 @@
+"""Serving: what is refused before a port is opened, and what a running server gives away."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from serving import TOKEN, start_dashboard, stop_dashboard
+
+from dashboard.errors import DashboardError
+from dashboard.serve import serve
+from server.store import Store
+
+
+@pytest.fixture
+def url(store_at: tuple[str, Store]) -> str:
+    return store_at[0]
+
+
+def test_a_taken_port_is_named_with_the_mend(url: str) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(DashboardError, match=f"port {port} on 127.0.0.1.*--port"):
+            serve(url, port=port)
+
+
+@pytest.mark.parametrize("port", [-1, 70000])
+def test_a_port_that_cannot_be_is_named(url: str, port: int) -> None:
+    with pytest.raises(DashboardError, match=f"port = {port}"):
+        serve(url, port=port)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.org"])
+def test_other_machines_are_kept_out_by_default(url: str, host: str) -> None:
+    with pytest.raises(DashboardError, match="--allow-remote"):
+        serve(url, host=host)
+
+
+def test_a_missing_store_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DashboardError, match=r"no store at .*absent\.db"):
+        serve(str(tmp_path / "absent.db"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_of_another_version_is_not_served(
+    store_at: tuple[str, Store], tmp_path: Path
+) -> None:
+    with sqlite3.connect(tmp_path / "store.db") as connection:
+        connection.execute("UPDATE fedlens_version SET version_num = 'another'")
+    with pytest.raises(DashboardError, match="fedlens"):
+        serve(store_at[0])
+
+
+def test_a_weak_token_is_refused(url: str) -> None:
+    with pytest.raises(DashboardError, match="at least 16"):
+        serve(url, port=0, token="1234")
+
+
+def test_the_token_is_in_no_log_and_the_end_is_quick(url: str, tmp_path: Path) -> None:
+    served = start_dashboard(url, tmp_path)
+    connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=20)
+    connection.request("GET", f"/run?token={TOKEN}", headers={"accept": "text/html"})
+    answer = connection.getresponse()
+    assert answer.status == 303
+    log = stop_dashboard(served)
+    assert TOKEN not in log
+    assert "Traceback" not in log
+
+
+def test_a_random_token_is_announced_once_the_page_answers(url: str, tmp_path: Path) -> None:
+    script = "import sys; from dashboard.serve import serve; serve(sys.argv[1], port=0)"
+    links = []
+    for _ in range(2):
+        with subprocess.Popen(
+            [sys.executable, "-c", script, url], stderr=subprocess.PIPE, text=True, cwd=tmp_path
+        ) as process:
+            assert process.stderr is not None
+            links.append(process.stderr.readline().split("token=")[1].strip())
+            process.terminate()
+    assert min(map(len, links)) >= 43
+    assert links[0] != links[1]
+
+
+def test_streamlit_is_set_up_to_be_quiet() -> None:
+    script = (
+        "from dashboard.options import OPTIONS, apply; apply()\n"
+        "from streamlit import config\n"
+        "assert all(config.get_option(k) == v for k, v in OPTIONS.items())\n"
+        "assert config.get_option('browser.gatherUsageStats') is False\n"
+        "assert config.get_option('client.showErrorDetails') == 'type'\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
