@@ -166,13 +166,3 @@ def _seconds(step: Any) -> float:
     begun = time.perf_counter()
     step()
     return time.perf_counter() - begun
-
-
-def test_the_classes_requested_in_a_run_are_that_run_s_in_order(store: Store) -> None:
-    paid_run(store)
-    store.create_run(a_run(run_id="run-2"))
-    store.add_batch(a_batch(25), reversed(some_samples(25)))
-    assert store.requested_classes("run-1") == list(range(10))
-    assert store.requested_classes("run-2") == []
-    with pytest.raises(StoreError, match="no such run"):
-        store.requested_classes("run-3")
