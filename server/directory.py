@@ -3,9 +3,9 @@
 ``config.toml``            what runs
 ``ledger.jsonl``           what was spent: one chained line a release, on disk before the release
 ``evidence.jsonl``         private bookkeeping of the Bayesian accountant; do not pass it on
-``checkpoint/state.npz``   everything needed to go on after the last whole round
-``checkpoint/release-N.npz``  round N's noised aggregate, until a state has taken it in
-``checkpoint/generator-N.npz``  generators that stored samples were drawn from
+``checkpoint/state.safetensors``   everything needed to go on after the last whole round
+``checkpoint/release-N.safetensors``  round N's noised aggregate, until a state has taken it in
+``checkpoint/generator-N.safetensors``  generators that stored samples were drawn from
 ``store.db``               the database, unless another store is named
 """
 
@@ -23,9 +23,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import load_file, save
 
 from server.config import Config, ConfigError, read_config
-from server.files import arrays_to_bytes, read_arrays, write_durably
+from server.files import write_durably
 from server.tensors import Arrays
 
 
@@ -124,9 +126,9 @@ class RunDirectory:
 
     def save_state(self, snapshot: Snapshot) -> None:
         """Replace the state; whole or not at all."""
-        facts = json.dumps({**snapshot.facts, "round": snapshot.round}).encode()
-        arrays = {**snapshot.arrays, "facts": np.frombuffer(facts, dtype=np.uint8)}
-        write_durably(self.checkpoints / "state.npz", arrays_to_bytes(arrays))
+        facts = json.dumps({**snapshot.facts, "round": snapshot.round})
+        content = save(_contiguous(snapshot.arrays), metadata={"facts": facts})
+        write_durably(self.checkpoints / "state.safetensors", content)
 
     def load_state(self) -> Snapshot | None:
         """The last state, or None before the first.
@@ -134,27 +136,28 @@ class RunDirectory:
         Raises:
             RunDirectoryError: the file was damaged.
         """
-        path = self.checkpoints / "state.npz"
+        path = self.checkpoints / "state.safetensors"
         if not path.exists():
             return None
         try:
-            arrays = read_arrays(path)
-            facts = json.loads(arrays.pop("facts").tobytes())
-        except Exception:
+            arrays = load_file(path)
+            with safe_open(path, framework="numpy") as file:
+                facts = json.loads(file.metadata()["facts"])
+        except (SafetensorError, KeyError, TypeError, ValueError):
             raise RunDirectoryError(f"{path} is damaged; restore it from a backup") from None
         return Snapshot(int(facts["round"]), arrays, facts)
 
     def _release(self, round_number: int) -> Path:
-        return self.checkpoints / f"release-{round_number:06d}.npz"
+        return self.checkpoints / f"release-{round_number:06d}.safetensors"
 
     def save_release(self, round_number: int, release: NDArray[np.float64]) -> None:
         """Keep a round's noised aggregate until a state holds it. Its ledger entry comes first."""
-        write_durably(self._release(round_number), arrays_to_bytes({"release": release}))
+        write_durably(self._release(round_number), save({"release": release}))
 
     def load_release(self, round_number: int) -> NDArray[np.float64] | None:
         """A round's noised aggregate, if the process lived to write it."""
         path = self._release(round_number)
-        return read_arrays(path)["release"].astype(np.float64) if path.exists() else None
+        return load_file(path)["release"] if path.exists() else None
 
     def drop_release(self, round_number: int) -> None:
         """Forget an aggregate that a state has taken in."""
@@ -162,12 +165,21 @@ class RunDirectory:
 
     def generator_path(self, round_number: int) -> Path:
         """Where a round's generator is kept."""
-        return self.checkpoints / f"generator-{round_number:06d}.npz"
+        return self.checkpoints / f"generator-{round_number:06d}.safetensors"
 
     def save_generator(self, round_number: int, arrays: Arrays) -> str:
         """Keep a generator that samples are drawn from; returns its digest."""
-        write_durably(self.generator_path(round_number), arrays_to_bytes(arrays))
+        write_durably(self.generator_path(round_number), save(_contiguous(arrays)))
         return digest_of(arrays)
+
+
+def load_generator(path: Path) -> NDArray[np.float32]:
+    """The flat generator of a kept file, float32 [n]."""
+    return load_file(path)["average"].astype(np.float32)
+
+
+def _contiguous(arrays: Arrays) -> Arrays:
+    return {name: np.ascontiguousarray(value) for name, value in arrays.items()}
 
 
 def digest_of(arrays: Arrays) -> str:

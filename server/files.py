@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import os
 from pathlib import Path
-
-import numpy as np
-from numpy.typing import NDArray
 
 
 def write_durably(path: Path, content: bytes) -> None:
@@ -28,16 +24,3 @@ def flush_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def arrays_to_bytes(arrays: dict[str, NDArray[np.generic]]) -> bytes:
-    """Named arrays in NumPy's zip format, without pickle."""
-    buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, **arrays)
-    return buffer.getvalue()
-
-
-def read_arrays(path: Path) -> dict[str, NDArray[np.generic]]:
-    """Named arrays of a file; nothing in it is executed."""
-    with np.load(path, allow_pickle=False) as arrays:
-        return {name: arrays[name] for name in arrays.files}

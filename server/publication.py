@@ -6,7 +6,7 @@ may have left out. The store itself refuses anything that comes before its ledge
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -68,32 +68,39 @@ class Publication:
         )
         self._store.set_run_status(self._run_id, "running")
 
-    def mirror(self, entries: Sequence[Entry], lost: Container[int]) -> None:
-        """Copy ledger entries and say what became of each one's release."""
-        for entry in entries:
-            self._store.record_ledger(
-                LedgerRow(
-                    run_id=self._run_id,
-                    index=entry.index,
-                    round=entry.round,
-                    event=entry.event.to_json(),
-                    purpose=entry.purpose,
-                    entry_hash=entry.hash,
-                )
-            )
-            self._store.record_release(
-                ReleaseRow(
-                    run_id=self._run_id,
-                    ledger_index=entry.index,
-                    round=entry.round,
-                    status="lost" if entry.round in lost else "applied",
-                )
-            )
+    def progress(
+        self, entries: Sequence[Entry], lost: Container[int], history: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Mirror ledger entries, say what became of their releases, and record rounds.
 
-    def rounds(self, history: list[dict[str, Any]]) -> None:
-        """Record rounds from the state's history (see `round_facts`)."""
-        for facts in history:
-            self._store.record_round(RoundRecord(run_id=self._run_id, **_with_infinities(facts)))
+        Args:
+            entries: of the ledger file.
+            lost: rounds whose release was lost with a process.
+            history: `round_facts` of the rounds.
+        """
+        self._store.record_progress(
+            [self._ledger_row(entry) for entry in entries],
+            [self._release_row(entry, lost) for entry in entries],
+            [RoundRecord(run_id=self._run_id, **_with_infinities(facts)) for facts in history],
+        )
+
+    def _ledger_row(self, entry: Entry) -> LedgerRow:
+        return LedgerRow(
+            run_id=self._run_id,
+            index=entry.index,
+            round=entry.round,
+            event=entry.event.to_json(),
+            purpose=entry.purpose,
+            entry_hash=entry.hash,
+        )
+
+    def _release_row(self, entry: Entry, lost: Container[int]) -> ReleaseRow:
+        return ReleaseRow(
+            run_id=self._run_id,
+            ledger_index=entry.index,
+            round=entry.round,
+            status="lost" if entry.round in lost else "applied",
+        )
 
     def checkpoint(self, number: int, sha256: str) -> None:
         """Record a kept generator."""
@@ -155,5 +162,5 @@ def round_facts(
     return {"round": number, "metrics": metrics, "seconds": seconds, **figures}
 
 
-def _with_infinities(facts: dict[str, Any]) -> dict[str, Any]:
+def _with_infinities(facts: Mapping[str, Any]) -> dict[str, Any]:
     return {k: float("inf") if v is None else v for k, v in facts.items()}

@@ -143,8 +143,8 @@ class Training:
             self._observer(Progress(number, rounds, share, self._books.spending()))
 
     def _publish(self, number: int) -> None:
-        self._publication.mirror(self._books.entries[number - 1 : number], self._lost)
-        self._publication.rounds(self._history[-1:])
+        entry = self._books.entries[number - 1 : number]
+        self._publication.progress(entry, self._lost, self._history[-1:])
         rounds = self._config.rounds.count
         if number % self._config.release.every == 0 or number == rounds:
             self._publish_samples("strip", number)
@@ -168,16 +168,17 @@ class Training:
         }
 
     def _snapshot(self) -> Snapshot:
+        arrays = self._arrays()
         facts = {
             "history": self._history,
             "lost": sorted(self._lost),
             "ledger_entries": len(self._books.entries),
             "ledger_head": self._books.head,
-            "model_sha256": self.model_digest(),
+            "model_sha256": digest_of(arrays),
             "shape": list(self._federation.shape),
             "classes": self._federation.classes,
         }
-        return Snapshot(self._done, self._arrays(), facts)
+        return Snapshot(self._done, arrays, facts)
 
     def _resume(self) -> None:
         snapshot = self._directory.load_state()
@@ -189,7 +190,7 @@ class Training:
         self._done = snapshot.round
         self._history = list(snapshot.facts["history"])
         self._lost = set(snapshot.facts["lost"])
-        self._publication.mirror(self._books.entries[: self._done], self._lost)
-        self._publication.rounds(self._history)
+        entries = self._books.entries[: self._done]
+        self._publication.progress(entries, self._lost, self._history)
         self._directory.drop_release(self._done)
         self._publish(self._done)

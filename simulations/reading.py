@@ -13,8 +13,7 @@ from accountant.ledger import Ledger
 from models.generators import Generator
 from models.vectors import load_vector
 from server.config import Config
-from server.directory import RunDirectory, RunDirectoryError
-from server.files import read_arrays
+from server.directory import RunDirectory, RunDirectoryError, load_generator
 from server.generator import draw_images
 from server.store import SampleFilter, Store, decode_png
 
@@ -33,7 +32,7 @@ def kept_generator(directory: RunDirectory, round_number: int | None = None) -> 
         raise RunDirectoryError(f"round {round_number} kept no generator; see {path.parent}")
     channels, height, width = snapshot.facts["shape"]
     generator = _empty(config, (channels, height, width), int(snapshot.facts["classes"]))
-    load_vector(generator, read_arrays(path)["average"].astype(np.float32))
+    load_vector(generator, load_generator(path))
     return generator.eval()
 
 

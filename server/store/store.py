@@ -157,6 +157,27 @@ class Store:
 
     # Ledger, rounds, releases, checkpoints
 
+    def record_progress(
+        self,
+        ledger: Iterable[LedgerRow],
+        releases: Iterable[ReleaseRow],
+        rounds: Iterable[RoundRecord],
+    ) -> None:
+        """Do `record_ledger`, `record_release` and `record_round` for many rows at once.
+
+        In one transaction, so that a training loop waits for the disk once a round.
+
+        Raises:
+            StoreError: as they do; nothing is stored then.
+        """
+        with self._writing() as session:
+            for entry in ledger:
+                runs.record_ledger(session, entry)
+            for release in releases:
+                runs.record_release(session, release)
+            for record in rounds:
+                runs.record_round(session, record)
+
     def record_ledger(self, row: LedgerRow) -> None:
         """Mirror an entry of the ledger file. The same entry again changes nothing.
 

@@ -205,9 +205,9 @@ def test_a_directory_in_use_is_refused(small_config, run_small, tmp_path):
 
 def test_a_damaged_state_and_a_foreign_store_are_named(small_config, run_small, tmp_path):
     run_small(small_config())
-    state = tmp_path / "run" / "checkpoint" / "state.npz"
+    state = tmp_path / "run" / "checkpoint" / "state.safetensors"
     state.write_bytes(state.read_bytes()[:1000])
-    with pytest.raises(RunDirectoryError, match=r"state\.npz is damaged"):
+    with pytest.raises(RunDirectoryError, match=r"state\.safetensors is damaged"):
         run_small(small_config())
     (tmp_path / "text.db").write_text("no database")
     with pytest.raises(StoreError):
