@@ -179,14 +179,14 @@ def load_generator(path: Path) -> NDArray[np.float32]:
 
 
 def _contiguous(arrays: Arrays) -> Arrays:
-    return {name: np.ascontiguousarray(value) for name, value in arrays.items()}
+    return {name: np.asarray(value, order="C") for name, value in arrays.items()}
 
 
 def digest_of(arrays: Arrays) -> str:
     """SHA-256 (hex) over names, shapes, dtypes and bytes, in the order of the names."""
     digest = hashlib.sha256()
     for name in sorted(arrays):
-        value = np.ascontiguousarray(arrays[name])
+        value = np.asarray(arrays[name], order="C")
         digest.update(f"{name}|{value.dtype.str}|{value.shape}|".encode())
         digest.update(value.tobytes())
     return digest.hexdigest()
