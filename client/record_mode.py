@@ -1,10 +1,12 @@
 """Record mode: a silo's critic steps with per-record clipping and noise added on the node.
 
-DP-SGD (Abadi et al., arXiv:1607.00133, algorithm 1) on the critic's real branch: each step draws
-every record of the silo with probability q, clips its gradient to C, sums, adds N(0, (zC)^2) and
-divides by a fixed number. Opacus computes the gradients record by record; clipping and noise are
-the project's own, since a record with a non-finite gradient must contribute nothing and the noise
-must come from the operating system's entropy. The generated branch touches no record.
+DP-SGD (Abadi et al., arXiv:1607.00133, algorithm 1): each step draws every record of the silo with
+probability q, clips its gradient to C, sums, adds N(0, (zC)^2) and divides by a fixed number. A
+record's gradient is that of the critic's loss on the record itself, against generated images of
+its class: the latter are public, and inside the clip they cancel what all records have in common,
+which would otherwise fill it. Opacus computes the gradients record by record; clipping and noise
+are the project's own, since a record with a non-finite gradient must contribute nothing and the
+noise must come from the operating system's entropy.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from accountant.noise import gaussian, private_source
 from client.clipping import clip_and_sum
-from client.critics.wgan import draw_fakes, load_networks
+from client.critics.wgan import FAKES_PER_CLASS, draw_fakes, load_networks
 from client.data import LocalData, LocalUsers
 from client.records import TrainReply, TrainRequest
 from models.critics import WganCritic
@@ -43,9 +45,9 @@ def train_records(users: LocalUsers, request: TrainRequest) -> TrainReply:
     limits = weight_limits(critic, float(request.settings["weight_limit"]))
     steps = int(request.settings["local_steps"])
     for step in range(steps):
-        fakes = draw_fakes(generator, 25, request.seed + step)
-        slope = _real_slope(critic, silo, request, users.partition, step)
-        slope += _fake_slope(critic, fakes, str(request.settings["loss"]))
+        fakes = draw_fakes(generator, FAKES_PER_CLASS, request.seed + step)
+        against = fake_gradients(critic, fakes, str(request.settings["loss"]))
+        slope = _private_slope(critic, silo, against, request, users.partition, step)
         weights = parameters_to_vector(critic.parameters()).detach()
         rate = float(request.settings["local_rate"])
         vector_to_parameters(weights - rate * slope.to(weights), critic.parameters())
@@ -59,10 +61,15 @@ def _pooled(users: LocalUsers) -> LocalData:
     return LocalData(torch.cat([p.images for p in parts]), torch.cat([p.labels for p in parts]))
 
 
-def _real_slope(
-    critic: WganCritic, silo: LocalData, request: TrainRequest, node: int, step: int
+def _private_slope(
+    critic: WganCritic,
+    silo: LocalData,
+    against: Tensor,
+    request: TrainRequest,
+    node: int,
+    step: int,
 ) -> Tensor:
-    """The private part of the gradient: clipped, summed, noised once, over a fixed denominator."""
+    """The gradient of a step: clipped by record, summed, noised once, over a fixed denominator."""
     settings = request.settings
     seed = int(settings["fixed_seed"])
     bound = float(settings["clipping_norm"])
@@ -72,8 +79,9 @@ def _real_slope(
     for part in np.array_split(chosen, max(1, len(chosen) // 256)):
         if len(part):
             rows = torch.from_numpy(part)
-            gradients = record_gradients(critic, silo.images[rows], silo.labels[rows], settings)
-            total += clip_and_sum(gradients, bound)[0].cpu()
+            labels = silo.labels[rows]
+            gradients = record_gradients(critic, silo.images[rows], labels, settings)
+            total += clip_and_sum(gradients + against[labels.to(against.device)], bound)[0].cpu()
     noise = gaussian(
         len(total),
         noise_multiplier=float(settings["noise_multiplier"]),
@@ -103,10 +111,15 @@ def record_gradients(
         wrapped.to_standard_module()
 
 
-def _fake_slope(critic: WganCritic, fakes: Tensor, loss: str) -> Tensor:
-    """Gradient of the loss on generated images: public, since no record enters."""
-    labels = torch.arange(len(fakes), device=fakes.device).repeat_interleave(fakes.shape[1])
-    scores = critic(fakes.flatten(0, 1), labels)
-    value = F.relu(1 + scores).mean() if loss == "hinge" else scores.mean()
-    gradients = torch.autograd.grad(value, list(critic.parameters()))
-    return torch.cat([g.reshape(-1) for g in gradients]).double().cpu()
+def fake_gradients(critic: WganCritic, fakes: Tensor, loss: str) -> Tensor:
+    """The gradient of the loss on generated images, class by class, float32 [classes, P].
+
+    Public: no record enters.
+    """
+    rows = []
+    for label, images in enumerate(fakes):
+        scores = critic(images, torch.full((len(images),), label, device=images.device))
+        value = F.relu(1 + scores).mean() if loss == "hinge" else scores.mean()
+        gradients = torch.autograd.grad(value, list(critic.parameters()))
+        rows.append(torch.cat([g.reshape(-1) for g in gradients]))
+    return torch.stack(rows)

@@ -51,8 +51,14 @@ def main() -> None:
         st.caption(
             "Every image here is **synthetic**: drawn from a generator that learned only from "
             "clipped, aggregated updates of users' devices. No user's data is in this store. "
-            f"Store: `{store().place}`"
+            f"Store: `{_nearby(store().place)}`"
         )
+
+
+def _nearby(place: str) -> str:
+    """A path as seen from here, where that is shorter; other places as they are."""
+    here = f"{Path.cwd()}/"
+    return place.removeprefix(here)
 
 
 main()

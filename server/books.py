@@ -9,6 +9,7 @@ from accountant.ledger import Entry, Ledger
 from accountant.norms import NormHistogram
 from server.config import Config
 from server.directory import RunDirectory
+from server.mechanism import round_event
 
 
 class Books:
@@ -87,14 +88,26 @@ class Books:
 
 def account_of(config: Config, directory: RunDirectory, ledger: Ledger) -> Account:
     """Both accountants over a ledger and the evidence that its run kept."""
-    account = Account(
+    account = _empty_account(config)
+    account.replay(ledger.entries, EvidenceFile(directory.evidence))
+    return account
+
+
+def _empty_account(config: Config) -> Account:
+    return Account(
         total_rounds=config.rounds.count,
         delta_dp=config.privacy.delta,
         delta_bdp=config.privacy.bayesian_delta,
         noise_source=noise_source(config),
     )
-    account.replay(ledger.entries, EvidenceFile(directory.evidence))
-    return account
+
+
+def planned(config: Config) -> Spending:
+    """What all declared rounds will have spent: DP exactly, Bayesian DP at worst."""
+    account = _empty_account(config)
+    for _ in range(config.rounds.count):
+        account.charge(round_event(config), None)
+    return account.spending()
 
 
 def noise_source(config: Config) -> str:

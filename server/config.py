@@ -91,10 +91,10 @@ class PrivacyConfig:
     sampling_rate: float = 1.0
     """q: probability with which each user takes part in a round (Poisson sampling); in record
     mode that of each record in a local step."""
-    noise_multiplier: float = 2.0
+    noise_multiplier: float = 4.0
     """z: noise standard deviation over the clipping norm, on the *sum* of clipped contributions
     (sensitivity C, one user or record added or removed). 0 gives no privacy at all."""
-    clipping_norm: float = 0.35
+    clipping_norm: float = 0.3
     """C: L2 bound of one user's update (user mode) or one record's gradient (record mode)."""
     delta: float = 1e-5
     """δ at which differential privacy is stated; below 1/N."""
@@ -139,7 +139,7 @@ class PrivacyConfig:
 class RoundsConfig:
     """How many rounds, and how long to wait for a node."""
 
-    count: int = 5
+    count: int = 4
     """T: rounds, each with one release. Declared beforehand: the Bayesian accountant needs it."""
     deadline: float = 600.0
     """Seconds to wait for the replies of a round; a node that has not answered is left out."""
@@ -163,7 +163,8 @@ class CriticConfig:
     local_steps: int = 1
     """SGD steps of a user (or of a node in record mode) a round (``wgan``)."""
     local_batch: int = 10
-    """Real and as many generated images a local step (``wgan``, user mode)."""
+    """Real and as many generated images a local step (``wgan``). In record mode the fixed number
+    that a step's sum is divided by: about q times the records of a silo."""
     local_rate: float = 0.05
     """Learning rate of the local steps (``wgan``)."""
     weight_limit: float = 2.0

@@ -43,7 +43,7 @@ class Snapshot:
     arrays: Arrays
     """Generator, critic and their optimisers."""
     facts: dict[str, Any]
-    """JSON: the rounds' records, the ledger's head and length, the model's digest."""
+    """JSON: the rounds' records, the ledger's head and length, the schema of the images."""
 
 
 class RunDirectory:

@@ -9,7 +9,6 @@ from flwr.app import RecordDict
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
-from accountant.events import SubsampledGaussian
 from accountant.noise import private_source
 from accountant.norms import NORM_BINS, NormHistogram
 from client.records import TRAIN, ReplyError, TrainReply, TrainRequest, Vector
@@ -34,20 +33,6 @@ class PrivateStep:
     def __init__(self, config: Config, grid: Grid, federation: Federation, size: int) -> None:
         self._config, self._grid, self._federation, self._size = config, grid, federation, size
         self.record_mode = config.privacy.unit == "record"
-
-    def event(self) -> SubsampledGaussian:
-        """What one round spends."""
-        privacy, critic = self._config.privacy, self._config.critic
-        return SubsampledGaussian(
-            unit="record" if self.record_mode else "user",
-            sampler="poisson" if privacy.sampling_rate < 1 else "none",
-            adjacency="add-remove",
-            sampling_rate=privacy.sampling_rate,
-            noise_multiplier=privacy.noise_multiplier,
-            clipping_norm=privacy.clipping_norm,
-            count=critic.local_steps if self.record_mode else 1,
-            released=f"{critic.family} critic update",
-        )
 
     def gather(self, number: int, weights: dict[str, Vector]) -> Aggregate:
         """Draw this round's cohort, have it train, and add the sound replies up.

@@ -14,7 +14,7 @@ import torch
 from accountant.account import Spending, statement
 from accountant.ledger import Entry
 from models.generators import Generator
-from server.books import noise_source
+from server.books import noise_source, planned
 from server.config import Config
 from server.directory import RunDirectory
 from server.generator import as_pixels, draw_images
@@ -48,8 +48,8 @@ class Publication:
         self._config, self._directory, self._store = config, directory, store
         self._run_id, self._name = run_id, name
 
-    def begin(self, spending: Spending) -> None:
-        """Enter the run."""
+    def begin(self) -> None:
+        """Enter the run, with what it will guarantee when all its rounds are done."""
         config = self._config
         self._store.create_run(
             RunRecord(
@@ -63,7 +63,7 @@ class Publication:
                 nodes=config.data.nodes,
                 rounds_planned=config.rounds.count,
                 private=guarantees_something(config),
-                guarantee=statement(spending, config.data.users),
+                guarantee=f"Planned: {statement(planned(config), config.data.users)}",
             )
         )
         self._store.set_run_status(self._run_id, "running")
@@ -138,9 +138,10 @@ class Publication:
         )
         self._store.add_batch(batch, records)
 
-    def end(self, status: RunStatus, reason: str | None) -> None:
-        """Say how the run ended."""
-        self._store.set_run_status(self._run_id, status, reason)
+    def end(self, status: RunStatus, reason: str | None, spending: Spending) -> None:
+        """Say how the run ended, and what it guarantees as it is."""
+        guarantee = statement(spending, self._config.data.users)
+        self._store.set_run_status(self._run_id, status, reason, guarantee)
 
 
 def spending_fields(spending: Spending) -> dict[str, float]:

@@ -24,6 +24,7 @@ from server.critics import FAMILIES
 from server.directory import RunDirectory, Snapshot, digest_of
 from server.enrolment import Federation
 from server.generator import GeneratorTrainer
+from server.mechanism import round_event
 from server.private_step import NoUsableReply, PrivateStep
 from server.publication import Publication, round_facts
 from server.tensors import Arrays, under, within
@@ -61,6 +62,7 @@ class Training:
         family = FAMILIES[config.critic.family]
         self._critic = family(config, federation.shape, federation.classes)
         self._step = PrivateStep(config, grid, federation, self._critic.size)
+        self._event = round_event(config)
         self._trainer = GeneratorTrainer(config, federation.shape, federation.classes)
         self._done = 0
         self._history: list[dict[str, Any]] = []
@@ -79,7 +81,7 @@ class Training:
         while self._done < self._config.rounds.count:
             started, number = time.monotonic(), self._done + 1
             if number > len(self._books.entries):
-                reason = self._books.refusal(self._step.event())
+                reason = self._books.refusal(self._event)
                 if reason is not None:
                     self._release_samples()
                     return reason
@@ -100,7 +102,7 @@ class Training:
     # What touches users' data
 
     def _spend(self, number: int) -> None:
-        event, weights = self._step.event(), self._weights()
+        event, weights = self._event, self._weights()
         if self._step.record_mode:
             # the replies are releases themselves, so the entry comes before the question
             self._books.charge(event, number, None)
@@ -168,17 +170,15 @@ class Training:
         }
 
     def _snapshot(self) -> Snapshot:
-        arrays = self._arrays()
         facts = {
             "history": self._history,
             "lost": sorted(self._lost),
             "ledger_entries": len(self._books.entries),
             "ledger_head": self._books.head,
-            "model_sha256": digest_of(arrays),
             "shape": list(self._federation.shape),
             "classes": self._federation.classes,
         }
-        return Snapshot(self._done, arrays, facts)
+        return Snapshot(self._done, self._arrays(), facts)
 
     def _resume(self) -> None:
         snapshot = self._directory.load_state()

@@ -66,16 +66,20 @@ def train(
         books = Books(config, directory, uuid.uuid4().hex[:12])
         label = name or directory.path.name
         publication = Publication(config, directory, store, books.run_id, label)
-        publication.begin(books.spending())
+        publication.begin()
         training = Training(config, directory, grid, federation, books, publication, observer)
         try:
             stopped = training.run()
         except BaseException as error:
             interrupted = isinstance(error, KeyboardInterrupt)
             status: RunStatus = "interrupted" if interrupted else "failed"
-            publication.end(status, f"ended by {type(error).__name__}; `fedlens resume` goes on")
+            publication.end(
+                status,
+                f"ended by {type(error).__name__}; `fedlens resume` goes on",
+                books.spending(),
+            )
             raise
-        publication.end("stopped-by-budget" if stopped else "finished", stopped)
+        publication.end("stopped-by-budget" if stopped else "finished", stopped, books.spending())
         return Outcome(
             run_id=books.run_id,
             rounds=training.rounds_done,

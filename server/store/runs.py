@@ -39,12 +39,18 @@ def create_run(session: Session, record: RunRecord) -> None:
 
 
 def set_run_status(
-    session: Session, run_id: str, status: RunStatus, stop_reason: str | None
+    session: Session,
+    run_id: str,
+    status: RunStatus,
+    stop_reason: str | None,
+    guarantee: str | None,
 ) -> None:
-    """Set a run's status and why it ended."""
+    """Set a run's status, why it ended, and what it guarantees if that is given."""
     check_choice("status", status, RunStatus)
     require_run(session, run_id)
     values = {"status": status, "stop_reason": stop_reason}
+    if guarantee is not None:
+        values["guarantee"] = guarantee
     session.execute(update(Run).where(Run.run_id == run_id).values(values))
 
 

@@ -139,11 +139,15 @@ class Store:
             runs.create_run(session, record)
 
     def set_run_status(
-        self, run_id: str, status: RunStatus, stop_reason: str | None = None
+        self,
+        run_id: str,
+        status: RunStatus,
+        stop_reason: str | None = None,
+        guarantee: str | None = None,
     ) -> None:
-        """Set a run's status; ``stop_reason`` replaces the one there."""
+        """Set a run's status; ``stop_reason``, and ``guarantee`` if given, replace those there."""
         with self._writing() as session:
-            runs.set_run_status(session, run_id, status, stop_reason)
+            runs.set_run_status(session, run_id, status, stop_reason, guarantee)
 
     def runs(self) -> list[RunRecord]:
         """All runs, the newest first."""

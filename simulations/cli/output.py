@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,6 +36,11 @@ def say(text: str = "") -> None:
 def figure(value: float | None) -> str:
     """An ε in words."""
     return "infinite" if value is None or not math.isfinite(value) else f"{value:.3g}"
+
+
+def program() -> str:
+    """How this command is called here: by its name where the shell finds it, else by its path."""
+    return "fedlens" if shutil.which("fedlens") else sys.argv[0]
 
 
 @contextmanager

@@ -20,7 +20,9 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     )
     parser.add_argument("run_dir", type=Path, metavar="RUN_DIR")
     parser.add_argument("--store", default="", help="URL of the store, where it is another one")
-    parser.add_argument("--transport", choices=TRANSPORTS, default="in-process")
+    parser.add_argument(
+        "--transport", choices=TRANSPORTS, default="in-process", help="how messages travel"
+    )
     parser.add_argument("--no-student", action="store_true", help="do not train a student")
     add_json_flag(parser)
     parser.set_defaults(run=run)

@@ -7,7 +7,14 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from simulations.cli.output import add_json_flag, figure, print_json, progress_bar, say
+from simulations.cli.output import (
+    add_json_flag,
+    figure,
+    print_json,
+    program,
+    progress_bar,
+    say,
+)
 
 if TYPE_CHECKING:
     from server.config import Config
@@ -147,7 +154,7 @@ def _print(summary: Summary, *, as_json: bool) -> None:
     say()
     say(summary.statement)
     say()
-    say(f"Look at it:  fedlens dashboard {summary.run_dir}")
+    say(f"Look at it:  {program()} dashboard {summary.run_dir}")
     if as_json:
         print_json(summary.to_json())
 

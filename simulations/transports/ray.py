@@ -25,7 +25,7 @@ import tomli_w
 from accountant.ledger import Ledger
 from server.books import account_of
 from server.config import Config
-from server.directory import RunDirectory
+from server.directory import RunDirectory, digest_of
 from server.rounds import Observer
 from server.store import open_store
 from server.training import Outcome
@@ -184,7 +184,7 @@ def _outcome(config: Config, directory: RunDirectory, store_url: str, log: str) 
         rounds=snapshot.round,
         stopped=record.stop_reason if record.status == "stopped-by-budget" else None,
         spending=account_of(config, directory, ledger).spending(),
-        model_sha256=str(snapshot.facts["model_sha256"]),
+        model_sha256=digest_of(snapshot.arrays),
         store=store_url,
     )
 

@@ -67,7 +67,7 @@ def test_simulate_then_everything_else(capsys, fast, tmp_path):
     assert all(math.isfinite(v) and v > 0 for v in summary["epsilon"].values())
     assert Image.open(summary["contact_sheet"]).size[0] == 10 * 28 * 2
     assert Image.open(summary["plots"]).size[0] > 300
-    assert f"fedlens dashboard {out}" in printed
+    assert f"dashboard {out}" in printed
 
     status, printed, _ = run(capsys, "ledger", "verify", out, "--json")
     assert status == 0 and json.loads(printed.splitlines()[-1])["entries"] == 2

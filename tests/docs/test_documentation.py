@@ -1,0 +1,75 @@
+"""The documents say what the code does: every flag, setting and command in them is real."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import shlex
+import tomllib
+
+import pytest
+
+from server.config import Config, documented_settings, read_config
+from simulations.cli import VERBS, build_parser
+from simulations.cli.simulate import PRESETS, preset_names
+
+
+def test_the_reference_is_what_the_code_says(repository):
+    written = (repository / "docs" / "reference.md").read_text()
+    rendered = runpy.run_path(str(repository / "docs" / "make_reference.py"))["render"]()
+    assert written == rendered, "run `python docs/make_reference.py`"
+
+
+def test_every_setting_has_a_meaning(repository):
+    meanings = runpy.run_path(str(repository / "docs" / "make_reference.py"))["meanings"]()
+    assert {key for key, _, _ in documented_settings()} == set(meanings)
+
+
+def commands_of(text: str) -> list[str]:
+    blocks = re.findall(r"```(?:bash|sh|console)\n(.*?)```", text, re.DOTALL)
+    lines = [line.strip() for block in blocks for line in block.splitlines()]
+    return [line.partition("  #")[0].strip() for line in lines if line and line[0] != "#"]
+
+
+def test_every_fedlens_command_in_the_readme_parses(repository):
+    commands = commands_of((repository / "README.md").read_text())
+    ours = [c for c in commands if c.startswith("fedlens ")]
+    assert {shlex.split(c)[1] for c in ours} >= set(VERBS) - {"resume"}
+    for command in ours:
+        build_parser().parse_args(shlex.split(command)[1:])
+
+
+def test_every_make_target_in_the_readme_exists(repository):
+    targets = set(re.findall(r"make ([a-z]+)", (repository / "README.md").read_text()))
+    rules = set(re.findall(r"^([a-z]+):", (repository / "Makefile").read_text(), re.MULTILINE))
+    assert targets and targets <= rules
+
+
+def test_every_picture_and_link_in_the_documents_is_there(repository):
+    for page in (repository / "README.md", *(repository / "docs").glob("*.md")):
+        for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text()):
+            assert (page.parent / target).exists(), (page.name, target)
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_every_preset_reads_and_says_whether_it_is_private(name):
+    config = read_config(PRESETS / f"{name}.toml")
+    text = (PRESETS / f"{name}.toml").read_text()
+    assert ("NOT PRIVATE" in text) == (config.privacy.noise_multiplier == 0)
+
+
+def test_the_demo_is_the_default_configuration():
+    """So that `flwr run .` does what `make demo` does."""
+    assert read_config(PRESETS / "demo.toml") == Config()
+
+
+def test_versions_are_pinned_for_every_dependency(repository):
+    project = tomllib.loads((repository / "pyproject.toml").read_text())["project"]
+    pinned = {
+        line.partition("==")[0].lower().replace("_", "-")
+        for line in (repository / "constraints.txt").read_text().splitlines()
+    }
+    extras = project["optional-dependencies"].values()
+    wanted = [*project["dependencies"], *(d for extra in extras for d in extra)]
+    names = {re.split(r"[\[<>=]", d)[0].lower() for d in wanted} - {"fedlens"}
+    assert names <= pinned, names - pinned
