@@ -89,10 +89,11 @@ def chosen_config(args: argparse.Namespace) -> Config:
 
 def run(args: argparse.Namespace) -> int:
     """Train, sum up, print."""
+    config = chosen_config(args)  # before anything slow is loaded
+
     from server.directory import RunDirectory
     from simulations.apps import simulated_federation
 
-    config = chosen_config(args)
     simulated_federation(config.data, config.seed)  # bad data must fail before anything is made
     out = args.out or _free_path(Path("runs"), args.preset)
     if args.overwrite and RunDirectory(out).exists():

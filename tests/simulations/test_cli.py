@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -188,6 +189,23 @@ def test_the_command_is_installed_and_quiet_without_a_terminal(fast, tmp_path):
     command = [str(Path(sys.executable).parent / "fedlens"), *fast, "--out", str(tmp_path / "run")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stderr == "" and "contact sheet" in done.stdout
+
+
+def test_a_terminal_shows_rounds_both_figures_and_the_time_left(fast, tmp_path):
+    import pty
+
+    ours, theirs = pty.openpty()
+    command = [str(Path(sys.executable).parent / "fedlens"), *fast, "--out", str(tmp_path / "run")]
+    with subprocess.Popen(command, stderr=theirs, stdout=subprocess.DEVNULL) as process:
+        os.close(theirs)
+        shown = b""
+        with contextlib.suppress(OSError):  # the terminal is gone when the process is
+            while part := os.read(ours, 65536):
+                shown += part
+    os.close(ours)
+    text = shown.decode()
+    assert process.returncode == 0
+    assert "round 2/2" in text and "DP ε 1.4" in text and "Bayesian ε" in text and "0:00:0" in text
 
 
 def test_every_flag_has_a_help_text():
