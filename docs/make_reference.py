@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import server.config
-from server.config import documented_settings
+from server.settings import documented_settings
 from simulations.cli import build_parser
 from simulations.cli.simulate import PRESETS, preset_names
 from simulations.datasets import NAMED, PATHS

@@ -26,8 +26,9 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file, save
 
-from server.config import Config, ConfigError, read_config
+from server.config import Config, ConfigError
 from server.files import write_durably
+from server.settings import read_config
 from server.tensors import Arrays
 
 

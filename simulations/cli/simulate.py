@@ -59,7 +59,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 
 def _settings_help() -> str:
-    from server.config import documented_settings
+    from server.settings import documented_settings
 
     lines = [f"  {key} = {value!r}" for key, value, _ in documented_settings()]
     return "settings and their defaults (the README says what they mean):\n" + "\n".join(lines)
@@ -72,7 +72,8 @@ def preset_names() -> list[str]:
 
 def chosen_config(args: argparse.Namespace) -> Config:
     """Preset, then file, then single settings."""
-    from server.config import ConfigError, parse_setting, read_config
+    from server.config import ConfigError
+    from server.settings import parse_setting, read_config
 
     if args.preset not in preset_names():
         raise ConfigError(f"--preset {args.preset!r}: choose one of {', '.join(preset_names())}")

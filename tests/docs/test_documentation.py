@@ -9,7 +9,8 @@ import tomllib
 
 import pytest
 
-from server.config import Config, documented_settings, read_config
+from server.config import Config
+from server.settings import documented_settings, read_config
 from simulations.cli import VERBS, build_parser
 from simulations.cli.simulate import PRESETS, preset_names
 
