@@ -41,5 +41,5 @@ format: setup ## rewrite the code in the house's format
 bench: setup ## measure speed and memory, print tables
 	$(BIN)/python -m simulations.benchmarks
 
-clean: ## remove what make made
-	rm -rf $(VENV) runs *.egg-info .mypy_cache .ruff_cache .pytest_cache
+clean: ## remove what make made, but no run
+	rm -rf $(VENV) *.egg-info .mypy_cache .ruff_cache .pytest_cache

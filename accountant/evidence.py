@@ -43,6 +43,7 @@ class EvidenceFile:
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
         self._sealed: dict[int, list[Sealed]] = {}
+        self._whole: int | None = None
         self.problems = 0
         """How many lines of the file could not be read."""
         if self._path.exists():
@@ -60,6 +61,9 @@ class EvidenceFile:
             "salt": sealed.salt.hex(),
             "histogram": sealed.histogram.to_json(),
         }
+        if self._whole is not None:
+            os.truncate(self._path, self._whole)
+            self._whole = None
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         descriptor = os.open(self._path, flags, 0o600)
         with os.fdopen(descriptor, "wb") as file:
@@ -81,7 +85,7 @@ class EvidenceFile:
         lines = data.split(b"\n")
         if lines.pop():  # a write that a crash interrupted
             self.problems += 1
-            os.truncate(self._path, data.rfind(b"\n") + 1)
+            self._whole = data.rfind(b"\n") + 1  # cut by the next append: reading writes nothing
         for line in lines:
             try:
                 record = json.loads(line)

@@ -149,7 +149,7 @@ class Ledger:
                 release must then not be used.
         """
         record = {
-            "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "at": datetime.now(UTC).isoformat(timespec="seconds"),
             "event": event.to_json(),
             "evidence_digest": evidence_digest,
             "index": len(self._entries),

@@ -2,7 +2,8 @@
 
 Every source is made for one purpose in one round and thrown away, so that no noise is ever drawn
 twice. A fixed seed exists for tests alone and must be asked for by the process's environment too,
-so that no configuration and no message from a server can switch the entropy off.
+so that no configuration and no message from a server can switch the entropy off. The generator,
+Philox, is counter-based and statistically strong, but not a proven cryptographic one.
 """
 
 from __future__ import annotations
@@ -29,15 +30,16 @@ def private_source(fixed_seed: int, *purpose: int) -> np.random.Generator:
     """A generator for one use.
 
     Args:
-        fixed_seed: negative for 256 bits of operating system entropy, the only setting with a
-            privacy guarantee; a seed ≥ 0 gives the same draws each time, in tests.
+        fixed_seed: negative for 128 bits of operating system entropy (all that the generator's
+            key holds), the only setting with a privacy guarantee; a seed ≥ 0 gives the same draws
+            each time, in tests.
         purpose: numbers that keep the uses of one fixed seed apart (round, kind of draw, node).
 
     Raises:
         FixedSeedRefused: a fixed seed outside test mode.
     """
     if fixed_seed < 0:
-        return np.random.Generator(np.random.Philox(seed=secrets.randbits(256)))
+        return np.random.Generator(np.random.Philox(seed=secrets.randbits(128)))
     if not test_mode():
         raise FixedSeedRefused(
             f"fixed seed {fixed_seed}: set {TEST_MODE_VARIABLE}=1, in tests only"

@@ -55,6 +55,13 @@ def statement(spending: Spending, users: int) -> str:
         spending: of `Account.spending`.
         users: N, enrolled users.
     """
+    if spending.event is None or not spending.private:
+        return promise(spending)
+    return " ".join((promise(spending), _delta(spending, users), _bayesian(spending), _left_out()))
+
+
+def promise(spending: Spending) -> str:
+    """The differential privacy guarantee alone, for a run whose rounds are still to come."""
     if spending.noise_source != "os-entropy":
         return (
             "No guarantee: the noise was drawn from a fixed seed, which anybody may repeat. "
@@ -64,8 +71,7 @@ def statement(spending: Spending, users: int) -> str:
         return "Nothing has been released yet, so nothing has been spent."
     if not math.isfinite(spending.dp_epsilon):
         return "No guarantee: no noise was added. ε is infinite; do not call the samples private."
-    parts = (_differential(spending, spending.event), _delta(spending, users), _bayesian(spending))
-    return " ".join((*parts, _left_out()))
+    return _differential(spending, spending.event)
 
 
 def _differential(spending: Spending, event: SubsampledGaussian) -> str:
@@ -94,11 +100,11 @@ def _differential(spending: Spending, event: SubsampledGaussian) -> str:
 
 
 def _delta(spending: Spending, users: int) -> str:
+    if spending.event is not None and spending.event.unit == "record":
+        return f"δ must be far below one over the records of a silo ({users} silos' own numbers)."
     ratio = spending.delta_dp * users
     if ratio < 1:
-        text = f"δ is {ratio:.2g} of 1/N for N = {users} users."
-        records = spending.event is not None and spending.event.unit == "record"
-        return text + " Compare it with one over the number of records too." * records
+        return f"δ is {ratio:.2g} of 1/N for N = {users} users."
     return (
         f"Caution: δ = {spending.delta_dp:.3g} is not below 1/N = {1 / users:.3g}; publishing "
         "somebody's data outright could satisfy such a δ. Choose a smaller one."
@@ -113,8 +119,9 @@ def _bayesian(spending: Spending) -> str:
             f"{spending.bdp_as_published:.3g} as published; "
             f"differential privacy at that δ: {spending.dp_epsilon_at_bdp_delta:.3g}. The Bayesian "
             "figures are estimates, for users drawn like those seen and norms without a heavy "
-            "tail; an unusual user has the differential privacy guarantee alone. They were "
-            "computed from private norms."
+            "tail; an unusual user has the differential privacy guarantee alone. They are "
+            "computed from private norms, as nodes report them, and so are outside any guarantee "
+            "themselves."
         )
         return " ".join([text, *(f"Note: {warning}." for warning in spending.warnings)])
     return "There is no Bayesian figure."

@@ -10,7 +10,7 @@ from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from client.cohort import train_cohort
-from client.data import LocalUsers, OpenUsers, open_node_users
+from client.data import LocalUsers, NodeDataError, OpenUsers, open_node_users
 from client.record_mode import train_records
 from client.records import Description, TrainRequest, failure
 
@@ -41,6 +41,9 @@ def _answer(message: Message, work: Callable[[], RecordDict]) -> Message:
     torch.set_num_threads(1)  # nodes share a machine; also keeps sums equal on every transport
     try:
         content = work()
+    except NodeDataError as error:
+        logger.warning("this node cannot take part: %s", error)
+        content = failure()
     except Exception:  # whatever it is, it may hold data
         logger.warning("a handler failed; its reason stays on this node")
         content = failure()

@@ -8,7 +8,7 @@ import torch
 from accountant.norms import NORM_BINS
 from client.clipping import clip_and_sum, histogram
 from client.critics import FAMILIES
-from client.data import LocalUsers
+from client.data import LocalData, LocalUsers
 from client.records import TrainReply, TrainRequest
 
 
@@ -31,13 +31,26 @@ def train_cohort(users: LocalUsers, request: TrainRequest) -> TrainReply:
     total, norms = None, torch.zeros(NORM_BINS, dtype=torch.int64)
     for start in range(0, len(chosen), critic.chunk):
         part = slice(start, start + critic.chunk)
-        updates = critic.updates([users.user(u) for u in chosen[part]], seeds[part])
+        cohort = [sound_records(users, user) for user in chosen[part]]
+        updates = critic.updates(cohort, seeds[part])
         summed, clipped = clip_and_sum(updates, bound)
         total = summed if total is None else total + summed
         norms += histogram(clipped, bound, NORM_BINS)
     if total is None:
         raise ValueError("a request must name at least one user")
     return TrainReply(total.numpy(), norms.numpy())
+
+
+def sound_records(users: LocalUsers, user: int) -> LocalData:
+    """A user's records that fit the schema; the others are as if they were not there.
+
+    Users are computed together, so a label or an image of one must never reach another's rows, or
+    fail the node: the sensitivity of the sum to one user would not be C.
+    """
+    data = users.user(user)
+    fits = (data.labels >= 0) & (data.labels < users.classes)
+    fits &= torch.isfinite(data.images).flatten(1).all(1)
+    return LocalData(data.images[fits], data.labels[fits])
 
 
 def _seed(seed: int, user: int) -> int:

@@ -46,6 +46,13 @@ class LocalUsers(Protocol):
         """The records of one user; may hold no record at all."""
 
 
+class NodeDataError(ValueError):
+    """A node's data file cannot be used.
+
+    Names the file and its arrays, nothing in them, so that the node may log it for its operator.
+    """
+
+
 OpenUsers = Callable[[Context], LocalUsers]
 """How a ClientApp finds its node's users; simulations and deployments each bring their own."""
 
@@ -84,26 +91,41 @@ def open_node_users(context: Context) -> LocalUsers:
     int64 [n], ``users`` int64 [n] (each record's user) and ``classes``.
 
     Raises:
-        ValueError: no file is named, or it lacks an array.
+        NodeDataError: no file is named, or it cannot be read, lacks an array, or has one of
+            another shape or type.
     """
     named = context.node_config.get("data")
     if not named:
-        raise ValueError("the node names no data: start it with --node-config 'data=\"/abs/file\"'")
-    with np.load(Path(str(named)), allow_pickle=False) as arrays:
-        missing = {"images", "labels", "users", "classes"} - set(arrays.files)
-        if missing:
-            raise ValueError(f"{named} lacks the arrays {sorted(missing)}")
-        images, labels, owners = arrays["images"], arrays["labels"], arrays["users"]
-        classes = int(arrays["classes"])
+        raise NodeDataError("no data is named: start it with --node-config 'data=\"/abs/file\"'")
+    images, labels, owners, classes = _read_users(Path(str(named)))
     order = np.argsort(owners, kind="stable")
     _, counts = np.unique(owners, return_counts=True)
     channels, height, width = (int(side) for side in images.shape[1:])
     return ArrayUsers(
         images=images,
-        labels=labels.astype(np.int64),
+        labels=labels,
         indices=order.astype(np.int64),
         offsets=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
         shape=(channels, height, width),
         classes=classes,
         partition=int(context.node_config.get("partition-id", 0)),
     )
+
+
+def _read_users(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64], int]:
+    """The arrays of a node's file, checked for what every user's data must have in common."""
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            found = {name: arrays[name] for name in arrays.files}
+    except (OSError, ValueError):
+        raise NodeDataError(f"{path} cannot be read as a NumPy .npz file") from None
+    missing = {"images", "labels", "users", "classes"} - set(found)
+    if missing:
+        raise NodeDataError(f"{path} lacks the arrays {sorted(missing)}")
+    images, labels, owners = found["images"], found["labels"], found["users"]
+    if images.ndim != 4 or images.dtype != np.uint8:
+        raise NodeDataError(f"{path}: images must be uint8 of shape [n, channels, height, width]")
+    whole = all(a.ndim == 1 and a.dtype.kind in "iu" for a in (labels, owners))
+    if not whole or not len(images) == len(labels) == len(owners) or found["classes"].size != 1:
+        raise NodeDataError(f"{path}: labels and users must be one integer for each image")
+    return images, labels.astype(np.int64), owners.astype(np.int64), int(found["classes"].item())

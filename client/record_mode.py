@@ -23,6 +23,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from accountant.noise import gaussian, private_source
 from client.clipping import clip_and_sum
+from client.cohort import sound_records
 from client.critics.wgan import FAKES_PER_CLASS, draw_fakes, load_networks
 from client.data import LocalData, LocalUsers
 from client.records import TrainReply, TrainRequest
@@ -57,7 +58,7 @@ def train_records(users: LocalUsers, request: TrainRequest) -> TrainReply:
 
 
 def _pooled(users: LocalUsers) -> LocalData:
-    parts = [users.user(position) for position in range(len(users))]
+    parts = [sound_records(users, position) for position in range(len(users))]
     return LocalData(torch.cat([p.images for p in parts]), torch.cat([p.labels for p in parts]))
 
 

@@ -62,7 +62,8 @@ class Description:
         config = _config(record)
         shape = config.get("shape")
         numbers = [config.get(name) for name in ("partition", "users", "classes")]
-        if not isinstance(shape, list) or len(shape) != 3 or not all(_natural(n) for n in numbers):
+        sides = shape if isinstance(shape, list) and len(shape) == 3 else [None]
+        if not isinstance(shape, list) or not all(_natural(n) for n in (*numbers, *sides)):
             raise ReplyError("a description lacks a field or has one of another kind")
         partition, users, classes = (int(n) for n in numbers)  # type: ignore[arg-type]
         return cls(partition, users, (int(shape[0]), int(shape[1]), int(shape[2])), classes)
@@ -138,6 +139,8 @@ class TrainReply:
             total, norms = arrays["total"].numpy(), arrays["norms"].numpy()
         except Exception:  # a peer's bytes: whatever they break, the reply is refused
             raise ReplyError("a reply's arrays cannot be read") from None
+        if not isinstance(total, np.ndarray) or not isinstance(norms, np.ndarray):
+            raise ReplyError("a reply holds something else than arrays")
         if total.dtype != np.float64 or norms.dtype != np.int64:
             raise ReplyError("a reply's arrays have another dtype than float64 and int64")
         return cls(total, norms)

@@ -28,3 +28,10 @@ def clamp_weights(critic: nn.Module, limits: dict[str, float]) -> None:
     for name, parameter in critic.named_parameters():
         if name in limits:
             parameter.clamp_(-limits[name], limits[name])
+
+
+def limits_norm(critic: nn.Module, limits: dict[str, float]) -> float:
+    """L2 norm of a critic all of whose parameters are at their bounds; infinite without bounds."""
+    if not limits:
+        return math.inf
+    return math.sqrt(sum(p.numel() * limits[n] ** 2 for n, p in critic.named_parameters()))

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.noise import gaussian
+from accountant.norms import BIN_EDGES, NORM_BINS
 from client.records import TrainReply
 
 NORM_SLACK = 1e-9
@@ -38,49 +39,60 @@ class Aggregate:
     """(node, reason) of each refused reply; a reason never quotes a value."""
 
 
-def objection(answer: Answer, size: int, clipping_norm: float | None) -> str | None:
-    """Why a reply is refused, or None.
+@dataclass(frozen=True)
+class Limits:
+    """What a sound reply keeps to."""
 
-    Args:
-        answer: the reply.
-        size: P.
-        clipping_norm: C; the sum of ``asked`` clipped updates has norm at most C x ``asked``.
-            None in record mode, where the node's noise has no bound.
-    """
-    total, norms = answer.reply.total, answer.reply.norms
-    if total.shape != (size,):
-        return f"its update has another shape than [{size}]"
-    norm = float(np.linalg.norm(total))
+    size: int
+    """P."""
+    norm: float
+    """L2 bound of one user's update (the clipping norm C); in record mode of a node's change."""
+    evidence: bool
+    """Whether replies carry histograms of their users' norms."""
+
+
+def objection(answer: Answer, limits: Limits) -> str | None:
+    """Why a reply is refused, or None; never with a value of it."""
+    total = answer.reply.total
+    if total.shape != (limits.size,):
+        return f"its update has another shape than [{limits.size}]"
+    with np.errstate(over="ignore", invalid="ignore"):
+        norm = float(np.linalg.norm(total))
     if not np.isfinite(norm):
         return "its update is not finite"
-    if clipping_norm is None:
-        return None
-    if norm > clipping_norm * answer.asked * (1 + NORM_SLACK):
-        return "its update's norm is above the clipping norm times the users asked"
-    if norms.ndim != 1 or (norms < 0).any() or int(norms.sum()) != answer.asked:
+    users = answer.asked if limits.evidence else 1
+    if norm > limits.norm * users * (1 + NORM_SLACK):
+        return "its update's norm is above what clipped updates can add up to"
+    return _histogram_objection(answer, norm, limits) if limits.evidence else None
+
+
+def _histogram_objection(answer: Answer, norm: float, limits: Limits) -> str | None:
+    norms = answer.reply.norms
+    if norms.shape != (NORM_BINS,):
+        return f"its histogram has another shape than [{NORM_BINS}]"
+    counted = (norms >= 0).all() and (norms <= answer.asked).all()
+    if not counted or int(norms.sum()) != answer.asked:
         return "its histogram does not count the users asked"
+    if norm > float(norms @ BIN_EDGES) * limits.norm * (1 + NORM_SLACK):
+        return "its histogram understates its users' norms"
     return None
 
 
-def combine(
-    answers: Iterable[Answer], *, size: int, bins: int, clipping_norm: float | None
-) -> Aggregate:
+def combine(answers: Iterable[Answer], limits: Limits) -> Aggregate:
     """Add the sound replies up, in the order of the nodes; no reply at all gives zeros.
 
     A refused reply is left out whole: the sum then misses those users, its sensitivity and its
     fixed denominator stay.
     """
-    total, norms = np.zeros(size), np.zeros(bins, dtype=np.int64)
+    total, norms = np.zeros(limits.size), np.zeros(NORM_BINS, dtype=np.int64)
     refused: list[tuple[int, str]] = []
     for answer in sorted(answers, key=lambda a: a.node):
-        reason = objection(answer, size, clipping_norm)
-        if reason is None and answer.reply.norms.shape not in ((bins,), (0,)):
-            reason = f"its histogram has another shape than [{bins}]"
+        reason = objection(answer, limits)
         if reason is not None:
             refused.append((answer.node, reason))
             continue
         total += answer.reply.total
-        if answer.reply.norms.size:
+        if limits.evidence:
             norms += answer.reply.norms
     return Aggregate(total, norms, tuple(refused))
 

@@ -14,14 +14,13 @@ from pathlib import Path
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from server.config import Config
-from server.directory import RunDirectory
+from server.config import RUN_KEYS, Config
+from server.directory import RunDirectory, RunDirectoryError
 from server.training import train
 
 logger = logging.getLogger(__name__)
 
 app = ServerApp()
-RUN_KEYS = ("run.out", "run.store")
 
 
 @app.main()
@@ -30,12 +29,12 @@ def main(grid: Grid, context: Context) -> None:
     settings = dict(context.run_config)
     out, store = (str(settings.pop(key, "")) for key in RUN_KEYS)
     path = Path(out) if out else _fresh_path(context.run_id)
-    known = RunDirectory(path)
-    if known.exists():
-        directory, config = known, known.config()
-    else:
-        config = Config().updated(settings)
+    config = Config().updated(settings)
+    directory = RunDirectory(path)
+    if not directory.exists():
         directory = RunDirectory.create(path, config)
+    elif directory.config() != config:  # the nodes follow the submitted one
+        raise RunDirectoryError(f"{path} holds a run of another configuration; submit its own")
     outcome = train(config, directory, grid, store_url=store)
     logger.info("fedlens run %s in %s", outcome.run_id, directory.path)
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 from accountant.account import Account, Spending
 from accountant.events import SubsampledGaussian
 from accountant.evidence import EvidenceFile
-from accountant.ledger import Entry, Ledger
+from accountant.ledger import Entry, Ledger, LedgerError
 from accountant.norms import NormHistogram
 from server.config import Config
 from server.directory import RunDirectory
@@ -23,7 +26,7 @@ class Books:
             self._ledger = Ledger.open(directory.ledger)
         else:
             self._ledger = Ledger.create(directory.ledger, _header(config, run_id))
-        self._account = account_of(config, directory, self._ledger)
+        self._account = account_of(config, self._ledger, self._evidence)
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -49,8 +52,8 @@ class Books:
         Ledger.verify(self._ledger.path, expected_head=head, expected_entries=entries)
 
     def spending(self) -> Spending:
-        """What all entries so far have spent, by both accountants."""
-        return self._account.spending()
+        """What all entries so far have spent, by both accountants, fit to be shown."""
+        return presentable(self._account.spending())
 
     def refusal(self, event: SubsampledGaussian) -> str | None:
         """Why the budget forbids ``event``, or None.
@@ -86,11 +89,27 @@ class Books:
         self._account.charge(event, evidence)
 
 
-def account_of(config: Config, directory: RunDirectory, ledger: Ledger) -> Account:
-    """Both accountants over a ledger and the evidence that its run kept."""
+def account_of(config: Config, ledger: Ledger, evidence: EvidenceFile) -> Account:
+    """Both accountants over a ledger and the evidence that its run kept.
+
+    Raises:
+        LedgerError: the ledger was begun for another configuration.
+    """
+    if ledger.header.get("config_sha256") != config.digest():
+        raise LedgerError(ledger.path, 1, "belongs to another configuration than config.toml")
     account = _empty_account(config)
-    account.replay(ledger.entries, EvidenceFile(directory.evidence))
+    account.replay(ledger.entries, evidence)
     return account
+
+
+def spending_of(config: Config, directory: RunDirectory) -> Spending:
+    """What a run's ledger says it has spent, for whoever only reads.
+
+    Raises:
+        LedgerError: the ledger cannot be trusted, or is of another configuration.
+    """
+    ledger = Ledger.open(directory.ledger)
+    return presentable(account_of(config, ledger, EvidenceFile(directory.evidence)).spending())
 
 
 def _empty_account(config: Config) -> Account:
@@ -102,12 +121,39 @@ def _empty_account(config: Config) -> Account:
     )
 
 
+def presentable(spending: Spending) -> Spending:
+    """The figures as they leave the books.
+
+    The Bayesian ones are computed from private norms without noise. Rounding them up to two digits,
+    and saying of their warnings only that there are some, shows less of these norms; it is no
+    guarantee, which the statement says. The corrected figure is never above DP at the same δ, since
+    differential privacy implies Bayesian differential privacy.
+    """
+    corrected = min(spending.bdp_corrected, spending.dp_epsilon_at_bdp_delta)
+    weak = ("some rounds rest on few or uneven norms, or on none, and were charged at the clip",)
+    return replace(
+        spending,
+        bdp_as_published=_rounded_up(spending.bdp_as_published),
+        bdp_corrected=_rounded_up(corrected),
+        warnings=weak if spending.warnings else (),
+    )
+
+
+def _rounded_up(value: float) -> float:
+    """The next number of two significant digits."""
+    if value == 0 or not math.isfinite(value):
+        return value
+    digits = 1 - math.floor(math.log10(value))
+    scaled = math.ceil(round(value * 10.0**digits, 9))
+    return float(f"{scaled * 10.0**-digits:.2g}")
+
+
 def planned(config: Config) -> Spending:
     """What all declared rounds will have spent: DP exactly, Bayesian DP at worst."""
     account = _empty_account(config)
     for _ in range(config.rounds.count):
         account.charge(round_event(config), None)
-    return account.spending()
+    return presentable(account.spending())
 
 
 def noise_source(config: Config) -> str:

@@ -9,14 +9,20 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import tomli_w
 
-TEST_MODE_VARIABLE = "FEDLENS_TEST_MODE"
+from accountant.noise import TEST_MODE_VARIABLE, test_mode
+
+RUN_KEYS = ("run.out", "run.store")
+"""Keys of Flower's run config that say where a run goes, not what it is."""
+LEAST_NOISE = 1e-6
+LEAST_DELTA = 1e-30
+RECORD_DELTA = 1e-5
+"""Largest δ in record mode, where silos do not tell how many records they hold."""
 UNITS = ("user", "record")
 SCHEMES = ("iid", "dirichlet", "classes", "column")
 SIZES = ("equal", "power-law")
@@ -109,15 +115,20 @@ class PrivacyConfig:
         q, z = self.sampling_rate, self.noise_multiplier
         _require(0 < q <= 1, "privacy.sampling_rate", q, "give a probability in (0, 1]")
         _require(
-            math.isfinite(z) and z >= 0,
+            z == 0 or LEAST_NOISE <= z < math.inf,
             "privacy.noise_multiplier",
             z,
-            "give a number ≥ 0 (0: not private)",
+            f"give a number ≥ {LEAST_NOISE:g}, or 0 (not private)",
         )
         _positive(self, "privacy", "clipping_norm")
         for name in ("delta", "bayesian_delta"):
             value = getattr(self, name)
-            _require(0 < value < 1, f"privacy.{name}", value, "give a probability in (0, 1)")
+            _require(
+                LEAST_DELTA <= value < 1,
+                f"privacy.{name}",
+                value,
+                f"give a probability in (0, 1), at least {LEAST_DELTA:g}",
+            )
         budget = self.epsilon_budget
         _require(
             math.isfinite(budget) and budget >= 0,
@@ -126,7 +137,7 @@ class PrivacyConfig:
             "≥ 0 (0: no budget)",
         )
         _require(
-            self.fixed_seed < 0 or os.environ.get(TEST_MODE_VARIABLE) == "1",
+            self.fixed_seed < 0 or test_mode(),
             "privacy.fixed_seed",
             self.fixed_seed,
             f"leave it at -1: fixed noise protects nobody (tests set {TEST_MODE_VARIABLE}=1)",
@@ -238,18 +249,27 @@ class Config:
     release: ReleaseConfig = field(default_factory=ReleaseConfig)
 
     def __post_init__(self) -> None:
-        _require(self.seed >= 0, "seed", self.seed, "give an integer ≥ 0")
+        _require(0 <= self.seed < 2**62, "seed", self.seed, "give an integer ≥ 0, below 2^62")
         _require(
             not (self.privacy.unit == "record" and self.critic.family != "wgan"),
             "privacy.unit",
             self.privacy.unit,
             "record mode trains the wgan critic: set critic.family = 'wgan'",
         )
+        record = self.privacy.unit == "record"
         _require(
-            self.privacy.noise_multiplier == 0 or self.privacy.delta <= 1 / self.data.users,
+            not (record and self.critic.weight_limit == 0),
+            "critic.weight_limit",
+            self.critic.weight_limit,
+            "record mode needs a limit above 0: it bounds what a node's reply may hold",
+        )
+        largest = RECORD_DELTA if record else 1 / self.data.users
+        unit = "record mode" if record else "1/N"
+        _require(
+            self.privacy.noise_multiplier == 0 or self.privacy.delta <= largest,
             "privacy.delta",
             self.privacy.delta,
-            f"a δ above 1/N = {1 / self.data.users:g} protects nobody; make it smaller",
+            f"make it at most {largest:g} ({unit}): a larger δ protects nobody",
         )
 
     def flat(self) -> dict[str, bool | int | float | str]:

@@ -6,7 +6,7 @@
 ``checkpoint/state.safetensors``   everything needed to go on after the last whole round
 ``checkpoint/release-N.safetensors``  round N's noised aggregate, until a state has taken it in
 ``checkpoint/generator-N.safetensors``  generators that stored samples were drawn from
-``store.db``               the database, unless another store is named
+``store.db``               the database, unless another store is named (then in ``store-url``)
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file, save
+from sqlalchemy import make_url
 
 from server.config import Config, ConfigError
 from server.files import write_durably
@@ -70,6 +71,8 @@ class RunDirectory:
                 f"{path} holds a run already: `fedlens resume {path}` goes on with it, "
                 "or name another --out"
             )
+        if directory.path.is_dir() and any(directory.path.iterdir()):
+            raise RunDirectoryError(f"{path} holds other files: name an empty or a new --out")
         try:
             directory.checkpoints.mkdir(parents=True, exist_ok=True)
             write_durably(directory._config, config.to_toml().encode())
@@ -86,12 +89,29 @@ class RunDirectory:
         """
         directory = cls(path)
         if not directory.exists():
-            raise RunDirectoryError(f"{path} holds no run: it has no config.toml")
+            raise RunDirectoryError(
+                f"{path} holds no run: no config.toml beside a checkpoint folder"
+            )
         return directory
 
     def exists(self) -> bool:
         """Whether a run was begun here."""
-        return self._config.is_file()
+        return self._config.is_file() and self.checkpoints.is_dir()
+
+    def set_aside(self) -> Path:
+        """Rename the directory of a run that nobody trains in, to make room; returns its new path.
+
+        Nothing is deleted: the ledger in it says what was spent, and people's labels are in it.
+
+        Raises:
+            RunDirectoryError: another process trains in it.
+        """
+        number = 1
+        while (target := self.path.with_name(f"{self.path.name}.old-{number}")).exists():
+            number += 1
+        with self.locked():
+            self.path.rename(target)
+        return target
 
     def config(self) -> Config:
         """The run's configuration.
@@ -108,6 +128,24 @@ class RunDirectory:
     def default_store(self) -> str:
         """URL of the run's own SQLite store."""
         return f"sqlite:///{self.path / 'store.db'}"
+
+    def sweep(self) -> None:
+        """Remove files that a killed process left half-written."""
+        for part in self.path.rglob("*.part"):
+            part.unlink()
+
+    def remember_store(self, url: str) -> None:
+        """Note where the run's samples go, for the verbs that come later.
+
+        A URL with a password is not written down; it must be named again.
+        """
+        if url != self.default_store and make_url(url).password is None:
+            write_durably(self.path / "store-url", url.encode())
+
+    def remembered_store(self) -> str:
+        """The store that `remember_store` noted, or the directory's own."""
+        note = self.path / "store-url"
+        return note.read_text(encoding="utf-8") if note.exists() else self.default_store
 
     @contextmanager
     def locked(self) -> Iterator[None]:

@@ -34,7 +34,7 @@ def exchange(
         for node, content in contents.items()
     ]
     pushed = list(grid.push_messages(messages)) if messages else []
-    waiting = {identity for identity in pushed if identity}
+    waiting = {identity: node for identity, node in zip(pushed, contents, strict=True) if identity}
     replies: dict[int, RecordDict] = {}
     end, pause = time.monotonic() + deadline, 0.0
     while waiting and time.monotonic() < end:
@@ -42,9 +42,10 @@ def exchange(
             time.sleep(pause)
         pause = min(LONGEST_PAUSE, 2 * pause + 0.005)
         for reply in grid.pull_messages(list(waiting)):
-            waiting.discard(reply.metadata.reply_to_message_id)
-            if reply.has_content():
-                replies[reply.metadata.src_node_id] = reply.content
+            # filed under the node that was asked, whatever the reply says of its origin
+            node = waiting.pop(reply.metadata.reply_to_message_id, None)
+            if node is not None and reply.has_content():
+                replies[node] = reply.content
     return replies
 
 

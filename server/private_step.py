@@ -10,9 +10,9 @@ from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
 from accountant.noise import private_source
-from accountant.norms import NORM_BINS, NormHistogram
+from accountant.norms import NormHistogram
 from client.records import TRAIN, ReplyError, TrainReply, TrainRequest, Vector
-from server.aggregation import Aggregate, Answer, combine, noised_mean
+from server.aggregation import Aggregate, Answer, Limits, combine, noised_mean
 from server.config import Config
 from server.enrolment import Federation
 from server.exchange import exchange
@@ -30,9 +30,22 @@ class NoUsableReply(RuntimeError):
 class PrivateStep:
     """One federation's mechanism, as the ledger describes it and as it is carried out."""
 
-    def __init__(self, config: Config, grid: Grid, federation: Federation, size: int) -> None:
-        self._config, self._grid, self._federation, self._size = config, grid, federation, size
+    def __init__(
+        self, config: Config, grid: Grid, federation: Federation, size: int, largest_change: float
+    ) -> None:
+        """Prepare for updates of length ``size``.
+
+        Args:
+            config: the run's.
+            grid: the transport.
+            federation: whom to ask.
+            size: P.
+            largest_change: L2 bound of what a node in record mode can change a critic by.
+        """
+        self._config, self._grid, self._federation = config, grid, federation
         self.record_mode = config.privacy.unit == "record"
+        bound = largest_change if self.record_mode else config.privacy.clipping_norm
+        self._limits = Limits(size, bound, evidence=not self.record_mode)
 
     def gather(self, number: int, weights: dict[str, Vector]) -> Aggregate:
         """Draw this round's cohort, have it train, and add the sound replies up.
@@ -52,8 +65,7 @@ class PrivateStep:
             deadline=self._config.rounds.deadline,
         )
         answers, failed = self._read(records, cohort)
-        clip = None if self.record_mode else self._config.privacy.clipping_norm
-        aggregate = combine(answers, size=self._size, bins=NORM_BINS, clipping_norm=clip)
+        aggregate = combine(answers, self._limits)
         self._report(number, aggregate, failed + len(requests) - len(records))
         if requests and len(answers) == len(aggregate.refused):
             raise NoUsableReply(f"round {number}: no node gave a usable reply")
@@ -123,7 +135,9 @@ class PrivateStep:
         return answers, len(records) - len(answers)
 
     def _report(self, number: int, aggregate: Aggregate, silent: int) -> None:
+        # who was asked is secret: it names users drawn, so only a debugging log says which node
         if silent:
-            logger.warning("round %d: %d nodes failed or were late; left out", number, silent)
+            logger.warning("round %d: some nodes failed or were late; left out", number)
         for node, reason in aggregate.refused:
-            logger.warning("round %d: the reply of node %d was refused: %s", number, node, reason)
+            logger.warning("round %d: a reply was refused: %s", number, reason)
+            logger.debug("round %d: it came from node %d", number, node)

@@ -13,6 +13,7 @@ import torch
 
 from accountant.account import Spending, statement
 from accountant.ledger import Entry
+from accountant.statement import promise
 from models.generators import Generator
 from server.books import noise_source, planned
 from server.config import Config
@@ -63,7 +64,7 @@ class Publication:
                 nodes=config.data.nodes,
                 rounds_planned=config.rounds.count,
                 private=guarantees_something(config),
-                guarantee=f"Planned: {statement(planned(config), config.data.users)}",
+                guarantee=f"When all its rounds are done: {promise(planned(config))}",
             )
         )
         self._store.set_run_status(self._run_id, "running")

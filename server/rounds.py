@@ -61,7 +61,9 @@ class Training:
         self._books, self._publication, self._observer = books, publication, observer
         family = FAMILIES[config.critic.family]
         self._critic = family(config, federation.shape, federation.classes)
-        self._step = PrivateStep(config, grid, federation, self._critic.size)
+        self._step = PrivateStep(
+            config, grid, federation, self._critic.size, self._critic.largest_change
+        )
         self._event = round_event(config)
         self._trainer = GeneratorTrainer(config, federation.shape, federation.classes)
         self._done = 0
@@ -79,14 +81,14 @@ class Training:
         """
         self._resume()
         while self._done < self._config.rounds.count:
-            started, number = time.monotonic(), self._done + 1
+            number = self._done + 1
             if number > len(self._books.entries):
                 reason = self._books.refusal(self._event)
                 if reason is not None:
                     self._release_samples()
                     return reason
                 self._spend(number)
-            self._learn(number, started)
+            self._learn(number)
         self._release_samples()
         return None
 
@@ -123,7 +125,9 @@ class Training:
 
     # Post-processing
 
-    def _learn(self, number: int, started: float) -> None:
+    def _learn(self, number: int) -> None:
+        # the clock starts here: how long the nodes took tells how many users were drawn
+        started = time.monotonic()
         release = self._directory.load_release(number)
         if release is None:
             self._lost.add(number)

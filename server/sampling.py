@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,8 +43,3 @@ def _drawn(users: int, sampling_rate: float, source: np.random.Generator) -> tup
 def everyone(roster: Roster) -> Cohort:
     """Record mode: each node works on all it has, and draws its records by itself."""
     return [tuple(range(users)) for users in roster.users]
-
-
-def drawn_nodes(cohort: Sequence[tuple[int, ...]]) -> list[int]:
-    """Positions of the nodes that have at least one drawn user."""
-    return [position for position, users in enumerate(cohort) if users]

@@ -62,6 +62,7 @@ def train(
     """
     url = store_url or directory.default_store
     with directory.locked(), open_store(url, create=True) as store:
+        directory.sweep()
         federation = enrol(grid, config)
         books = Books(config, directory, uuid.uuid4().hex[:12])
         label = name or directory.path.name

@@ -9,8 +9,7 @@ from flwr.app import Context
 
 from client.app import build_client_app
 from client.data import ArrayUsers, LocalUsers, open_node_users
-from server.app import RUN_KEYS
-from server.config import Config, DataConfig
+from server.config import RUN_KEYS, Config, DataConfig
 from simulations.datasets import Dataset, load
 from simulations.partitions import Partition, partition
 
@@ -35,7 +34,8 @@ def simulated_federation(data: DataConfig, seed: int) -> tuple[Dataset, Partitio
 
 def open_simulated_users(context: Context) -> LocalUsers:
     """The block of users that a simulated node hosts; deployments bring their own data."""
-    if "data" in context.node_config:
+    simulated = "num-partitions" in context.node_config and "data" not in context.node_config
+    if not simulated:  # a deployed node must never train on a simulation's data unasked
         return open_node_users(context)
     settings = {k: v for k, v in context.run_config.items() if k not in RUN_KEYS}
     config = Config().updated(settings)

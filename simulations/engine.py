@@ -28,6 +28,7 @@ from simulations.reading import (
     labelled_samples,
     store_url_of,
     stored_samples,
+    without_password,
 )
 from simulations.students import StudentResult, train_student
 from simulations.transports.inprocess import InProcessGrid
@@ -48,6 +49,8 @@ class Summary:
     private: bool
     rounds: int
     users: int
+    unit: str
+    """What ``users`` counts: users, or silos in record mode."""
     epsilon: dict[str, float | None]
     """None where there is no finite bound."""
     delta: dict[str, float]
@@ -88,6 +91,7 @@ def simulate(
     """Train (or go on with) a run and bring home everything there is to see of it."""
     started = time.perf_counter()
     url = store_url_of(directory, store_url)
+    directory.remember_store(url)
     outcome = trainer(config, directory, url, observer)
     with open_store(url) as store:
         sheet = plots = None
@@ -107,6 +111,7 @@ def simulate(
         private=guarantees_something(config),
         rounds=outcome.rounds,
         users=config.data.users,
+        unit="users" if config.privacy.unit == "user" else "silos",
         epsilon={
             "dp": _finite(spending.dp_epsilon),
             "dp_at_bayesian_delta": _finite(spending.dp_epsilon_at_bdp_delta),
@@ -116,7 +121,7 @@ def simulate(
         delta={"dp": spending.delta_dp, "bdp": spending.delta_bdp},
         student_accuracy=accuracy,
         seconds=round(time.perf_counter() - started, 2),
-        store=url,
+        store=without_password(url),
         contact_sheet=sheet,
         plots=plots,
         ledger_entries=entries,
@@ -146,7 +151,8 @@ def draw_sheet(
         run_id=run_id, round=round_number, purpose="strip" if strip else "release"
     )
     images, labels = stored_samples(store, wanted)
-    batch = [b for b in store.batches(run_id) if round_number in (None, b.round)][-1]
+    drawn = [b for b in store.batches(run_id) if b.purpose == wanted.purpose]
+    batch = [b for b in drawn if round_number in (None, b.round)][-1]
     target = path or directory.path / "pictures" / "contact-sheet.png"
     caption = (
         f"{batch.provenance} · run {run_id} · round {batch.round} · seed {batch.seed} · "
@@ -196,6 +202,9 @@ def student_of_labels(
     images, labels = labelled_samples(store, found[0].project_id)
     if not len(labels):
         raise StoreError(f"nobody has given a sample of project {project!r} a class yet")
+    dataset, _ = simulated_federation(config.data, config.seed)
+    if int(labels.max()) >= dataset.classes:
+        raise StoreError(f"project {project!r} has more class labels than the data has classes")
     return _tested_student(config, images, labels, epochs), len(labels)
 
 

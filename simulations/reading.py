@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sqlalchemy import make_url
 from torch import Tensor
 
 from accountant.ledger import Ledger
@@ -69,8 +71,20 @@ def run_id_of(directory: RunDirectory) -> str:
 
 
 def store_url_of(directory: RunDirectory, named: str = "") -> str:
-    """The store of a run: the one named, the environment's, or the directory's own."""
-    return named or os.environ.get("FEDLENS_STORE", "") or directory.default_store
+    """The store of a run: the one named, the environment's, the run's last, or its own.
+
+    A path is made absolute, so that other processes find the same file.
+    """
+    url = named or os.environ.get("FEDLENS_STORE", "") or directory.remembered_store()
+    if "://" not in url:
+        return f"sqlite:///{Path(url).absolute()}"
+    path = url.removeprefix("sqlite:///")
+    return f"sqlite:///{Path(path).absolute()}" if path != url else url
+
+
+def without_password(url: str) -> str:
+    """A store's URL as it may be shown."""
+    return make_url(url).render_as_string(hide_password=True)
 
 
 def labelled_samples(store: Store, project_id: int) -> tuple[Tensor, Tensor]:

@@ -22,6 +22,8 @@ class ServerCritic(Protocol):
 
     size: int
     """P: length of an update."""
+    largest_change: float
+    """L2 norm that no change of the critic within its weight limits can exceed."""
 
     def weights(self) -> NDArray[np.float32] | None:
         """The critic that clients start from (and train against fakes), or None for neither."""

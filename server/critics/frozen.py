@@ -33,6 +33,7 @@ class FrozenCritic:
         privacy = config.privacy
         noise = privacy.noise_multiplier * privacy.clipping_norm
         self._noise = noise / (privacy.sampling_rate * config.data.users)
+        self.largest_change = float("inf")  # not trained in record mode
         self._sum = np.zeros(self.size)
         self._releases = 0
         self._aim()

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from models.critics import WganCritic
-from models.limits import clamp_weights, weight_limits
+from models.limits import clamp_weights, limits_norm, weight_limits
 from models.shapes import ImageShape
 from server.config import Config
 from server.tensors import optimiser_state, restore_optimiser
@@ -26,6 +26,7 @@ class WganServerCritic:
         self._limits = weight_limits(self._critic, settings.weight_limit)
         clamp_weights(self._critic, self._limits)  # or users would spend their clip on it
         self._optimiser = _optimiser(settings.optimiser, self._critic, settings.rate)
+        self.largest_change = 2 * limits_norm(self._critic, self._limits)
         self.size = sum(p.numel() for p in self._critic.parameters())
 
     def weights(self) -> NDArray[np.float32]:

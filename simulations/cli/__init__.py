@@ -45,7 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(chosen.run(chosen))
     except KeyboardInterrupt:
-        return _say("interrupted; nothing spent is lost: `fedlens resume RUN_DIR` goes on", FAILED)
+        trains = chosen.verb in ("simulate", "resume")
+        how = "; nothing spent is lost: `fedlens resume RUN_DIR` goes on" if trains else ""
+        return _say(f"interrupted{how}", FAILED)
     except BrokenPipeError:
         return FAILED
     except Exception as error:
@@ -71,6 +73,8 @@ def _status_of(error: Exception) -> int | None:
     if names & {"ConfigError", "WrongUse"}:
         return WRONG_USE
     known = {
+        "EventError",
+        "OSError",
         "RunDirectoryError",
         "StoreError",
         "LedgerError",

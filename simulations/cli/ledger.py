@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from simulations.cli.output import add_json_flag, figure, print_json, say
+from simulations.cli.output import add_json_flag, print_json, say
 
 if TYPE_CHECKING:
     from accountant.ledger import Ledger
@@ -35,12 +35,14 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def show(args: argparse.Namespace) -> int:
     """Print every entry, then the sums."""
-    from server.books import account_of
+    from accountant.statement import statement
+    from server.books import spending_of
     from server.directory import RunDirectory
 
     directory = RunDirectory.open(args.run_dir)
     ledger = _checked(directory)
-    spending = account_of(directory.config(), directory, ledger).spending()
+    config = directory.config()
+    spending = spending_of(config, directory)
     for entry in ledger.entries:
         event = entry.event
         say(
@@ -49,11 +51,7 @@ def show(args: argparse.Namespace) -> int:
             f"C={event.clipping_norm:g}  x{event.count}  {event.released}  {entry.hash[:12]}"
         )
     say(f"{len(ledger.entries)} entries")
-    say(f"DP ε = {figure(spending.dp_epsilon)} at δ = {spending.delta_dp:g}")
-    say(
-        f"Bayesian DP ε = {figure(spending.bdp_corrected)} (corrected), "
-        f"{figure(spending.bdp_as_published)} (as published) at δ = {spending.delta_bdp:g}"
-    )
+    say(statement(spending, config.data.users))
     if args.json:
         entries = [{"index": e.index, "round": e.round, "hash": e.hash} for e in ledger.entries]
         print_json({"entries": entries, "head": ledger.head})
@@ -61,11 +59,13 @@ def show(args: argparse.Namespace) -> int:
 
 
 def verify(args: argparse.Namespace) -> int:
-    """Check the chain against itself, against the checkpoint and against the store's mirror."""
+    """Check the chain against itself, the configuration, the checkpoint and the store's mirror."""
+    from server.books import spending_of
     from server.directory import RunDirectory
 
     directory = RunDirectory.open(args.run_dir)
     ledger = _checked(directory)
+    spending_of(directory.config(), directory)
     mirrored = _check_mirror(ledger, directory, args.store)
     say(f"the ledger holds: {len(ledger.entries)} entries, head {ledger.head[:16]}, {mirrored}")
     if args.json:

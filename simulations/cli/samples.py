@@ -35,6 +35,8 @@ def run(args: argparse.Namespace) -> int:
 
     if args.rows < 1:
         raise WrongUse(f"--rows {args.rows}: give at least 1")
+    if args.png is not None and args.png.suffix.lower() != ".png":
+        raise WrongUse(f"--png {args.png}: name a file that ends in .png")
     directory = RunDirectory.open(args.run_dir)
     with open_store(store_url_of(directory, args.store)) as store:
         written = draw_sheet(

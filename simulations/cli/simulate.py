@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from simulations.cli.output import (
 
 if TYPE_CHECKING:
     from server.config import Config
+    from server.directory import RunDirectory
     from simulations.engine import Summary
 
 PRESETS = Path(__file__).parent.parent / "presets"
@@ -47,7 +47,9 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser.add_argument("--data-dir", help="folder of the data set's files (data.dir)")
     parser.add_argument("--out", type=Path, help="run directory (default: runs/PRESET, numbered)")
     parser.add_argument(
-        "--overwrite", action="store_true", help="delete the run that is in --out first"
+        "--overwrite",
+        action="store_true",
+        help="rename a run that is in --out to make room for this one",
     )
     parser.add_argument("--store", default="", help="URL of the store (default: in the directory)")
     parser.add_argument(
@@ -98,19 +100,17 @@ def run(args: argparse.Namespace) -> int:
     simulated_federation(config.data, config.seed)  # bad data must fail before anything is made
     out = args.out or _free_path(Path("runs"), args.preset)
     if args.overwrite and RunDirectory(out).exists():
-        shutil.rmtree(out)
+        kept = RunDirectory(out).set_aside()
+        say(f"the run that was there is in {kept}; what it spent still counts for its users")
     directory = RunDirectory.create(out, config)
     return finish(args, config, directory)
 
 
-def finish(args: argparse.Namespace, config: Config, directory: object) -> int:
+def finish(args: argparse.Namespace, config: Config, directory: RunDirectory) -> int:
     """Train or go on, print the summary, and give the exit status; shared with ``resume``."""
-    from server.directory import RunDirectory
     from simulations.cli import DONE, OUT_OF_BUDGET
     from simulations.engine import describe_noise, simulate, train_in_process
 
-    if not isinstance(directory, RunDirectory):
-        raise TypeError("a run directory is needed")
     trainer = train_in_process
     if args.transport == "ray":
         from simulations.transports.ray import train_through_ray as trainer
@@ -132,13 +132,18 @@ def finish(args: argparse.Namespace, config: Config, directory: object) -> int:
 def _print(summary: Summary, *, as_json: bool) -> None:
     epsilon, delta = summary.epsilon, summary.delta
     say(
-        f"run {summary.run_id} in {summary.run_dir}: {summary.rounds} rounds, {summary.users} users"
+        f"run {summary.run_id} in {summary.run_dir}: {summary.rounds} rounds, "
+        f"{summary.users} {summary.unit}"
     )
     if summary.stopped:
         say(f"stopped by the budget: {summary.stopped}")
+    if not summary.rounds:
+        return
     say(f"  contact sheet   {summary.contact_sheet}")
     say(f"  plots           {summary.plots}")
     say(f"  store           {summary.store}")
+    if not summary.private:
+        say("  guarantee       none; the figures below protect nobody")
     say(
         f"  DP              ε = {figure(epsilon['dp'])} at δ = {delta['dp']:g}, "
         f"{figure(epsilon['dp_at_bayesian_delta'])} at δ = {delta['bdp']:g}"

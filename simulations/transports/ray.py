@@ -23,7 +23,7 @@ from pathlib import Path
 import tomli_w
 
 from accountant.ledger import Ledger
-from server.books import account_of
+from server.books import spending_of
 from server.config import Config
 from server.directory import RunDirectory, digest_of
 from server.rounds import Observer
@@ -183,7 +183,7 @@ def _outcome(config: Config, directory: RunDirectory, store_url: str, log: str) 
         run_id=run_id,
         rounds=snapshot.round,
         stopped=record.stop_reason if record.status == "stopped-by-budget" else None,
-        spending=account_of(config, directory, ledger).spending(),
+        spending=spending_of(config, directory),
         model_sha256=digest_of(snapshot.arrays),
         store=store_url,
     )

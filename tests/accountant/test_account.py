@@ -173,7 +173,7 @@ def test_the_statement_names_the_unit_the_sampler_and_what_weakens_it():
         "one record (not all of a user's)",
         "1 round, every record",
         "no evidence",
-        "number of records",
+        "records of a silo",
     ):
         assert needed in text, needed
 

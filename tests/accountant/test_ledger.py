@@ -28,10 +28,10 @@ def unsynced(monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 
-def fill(path, count):
+def fill(path, count, purpose="training round"):
     ledger = Ledger.create(path, HEADER)
     for number in range(1, count + 1):
-        ledger.append(EVENT, round=number, purpose="training round", evidence_digest=None)
+        ledger.append(EVENT, round=number, purpose=purpose, evidence_digest=None)
     return ledger
 
 
@@ -247,7 +247,7 @@ def test_a_ledger_may_have_grown_since_its_checkpoint(ledger, path):
 
 def test_a_replaced_ledger_shows_against_what_a_checkpoint_kept(ledger, path):
     path.unlink()
-    fill(path, 5)
+    fill(path, 5, purpose="another")
     assert fault(path, expected_head=ledger.head, expected_entries=5) == (6, Match("rewritten"))
 
 

@@ -34,6 +34,21 @@ def test_one_users_change_moves_the_sum_by_twice_the_clip_at_most(users, make_re
 
 
 @BOTH
+@pytest.mark.parametrize("label", [-1, 10, 99])
+def test_labels_outside_the_schema_reach_no_other_user_and_fail_no_node(
+    users, make_request, family, label
+):
+    bound = 0.01
+    request = make_request(0, 1, 2, critic__family=family, privacy__clipping_norm=bound)
+    honest = train_cohort(users, request).total
+    labels = users.labels.copy()
+    labels[10:20] = label
+    spoiled = train_cohort(ArrayUsers(**{**vars(users), "labels": labels}), request).total
+    # user 1 is then one without records: the sum lacks exactly their clipped update
+    assert 0 < np.linalg.norm(spoiled - honest) <= bound * (1 + 1e-9)
+
+
+@BOTH
 def test_users_with_one_or_no_record(users, make_request, family):
     reply = train_cohort(users, make_request(5, 6, critic__family=family))
     assert np.isfinite(reply.total).all() and reply.norms.sum() == 2
@@ -48,6 +63,8 @@ def test_a_request_is_reproducible_and_its_seed_matters_only_for_batches(
 ):
     first, again = (train_cohort(users, make_request(0, 1, critic__family=family)) for _ in "ab")
     assert np.array_equal(first.total, again.total)
+    other = train_cohort(users, make_request(0, 1, critic__family=family, seed=6))
+    assert np.array_equal(first.total, other.total) == (family == "frozen")
 
 
 @pytest.mark.parametrize("chosen", [(), (0, 0), (7,), (-1,)])

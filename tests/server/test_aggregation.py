@@ -6,23 +6,24 @@ from scipy import stats
 
 from accountant.noise import FixedSeedRefused, gaussian, private_source
 from client.records import TrainReply
-from server.aggregation import Answer, combine, noised_mean
+from server.aggregation import Answer, Limits, combine, noised_mean
 
 SIZE, BINS, CLIP = 6, 64, 0.5
+LIMITS = Limits(size=SIZE, norm=CLIP, evidence=True)
 
 
 def answer(node=0, asked=2, total=None, norms=None):
     counts = np.zeros(BINS, dtype=np.int64)
-    counts[0] = asked
+    counts[-1] = asked
     total = np.full(SIZE, 0.01) if total is None else np.asarray(total, dtype=np.float64)
     return Answer(node, asked, TrainReply(total, counts if norms is None else norms))
 
 
 def test_sound_replies_are_added_up_in_the_order_of_the_nodes():
     answers = [answer(1, total=np.full(SIZE, 0.2)), answer(0, total=np.full(SIZE, 0.1))]
-    aggregate = combine(answers, size=SIZE, bins=BINS, clipping_norm=CLIP)
+    aggregate = combine(answers, LIMITS)
     assert aggregate.total.tolist() == pytest.approx([0.3] * SIZE)
-    assert aggregate.norms[0] == 4 and aggregate.refused == ()
+    assert aggregate.norms[-1] == 4 and aggregate.refused == ()
 
 
 @pytest.mark.parametrize(
@@ -33,15 +34,20 @@ def test_sound_replies_are_added_up_in_the_order_of_the_nodes():
         (answer(1, total=[np.nan] * SIZE), "not finite"),
         (answer(1, total=[np.inf] * SIZE), "not finite"),
         (answer(1, total=[1e300] * SIZE), "not finite|norm"),
-        (answer(1, asked=2, total=[1.0001, 0, 0, 0, 0, 0]), "above the clipping norm"),
+        (answer(1, asked=2, total=[1.0001, 0, 0, 0, 0, 0]), "above what clipped"),
         (answer(1, norms=np.full(BINS, -1)), "histogram"),
         (answer(1, norms=np.ones(BINS, dtype=np.int64)), "histogram"),
         (answer(1, norms=np.array([2])), "histogram"),
+        (answer(1, norms=np.array([2**62] * 4 + [2] + [0] * 59)), "histogram"),
+        (
+            answer(1, total=[1.0, 0, 0, 0, 0, 0], norms=np.eye(1, BINS, dtype=np.int64)[0] * 2),
+            "understates",
+        ),
     ],
 )
 def test_an_unsound_reply_is_left_out_whole_and_named_without_values(bad, reason):
     with np.errstate(over="ignore", invalid="ignore"):
-        aggregate = combine([answer(0), bad], size=SIZE, bins=BINS, clipping_norm=CLIP)
+        aggregate = combine([answer(0), bad], LIMITS)
     assert aggregate.total.tolist() == pytest.approx([0.01] * SIZE)
     assert aggregate.norms.sum() == 2
     ((node, said),) = aggregate.refused
@@ -52,13 +58,26 @@ def test_an_unsound_reply_is_left_out_whole_and_named_without_values(bad, reason
 
 
 def test_a_sum_at_its_bound_is_accepted():
-    total = np.zeros(SIZE)
-    total[0] = 2 * CLIP
-    assert combine([answer(total=total)], size=SIZE, bins=BINS, clipping_norm=CLIP).refused == ()
+    total, norms = np.zeros(SIZE), np.zeros(BINS, dtype=np.int64)
+    total[0], norms[-1] = 2 * CLIP, 2
+    assert combine([answer(total=total, norms=norms)], LIMITS).refused == ()
+
+
+def test_in_record_mode_a_change_beyond_the_weight_limits_is_refused():
+    limits = Limits(size=SIZE, norm=3.0, evidence=False)
+    empty = np.zeros(0, dtype=np.int64)
+    huge = [
+        answer(1, total=[1e100] * SIZE, norms=empty),
+        answer(2, total=[1e308] * SIZE, norms=empty),
+    ]
+    sound = answer(0, total=np.full(SIZE, 1.0), norms=empty)
+    aggregate = combine([sound, *huge], limits)
+    assert aggregate.total.tolist() == [1.0] * SIZE
+    assert [node for node, _ in aggregate.refused] == [1, 2]
 
 
 def test_nobody_drawn_gives_zeros_that_are_noised_all_the_same():
-    aggregate = combine([], size=4000, bins=BINS, clipping_norm=CLIP)
+    aggregate = combine([], Limits(4000, CLIP, evidence=True))
     assert not aggregate.total.any()
     release = noised_mean(
         aggregate.total,
@@ -92,7 +111,7 @@ def test_a_fixed_seed_is_refused_outside_tests(monkeypatch):
 
 
 def test_the_denominator_is_not_the_number_of_replies():
-    few = combine([answer(0)], size=SIZE, bins=BINS, clipping_norm=CLIP)
+    few = combine([answer(0)], LIMITS)
     release = noised_mean(
         few.total,
         noise_multiplier=0,

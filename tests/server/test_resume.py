@@ -123,20 +123,22 @@ def test_control_c_says_how_to_go_on(small_config, run_small, monkeypatch, tmp_p
 
 @pytest.mark.slow
 def test_twenty_kills_at_random_moments(small_config, run_small, tmp_path):
-    """Real SIGKILLs of a forked process, each at a random moment of a run of forty rounds."""
-    rounds = 40
+    """Real SIGKILLs of a forked process, each at a random moment of a run of eighty rounds."""
+    rounds = 80
     config = small_config(rounds__count=rounds, privacy__fixed_seed=-1, generator__steps=1)
     context = multiprocessing.get_context("fork")
     moments, kills = random.Random(0), 0
     while kills < 20:
         child = context.Process(target=run_small, args=(config,))
         child.start()
-        time.sleep(moments.uniform(0.02, 0.6))
+        time.sleep(moments.uniform(0.1, 1.5))
         if not child.is_alive():
             break
         os.kill(child.pid, signal.SIGKILL)
         child.join()
         kills += 1
+    begun = len(Ledger.open(tmp_path / "run" / "ledger.jsonl").entries)
     outcome = run_small(config)
     assert kills == 20, f"the run was over after {kills} kills: make it longer"
+    assert begun > 3, "every kill came before the rounds: wait longer before each"
     check_books(tmp_path / "run", outcome, rounds=rounds)

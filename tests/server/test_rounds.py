@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from accountant.ledger import Ledger
+from accountant.ledger import Ledger, LedgerError
 from client.app import build_client_app
 from client.records import TrainReply
 from server.directory import RunDirectory, RunDirectoryError
@@ -59,6 +59,7 @@ def test_noise_from_the_operating_system_never_repeats(small_config, run_small):
 def test_record_mode_runs_and_is_accounted_at_record_level(small_config, run_small, tmp_path):
     config = small_config(
         privacy__unit="record",
+        privacy__delta=1e-5,
         privacy__sampling_rate=0.2,
         critic__local_steps=4,
         critic__local_batch=20,
@@ -69,6 +70,21 @@ def test_record_mode_runs_and_is_accounted_at_record_level(small_config, run_sma
     # no norms travel in record mode, so the Bayesian figure is that of the worst case
     assert not (tmp_path / "run" / "evidence.jsonl").exists()
     assert math.isfinite(outcome.spending.bdp_corrected)
+
+
+@pytest.mark.parametrize("fault", ["too large a norm", "NaN", "another shape"])
+def test_in_record_mode_a_bad_reply_is_left_out_and_a_failed_round_is_charged(
+    small_config, run_small, tmp_path, fault
+):
+    config = small_config(
+        privacy__unit="record", privacy__delta=1e-5, privacy__sampling_rate=0.2,
+        critic__local_batch=20, critic__local_rate=0.5,
+    )  # fmt: skip
+    assert run_small(config, "one", Spoiled(SPOILS[fault])).rounds == 3
+    with pytest.raises(NoUsableReply):
+        run_small(config, "both", Spoiled(SPOILS[fault], partitions=(0, 1)))
+    assert len(Ledger.verify(tmp_path / "both" / "ledger.jsonl")) == 1
+    assert run_small(config, "both").rounds == 3
 
 
 def test_without_noise_every_figure_is_infinite_and_the_run_is_not_private(small_config, run_small):
@@ -145,7 +161,7 @@ def test_a_bad_reply_is_left_out_and_the_round_goes_on(
     config = small_config()
     with caplog.at_level(logging.WARNING):
         spoiled = run_small(config, "spoiled", Spoiled(SPOILS[fault]))
-    assert "node 1 was refused" in caplog.text
+    assert "a reply was refused" in caplog.text and "node 1" not in caplog.text
     silenced = replace_total(lambda total: total[:0])
     assert spoiled.model_sha256 == run_small(config, "silent", Spoiled(silenced)).model_sha256
     assert len(Ledger.verify(tmp_path / "spoiled" / "ledger.jsonl")) == 3
@@ -165,19 +181,18 @@ def test_a_round_in_which_every_node_fails_is_charged_and_can_be_resumed(
     assert statuses == ["lost", "applied", "applied"]
 
 
-def test_a_node_that_raises_is_left_out(small_config, run_small):
-    def failing(context):
-        if context.node_config["partition-id"] == 1 and context.state.config_records:
-            raise RuntimeError("a secret")
-        return open_simulated_users(context)
-
+def test_a_node_that_raises_is_left_out_and_says_nothing(small_config, run_small, caplog, capfd):
     class Raising(Spoiled):
         def __call__(self, message, context):
             if message.metadata.message_type == "train" and context.node_config["partition-id"]:
                 raise RuntimeError("a secret")
             return self._honest(message, context)
 
-    assert run_small(small_config(), app=Raising(None)).rounds == 3
+    config = small_config()
+    outcome = run_small(config, "raising", app=Raising(None))
+    silenced = replace_total(lambda total: total[:0])
+    assert outcome.model_sha256 == run_small(config, "silent", Spoiled(silenced)).model_sha256
+    assert "a secret" not in caplog.text + "".join(capfd.readouterr())
 
 
 def test_a_federation_of_another_size_is_refused_before_anything_is_spent(
@@ -214,9 +229,42 @@ def test_a_damaged_state_and_a_foreign_store_are_named(small_config, run_small, 
         run_small(small_config(), "other", store_url=f"sqlite:///{tmp_path / 'text.db'}")
 
 
-def test_nothing_data_derived_but_the_evidence_file_is_unnoised(small_config, run_small, tmp_path):
-    """The ledger holds no norms or counts of a cohort, and the evidence is its owner's alone."""
-    run_small(small_config(privacy__sampling_rate=0.5))
-    text = (tmp_path / "run" / "ledger.jsonl").read_text()
-    assert "norms" not in text and "counts" not in text and "histogram" not in text
+def test_the_ledger_and_the_store_hold_what_is_listed_here_and_nothing_else(
+    small_config, run_small, tmp_path
+):
+    """Whatever a round adds to them must be added here, by somebody who asks whether it may."""
+    import json
+
+    outcome = run_small(small_config(privacy__sampling_rate=0.5))
+    lines = [json.loads(x) for x in (tmp_path / "run" / "ledger.jsonl").read_text().splitlines()]
+    entry = {
+        "at", "event", "evidence_digest", "index", "previous", "purpose", "round", "sha256",
+    }  # fmt: skip
+    event = {
+        "mechanism", "unit", "sampler", "adjacency", "sampling_rate", "noise_multiplier",
+        "clipping_norm", "count", "released",
+    }  # fmt: skip
+    assert {frozenset(line) for line in lines[1:]} == {frozenset(entry)}
+    assert {frozenset(line["event"]) for line in lines[1:]} == {frozenset(event)}
+    assert all(len(line["at"]) == len("2026-01-01T00:00:00+00:00") for line in lines[1:])
+    with open_store(outcome.store) as store:
+        assert {k for r in store.rounds(outcome.run_id) for k in r.metrics} == {"generator_loss"}
     assert (tmp_path / "run" / "evidence.jsonl").stat().st_mode & 0o077 == 0
+
+
+def test_bayesian_figures_leave_the_books_rounded_up_and_never_above_dp_at_their_delta(
+    small_config, run_small
+):
+    spending = run_small(small_config(privacy__sampling_rate=0.5)).spending
+    for value in (spending.bdp_corrected, spending.bdp_as_published):
+        assert value == float(f"{value:.2g}")
+    assert spending.bdp_corrected <= spending.dp_epsilon_at_bdp_delta * 1.1
+
+
+@pytest.mark.parametrize("setting", ["privacy.delta", "rounds.count"])
+def test_a_ledger_of_another_configuration_is_refused(small_config, run_small, tmp_path, setting):
+    run_small(small_config())
+    other = small_config(**{setting.replace(".", "__"): {"privacy.delta": 1e-4}.get(setting, 5)})
+    (tmp_path / "run" / "config.toml").write_text(other.to_toml())
+    with pytest.raises(LedgerError, match="another configuration"):
+        run_small(other)

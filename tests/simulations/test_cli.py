@@ -79,7 +79,7 @@ def test_simulate_then_everything_else(capsys, fast, tmp_path):
     status, printed, _ = run(capsys, "ledger", "verify", out, "--json")
     assert status == 0 and json.loads(printed.splitlines()[-1])["entries"] == 2
     status, printed, _ = run(capsys, "ledger", "show", out)
-    assert status == 0 and "2 entries" in printed and "DP ε" in printed and "Bayesian" in printed
+    assert status == 0 and "2 entries" in printed and "Bayesian" in printed
 
     sheet = tmp_path / "round-1.png"
     assert run(capsys, "samples", out, "--round", 1, "--png", sheet)[0] == 0
@@ -118,6 +118,9 @@ MISTAKES = [
     (["--set", "privacy.sampling_rat=1"], 2, "did you mean 'privacy.sampling_rate'"),
     (["--set", "privacy.sampling_rate=0"], 2, "privacy.sampling_rate = 0.0"),
     (["--set", "privacy.noise_multiplier=-1"], 2, "privacy.noise_multiplier = -1.0"),
+    (["--set", "privacy.noise_multiplier=1e-7"], 2, "privacy.noise_multiplier = 1e-07"),
+    (["--set", "privacy.bayesian_delta=1e-300"], 2, "privacy.bayesian_delta = 1e-300"),
+    (["--set", "seed=99999999999999999999"], 2, "below 2^62"),
     (["--set", "nonsense"], 2, "section.key=value"),
     (["--preset", "nonsense"], 2, "choose one of"),
     (["--config", "/nowhere/x.toml"], 2, "/nowhere/x.toml"),
@@ -149,6 +152,25 @@ def test_an_existing_run_is_not_overwritten_unasked(capsys, fast, tmp_path):
     status, _, errors = run(capsys, *fast, "--out", tmp_path / "run")
     assert status == 1 and "holds a run already" in errors and "resume" in errors
     assert run(capsys, *fast, "--out", tmp_path / "run", "--overwrite")[0] == 0
+    assert run(capsys, "ledger", "verify", tmp_path / "run.old-1")[0] == 0  # kept, not deleted
+
+
+def test_a_folder_with_other_files_is_left_alone(capsys, fast, tmp_path):
+    other = tmp_path / "thesis"
+    other.mkdir()
+    (other / "config.toml").write_text("title = 'mine'")
+    status, _, errors = run(capsys, *fast, "--out", other, "--overwrite")
+    assert status == 1 and "holds other files" in errors
+    assert [path.name for path in other.iterdir()] == ["config.toml"]
+
+
+def test_a_named_store_is_found_again(capsys, fast, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run(capsys, *fast, "--out", "run", "--store", "sqlite:///shared.db")[0] == 0
+    assert (tmp_path / "shared.db").exists() and not (tmp_path / "run" / "store.db").exists()
+    monkeypatch.chdir("/")
+    assert run(capsys, "samples", tmp_path / "run")[0] == 0
+    assert run(capsys, "ledger", "verify", tmp_path / "run")[0] == 0
 
 
 def test_a_tampered_ledger_fails_verification_by_line(capsys, fast, tmp_path):
