@@ -129,12 +129,12 @@ def presentable(spending: Spending) -> Spending:
     guarantee, which the statement says. The corrected figure is never above DP at the same δ, since
     differential privacy implies Bayesian differential privacy.
     """
-    corrected = min(spending.bdp_corrected, spending.dp_epsilon_at_bdp_delta)
+    corrected = min(_rounded_up(spending.bdp_corrected), spending.dp_epsilon_at_bdp_delta)
     weak = ("some rounds rest on few or uneven norms, or on none, and were charged at the clip",)
     return replace(
         spending,
         bdp_as_published=_rounded_up(spending.bdp_as_published),
-        bdp_corrected=_rounded_up(corrected),
+        bdp_corrected=corrected,
         warnings=weak if spending.warnings else (),
     )
 
