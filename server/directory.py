@@ -33,6 +33,10 @@ from server.settings import read_config
 from server.tensors import Arrays
 
 
+HIDDEN = "***"
+"""What SQLAlchemy shows in a password's place."""
+
+
 class RunDirectoryError(ValueError):
     """A run directory that cannot be used; the message says why and what to do."""
 
@@ -135,17 +139,22 @@ class RunDirectory:
             part.unlink()
 
     def remember_store(self, url: str) -> None:
-        """Note where the run's samples go, for the verbs that come later.
-
-        A URL with a password is not written down; it must be named again.
-        """
-        if url != self.default_store and make_url(url).password is None:
-            write_durably(self.path / "store-url", url.encode())
+        """Note where the run's samples go, for the verbs that come later; never a password."""
+        if url != self.default_store:
+            shown = make_url(url).render_as_string(hide_password=True)
+            write_durably(self.path / "store-url", shown.encode())
 
     def remembered_store(self) -> str:
-        """The store that `remember_store` noted, or the directory's own."""
+        """The store that `remember_store` noted, or the directory's own.
+
+        Raises:
+            RunDirectoryError: its URL has a password, which was not written down.
+        """
         note = self.path / "store-url"
-        return note.read_text(encoding="utf-8") if note.exists() else self.default_store
+        url = note.read_text(encoding="utf-8") if note.exists() else self.default_store
+        if make_url(url).password == HIDDEN:
+            raise RunDirectoryError(f"name the run's store with its password: --store {url}")
+        return url
 
     @contextmanager
     def locked(self) -> Iterator[None]:

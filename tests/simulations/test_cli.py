@@ -164,6 +164,17 @@ def test_a_folder_with_other_files_is_left_alone(capsys, fast, tmp_path):
     assert [path.name for path in other.iterdir()] == ["config.toml"]
 
 
+def test_a_stores_password_is_neither_written_nor_shown(tmp_path):
+    from server.config import Config
+    from server.directory import RunDirectory, RunDirectoryError
+
+    directory = RunDirectory.create(tmp_path / "run", Config())
+    directory.remember_store("postgresql://ann:secret@db.example/fedlens")
+    assert not [p for p in directory.path.rglob("*") if p.is_file() and b"secret" in p.read_bytes()]
+    with pytest.raises(RunDirectoryError, match="--store postgresql://ann:"):
+        directory.remembered_store()
+
+
 def test_a_named_store_is_found_again(capsys, fast, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert run(capsys, *fast, "--out", "run", "--store", "sqlite:///shared.db")[0] == 0
