@@ -32,7 +32,6 @@ from server.files import write_durably
 from server.settings import read_config
 from server.tensors import Arrays
 
-
 HIDDEN = "***"
 """What SQLAlchemy shows in a password's place."""
 
