@@ -7,6 +7,7 @@ may have left out. The store itself refuses anything that comes before its ledge
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import torch
@@ -93,6 +94,7 @@ class Publication:
             event=entry.event.to_json(),
             purpose=entry.purpose,
             entry_hash=entry.hash,
+            created_at=datetime.fromisoformat(entry.at),  # to the second: finer times tell cohorts
         )
 
     def _release_row(self, entry: Entry, lost: Container[int]) -> ReleaseRow:
