@@ -39,7 +39,7 @@ format: setup ## rewrite the code in the house's format
 	$(BIN)/ruff check --fix .
 
 bench: setup ## measure speed and memory, print tables
-	$(BIN)/python -m simulations.benchmarks
+	$(BIN)/python -m simulations.benchmarks.rounds
 
 clean: ## remove what make made, but no run
 	rm -rf $(VENV) *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from accountant.bayesian import BayesianAccountant, NormHistogram
 from accountant.bounds import require_probability
-from accountant.events import SubsampledGaussian
+from accountant.events import Event, SubsampledGaussian
 from accountant.evidence import EvidenceFile
 from accountant.ledger import Entry
 from accountant.moments import MomentsAccountant
@@ -16,7 +16,7 @@ __all__ = ["Account", "MixedEvents", "Spending", "statement"]
 
 
 class MixedEvents(ValueError):
-    """An event of another privacy unit than the account's; such events are never added up."""
+    """An event of another unit or adjacency than the account's; such are never added up."""
 
 
 class Account:
@@ -45,11 +45,10 @@ class Account:
         self._delta_dp, self._delta_bdp = delta_dp, delta_bdp
         self._moments = MomentsAccountant()
         self._bayesian = BayesianAccountant(total_rounds, delta_bdp)
-        self._last: SubsampledGaussian | None = None
-        self._uniform = True
+        self._schedule: dict[Event, int] = {}
         self._unfit = 0
 
-    def charge(self, event: SubsampledGaussian, evidence: NormHistogram | None) -> None:
+    def charge(self, event: Event, evidence: NormHistogram | None) -> None:
         """Book one round; see `BayesianAccountant.compose` for the evidence.
 
         Raises:
@@ -57,16 +56,10 @@ class Account:
             ValueError: an event of another privacy unit, or evidence of another clipping norm.
                 Nothing was booked.
         """
-        last = self._last
-        if last and (last.unit, last.adjacency) != (event.unit, event.adjacency):
-            raise MixedEvents(
-                f"unit = {event.unit!r}, but the account is of {last.unit!r} events: keep an "
-                "account for each unit"
-            )
+        self._check_alike(event)
         self._bayesian.compose(event, evidence)
         self._moments.compose(event)
-        self._uniform = self._uniform and last in (None, event)
-        self._last = event
+        self._schedule[event] = self._schedule.get(event, 0) + 1
 
     def replay(self, entries: Iterable[Entry], evidence: EvidenceFile | None = None) -> None:
         """Book a ledger's entries.
@@ -76,12 +69,12 @@ class Account:
         """
         for entry in entries:
             norms = evidence.matching(entry) if evidence is not None else None
-            if norms is not None and norms.clipping_norm != entry.event.clipping_norm:
+            if norms is not None and not _fits(norms, entry.event):
                 norms = None
             self._unfit += norms is None and entry.evidence_digest is not None
             self.charge(entry.event, norms)
 
-    def would_exceed(self, event: SubsampledGaussian, epsilon: float) -> bool:
+    def would_exceed(self, event: Event, epsilon: float) -> bool:
         """Whether booking ``event`` too would take differential privacy's ε above ``epsilon``.
 
         Ask before the release. The answer depends on no data, so stopping on it reveals nothing.
@@ -96,15 +89,16 @@ class Account:
             rounds=self._bayesian.rounds,
             dp_epsilon=moments.epsilon,
             dp_order=moments.order,
+            dp_method="rdp",
             delta_dp=self._delta_dp,
             dp_epsilon_at_bdp_delta=self._moments.epsilon(self._delta_bdp).epsilon,
             bdp_as_published=self._bayesian.as_published().epsilon,
             bdp_corrected=corrected.epsilon,
+            bdp_sound=self._moments.epsilon(self._delta_bdp).epsilon,
             bdp_order=corrected.order,
             delta_bdp=self._delta_bdp,
             confidence_failure=self._bayesian.confidence_failure,
-            event=self._last,
-            uniform=self._uniform,
+            schedule=tuple(self._schedule.items()),
             noise_source=self._noise_source,
             warnings=self._warnings(),
         )
@@ -113,11 +107,27 @@ class Account:
         """`statement` of the spending so far, for N = ``users``."""
         return statement(self.spending(), users)
 
+    def _check_alike(self, event: Event) -> None:
+        for booked in self._schedule:
+            for name in ("unit", "adjacency"):
+                there, given = getattr(booked, name), getattr(event, name)
+                if there != given:
+                    raise MixedEvents(
+                        f"{name} = {given!r}, but the account is of {there!r} events: keep an "
+                        f"account for each {name}"
+                    )
+            return
+
     def _warnings(self) -> tuple[str, ...]:
         if not self._unfit:
             return self._bayesian.warnings()
         lost = f"{self._unfit} ledger entries name evidence that is missing or does not fit them"
         return (lost, *self._bayesian.warnings())
+
+
+def _fits(norms: NormHistogram, event: Event) -> bool:
+    """Whether evidence can be of an event: one-shot releases have none."""
+    return isinstance(event, SubsampledGaussian) and norms.clipping_norm == event.clipping_norm
 
 
 def _noise_source(value: str) -> NoiseSource:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Protocol
 
-from accountant.events import SubsampledGaussian
+from accountant.events import Event
 
 NO_ORDER = 0.0
 
@@ -19,7 +19,9 @@ class Bound:
     """≥ 0; infinite where there is no guarantee."""
     order: float
     """Order of the moment that gave the bound (Rényi order α, or λ of the Bayesian accountant);
-    `NO_ORDER` where none did: nothing spent, or no finite bound."""
+    `NO_ORDER` where none did: nothing spent, no finite bound, or a bound without orders."""
+    method: str = ""
+    """Which computation gave the bound, in a word; empty where there is only one."""
 
 
 NOTHING_SPENT = Bound(0.0, NO_ORDER)
@@ -29,7 +31,7 @@ UNBOUNDED = Bound(math.inf, NO_ORDER)
 class Accountant(Protocol):
     """A differential privacy accountant: moments today, privacy loss distributions likewise."""
 
-    def compose(self, event: SubsampledGaussian, count: int = 1) -> None:
+    def compose(self, event: Event, count: int = 1) -> None:
         """Book ``count`` occurrences of ``event``."""
 
     def epsilon(self, delta: float) -> Bound:

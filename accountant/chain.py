@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from accountant.events import EventError, SubsampledGaussian
+from accountant.events import Event, EventError, event_from_json
 
 FORMAT = "fedlens-ledger-1"
 _TAIL = len(',"sha256":""}') + 64
@@ -44,7 +44,7 @@ class Entry:
     """0 for the first entry."""
     round: int
     """The round it happened in."""
-    event: SubsampledGaussian
+    event: Event
     """The mechanism."""
     purpose: str
     """What it was for."""
@@ -96,7 +96,7 @@ class _Lines:
     """Reads entries' lines. What repeats from line to line is read once and kept."""
 
     def __init__(self) -> None:
-        self._events: dict[bytes, SubsampledGaussian] = {}
+        self._events: dict[bytes, Event] = {}
         self._purposes: dict[bytes, str] = {}
 
     def entry(self, line: bytes) -> Entry:
@@ -117,7 +117,7 @@ class _Lines:
             hash=digest.decode("ascii"),
         )
 
-    def _event(self, text: bytes) -> SubsampledGaussian:
+    def _event(self, text: bytes) -> Event:
         event = self._events.get(text)
         if event is None:
             event = self._events[text] = _event_of(_loads(text))
@@ -159,9 +159,9 @@ def _is_digest(value: object) -> bool:
     return isinstance(value, str) and len(value) == 64 and not set(value) - set("0123456789abcdef")
 
 
-def _event_of(data: Any) -> SubsampledGaussian:
+def _event_of(data: Any) -> Event:
     try:
-        return SubsampledGaussian.from_json(data)
+        return event_from_json(data)
     except (AttributeError, EventError, TypeError) as error:
         raise ChainError(f"event is not one we know: {error}") from error
 

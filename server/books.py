@@ -126,15 +126,17 @@ def presentable(spending: Spending) -> Spending:
 
     The Bayesian ones are computed from private norms without noise. Rounding them up to two digits,
     and saying of their warnings only that there are some, shows less of these norms; it is no
-    guarantee, which the statement says. The corrected figure is never above DP at the same δ, since
-    differential privacy implies Bayesian differential privacy.
+    guarantee, which the statement says. The corrected and the sound figure are never above DP at
+    the same δ, since differential privacy implies Bayesian differential privacy.
     """
-    corrected = min(_rounded_up(spending.bdp_corrected), spending.dp_epsilon_at_bdp_delta)
+    most = spending.dp_epsilon_at_bdp_delta
     weak = ("some rounds rest on few or uneven norms, or on none, and were charged at the clip",)
     return replace(
         spending,
         bdp_as_published=_rounded_up(spending.bdp_as_published),
-        bdp_corrected=corrected,
+        bdp_corrected=min(_rounded_up(spending.bdp_corrected), most),
+        bdp_sound=min(_rounded_up(spending.bdp_sound), most),
+        percentiles={s: min(_rounded_up(e), most) for s, e in spending.percentiles.items()},
         warnings=weak if spending.warnings else (),
     )
 

@@ -83,7 +83,7 @@ class Publication:
         self._store.record_progress(
             [self._ledger_row(entry) for entry in entries],
             [self._release_row(entry, lost) for entry in entries],
-            [RoundRecord(run_id=self._run_id, **_with_infinities(facts)) for facts in history],
+            [_round_record(self._run_id, facts) for facts in history],
         )
 
     def _ledger_row(self, entry: Entry) -> LedgerRow:
@@ -148,12 +148,13 @@ class Publication:
 
 
 def spending_fields(spending: Spending) -> dict[str, float]:
-    """Both accountants' figures under the store's names."""
+    """All accountants' figures under the store's names."""
     return {
         "dp_epsilon": spending.dp_epsilon,
         "delta_dp": spending.delta_dp,
         "bdp_as_published": spending.bdp_as_published,
         "bdp_corrected": spending.bdp_corrected,
+        "bdp_sound": spending.bdp_sound,
         "delta_bdp": spending.delta_bdp,
     }
 
@@ -162,9 +163,27 @@ def round_facts(
     number: int, metrics: dict[str, float], spending: Spending, seconds: float
 ) -> dict[str, Any]:
     """A round's record in a form that JSON keeps: infinities as None."""
-    figures = {k: (None if v == float("inf") else v) for k, v in spending_fields(spending).items()}
-    return {"round": number, "metrics": metrics, "seconds": seconds, **figures}
+    figures = _without_infinities(spending_fields(spending))
+    return {
+        "round": number,
+        "metrics": metrics,
+        "seconds": seconds,
+        "dp_method": spending.dp_method,
+        "percentiles": _without_infinities(spending.percentiles),
+        **figures,
+    }
+
+
+def _without_infinities(figures: Mapping[str, float]) -> dict[str, float | None]:
+    return {k: None if v == float("inf") else v for k, v in figures.items()}
 
 
 def _with_infinities(facts: Mapping[str, Any]) -> dict[str, Any]:
     return {k: float("inf") if v is None else v for k, v in facts.items()}
+
+
+def _round_record(run_id: str, facts: Mapping[str, Any]) -> RoundRecord:
+    """The record of `round_facts`; runs begun before there was a sound figure have none."""
+    known = {"bdp_sound": None, "percentiles": {}, **facts}
+    curve = _with_infinities(known["percentiles"])
+    return RoundRecord(run_id=run_id, **{**_with_infinities(known), "percentiles": curve})

@@ -117,6 +117,7 @@ def simulate(
             "dp_at_bayesian_delta": _finite(spending.dp_epsilon_at_bdp_delta),
             "bdp_as_published": _finite(spending.bdp_as_published),
             "bdp_corrected": _finite(spending.bdp_corrected),
+            "bdp_sound": _finite(spending.bdp_sound),
         },
         delta={"dp": spending.delta_dp, "bdp": spending.delta_bdp},
         student_accuracy=accuracy,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import datetime
 from typing import get_args
 
@@ -41,12 +42,27 @@ def check_whole(record: object, *names: str, most: int = MAX_INTEGER) -> None:
 
 def check_spending(record: object) -> None:
     """Refuse an ε that is negative or NaN, and a δ that is no probability."""
-    for name in ("dp_epsilon", "bdp_as_published", "bdp_corrected"):
+    for name in ("dp_epsilon", "bdp_as_published", "bdp_corrected", "bdp_sound"):
         value = getattr(record, name)
         require(value >= 0, name, value, "ε is a number ≥ 0, or inf")
     for name in ("delta_dp", "delta_bdp"):
         value = getattr(record, name)
         require(0 <= value <= 1, name, value, "δ is a probability")
+
+
+def check_percentiles(curve: Mapping[str, float]) -> None:
+    """Refuse a curve whose keys are no shares of users, or whose ε are negative or NaN."""
+    for share, epsilon in curve.items():
+        name = f"percentiles[{share!r}]"
+        require(_is_share(share), name, epsilon, "name a share of users in [0, 1]")
+        require(epsilon >= 0, name, epsilon, "ε is a number ≥ 0, or inf")
+
+
+def _is_share(text: str) -> bool:
+    try:
+        return 0 <= float(text) <= 1
+    except ValueError:
+        return False
 
 
 def check_json(name: str, value: object) -> None:

@@ -19,6 +19,7 @@ from server.store.checks import (
     MAX_LONG,
     check_choice,
     check_json,
+    check_percentiles,
     check_spending,
     check_text,
     check_time,
@@ -86,17 +87,25 @@ class RoundRecord:
     dp_epsilon: float
     """Differential privacy spent by the run up to and with this round, at ``delta_dp``."""
     delta_dp: float
+    dp_method: str = "rdp"
+    """Which of the differential privacy accountants gave the figure, in a word."""
     bdp_as_published: float
     """Bayesian DP, by the published formulas, at ``delta_bdp``."""
     bdp_corrected: float
     """Bayesian DP, with its corrections, at ``delta_bdp``."""
+    bdp_sound: float
+    """Bayesian DP, with distribution-free confidence bounds, at ``delta_bdp``."""
     delta_bdp: float
+    percentiles: Mapping[str, float] = field(default_factory=dict)
+    """ε at ``delta_bdp`` (sound) that holds for a share of users at least; keyed by that share."""
     seconds: float
     """Wall-clock time of the round, seconds."""
 
     def __post_init__(self) -> None:
         check_whole(self, "round")
         check_spending(self)
+        check_text(self, "dp_method")
+        check_percentiles(self.percentiles)
         require(math.isfinite(self.seconds), "seconds", self.seconds, "give a finite number")
         for name, value in self.metrics.items():
             require(isinstance(value, int | float), f"metrics[{name!r}]", value, "give a float")
@@ -176,6 +185,7 @@ class BatchRecord:
     delta_dp: float
     bdp_as_published: float
     bdp_corrected: float
+    bdp_sound: float
     delta_bdp: float
     private: bool
     """False where the run guarantees nothing."""

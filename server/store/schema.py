@@ -127,9 +127,12 @@ class Round(Base):
     metrics: Mapped[Mapping[str, float]]
     dp_epsilon: Mapped[float] = mapped_column(Epsilon, nullable=True)
     delta_dp: Mapped[float]
+    dp_method: Mapped[str] = mapped_column(server_default="rdp")
     bdp_as_published: Mapped[float] = mapped_column(Epsilon, nullable=True)
     bdp_corrected: Mapped[float] = mapped_column(Epsilon, nullable=True)
+    bdp_sound: Mapped[float] = mapped_column(Epsilon, nullable=True)
     delta_bdp: Mapped[float]
+    percentiles: Mapped[Mapping[str, float]] = mapped_column(Metrics, nullable=True)
     seconds: Mapped[float]
 
 
@@ -196,6 +199,7 @@ class Batch(Base):
     delta_dp: Mapped[float]
     bdp_as_published: Mapped[float] = mapped_column(Epsilon, nullable=True)
     bdp_corrected: Mapped[float] = mapped_column(Epsilon, nullable=True)
+    bdp_sound: Mapped[float] = mapped_column(Epsilon, nullable=True)
     delta_bdp: Mapped[float]
     private: Mapped[bool]
     provenance: Mapped[str]

@@ -6,6 +6,8 @@ revision is kept in a table of its own name, beside which another program's Alem
 
 from __future__ import annotations
 
+import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,6 +32,8 @@ VERSION_TABLE = "fedlens_version"
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _LOCK = 0x6665646C656E73  # "fedlens": PostgreSQL's advisory lock, one upgrade at a time
+_PATIENCE = 30.0
+"""Seconds to wait for others to let go of an SQLite file."""
 _ENVIRONMENT = Lock()  # Alembic's environment is a global of the process
 
 
@@ -169,11 +173,26 @@ def _connection(location: Location, *, create: bool) -> Iterator[Connection]:
 
 
 def _turn_wal_on(connection: Any) -> None:
-    """The write-ahead log is a lasting property of the file: readers and a writer side by side."""
+    """The write-ahead log is a lasting property of the file: readers and a writer side by side.
+
+    SQLite's own waiting does not cover the switch, so it is tried again while others hold the file.
+    """
+    cursor, until = connection.cursor(), time.monotonic() + _PATIENCE
     try:
-        connection.cursor().execute("PRAGMA journal_mode = WAL")
+        while not _switched(cursor, last_try=time.monotonic() > until):
+            time.sleep(0.02)
     finally:
         connection.close()
+
+
+def _switched(cursor: Any, *, last_try: bool) -> bool:
+    try:
+        cursor.execute("PRAGMA journal_mode = WAL")
+    except sqlite3.OperationalError:
+        if last_try:
+            raise
+        return False
+    return True
 
 
 def _status(connection: Connection) -> StoreStatus:

@@ -7,7 +7,7 @@ import pytest
 
 from accountant.account import Account, MixedEvents, statement
 from accountant.bayesian import BayesianAccountant, NormHistogram, TooManyRounds
-from accountant.events import SubsampledGaussian
+from accountant.events import GaussianRelease, SubsampledGaussian
 from accountant.evidence import EvidenceFile
 from accountant.ledger import Ledger
 from accountant.moments import MomentsAccountant
@@ -157,6 +157,7 @@ def test_the_statement_says_what_a_reader_must_know():
         "noise 1.5 times the clipping norm",
         "δ is 0.01 of 1/N for N = 1000 users",
         f"ε = {spending.bdp_corrected:.3g} corrected",
+        f"{spending.bdp_sound:.3g} sound",
         f"{spending.bdp_as_published:.3g} as published",
         f"differential privacy at that δ: {spending.dp_epsilon_at_bdp_delta:.3g}",
         "estimates",
@@ -178,17 +179,34 @@ def test_the_statement_names_the_unit_the_sampler_and_what_weakens_it():
         assert needed in text, needed
 
 
-def test_the_statement_does_not_pass_the_last_round_off_as_all():
-    assert "not all alike" not in charged(3).statement(1000)
+def test_the_statement_tells_all_kinds_of_release():
     account = charged(2)
     account.charge(replace(EVENT, noise_multiplier=3.0, count=20), None)
+    account.charge(GaussianRelease("user", "add-remove", 1.0, 7.0, released="class counts"), None)
     text = account.statement(1000)
-    assert (
-        "3 rounds of 20 noised releases each (they were not all alike; this describes the last)"
-        in text
-    )
-    account.charge(replace(EVENT, noise_multiplier=3.0, count=20), None)
-    assert not account.spending().uniform
+    for needed in (
+        "2 rounds, each user drawn with probability 0.05",
+        "noise 1.5 times the clipping norm",
+        "1 round of 20 noised releases each",
+        "noise 3 times the clipping norm",
+        "class counts released once, from everybody's data, noise 7 times its sensitivity",
+    ):
+        assert needed in text, needed
+
+
+def test_many_kinds_of_release_are_counted_not_listed():
+    account = make()
+    for noise in range(2, 9):
+        account.charge(replace(EVENT, noise_multiplier=float(noise)), None)
+    assert "3 more kinds of release, which the ledger lists" in account.statement(1000)
+
+
+def test_the_statement_says_who_the_neighbours_are():
+    replaced = replace(EVENT, sampler="none", sampling_rate=1.0, adjacency="replace-one")
+    text = charged(1, replaced).statement(1000)
+    assert "replacing one user's data by anybody else's" in text
+    with pytest.raises(MixedEvents, match="adjacency = 'add-remove'"):
+        charged(1, replaced).charge(EVENT, None)
 
 
 def test_a_delta_that_is_no_promise_is_called_out():

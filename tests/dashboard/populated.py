@@ -64,6 +64,7 @@ def spent(round_: int, private: bool) -> dict[str, float]:
         "delta_dp": 1e-5,
         "bdp_as_published": 0.3 * share,
         "bdp_corrected": 0.9 * share,
+        "bdp_sound": 1.1 * share,
         "delta_bdp": 1e-10,
     }
 

@@ -24,6 +24,7 @@ SPENT = {
     "delta_dp": 1e-5,
     "bdp_as_published": 0.5,
     "bdp_corrected": 0.75,
+    "bdp_sound": 0.95,
     "delta_bdp": 1e-10,
 }
 

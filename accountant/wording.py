@@ -1,0 +1,99 @@
+"""Mechanisms and bounds in words that a reader without formulas can check."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from accountant.bounds import Bound
+from accountant.events import Event, GaussianRelease, SubsampledGaussian
+
+Schedule = Sequence[tuple[Event, int]]
+"""Different events, each with how often it happened."""
+
+_KINDS_NAMED = 4
+_METHODS = {
+    "rdp": "moments accountant of order {order:g}",
+    "analytic": "exact privacy loss of the Gaussian mechanism",
+    "contour": "privacy loss by contour inversion",
+    "pld": "discretised privacy loss distribution",
+}
+METHODS = tuple(_METHODS)
+"""Names of the computations that can give a differential privacy figure."""
+
+
+def method_in_words(bound: Bound) -> str:
+    """Which computation gave a bound."""
+    return _METHODS.get(bound.method, bound.method).format(order=bound.order)
+
+
+def neighbours_in_words(event: Event) -> str:
+    """Between which data sets the guarantee holds."""
+    if event.unit == "user":
+        whose = "one user with all of their data"
+        other = "one user's data by anybody else's"
+    else:
+        whose, other = "one record (not all of a user's)", "one record by any other"
+    return (
+        f"adding or removing {whose}" if event.adjacency == "add-remove" else f"replacing {other}"
+    )
+
+
+def releases_in_words(schedule: Schedule) -> str:
+    """What was released how often, under which sampling and noise."""
+    parts = [_release(event, times) for event, times in schedule[:_KINDS_NAMED]]
+    left = len(schedule) - _KINDS_NAMED
+    if left > 0:
+        parts.append(f"{left} more kinds of release, which the ledger lists")
+    return "; ".join(parts)
+
+
+def differential(schedule: Schedule, bound: Bound, delta: float) -> str:
+    """The differential privacy guarantee in one sentence.
+
+    Args:
+        schedule: what was released, one event at least, all of one unit and adjacency.
+        bound: a finite ε at ``delta``.
+        delta: δ.
+    """
+    return (
+        f"({bound.epsilon:.3g}, {delta:.3g})-differential privacy for "
+        f"{neighbours_in_words(schedule[0][0])}, whoever that is and whatever the others hold: "
+        f"{releases_in_words(schedule)} ({method_in_words(bound)})."
+    )
+
+
+def delta_in_words(delta: float, users: int) -> str:
+    """How δ stands to 1/N for N enrolled users."""
+    if delta * users < 1:
+        return f"δ is {delta * users:.2g} of 1/N for N = {users} users."
+    return (
+        f"Caution: δ = {delta:.3g} is not below 1/N = {1 / users:.3g}; publishing somebody's data "
+        "outright could satisfy such a δ. Choose a smaller one."
+    )
+
+
+def _release(event: Event, times: int) -> str:
+    if isinstance(event, GaussianRelease):
+        number = times * event.count
+        what = f"{event.released} released once" if number == 1 else f"{event.released}, {number}×"
+        return (
+            f"{what}, from everybody's data, noise {event.noise_multiplier:g} times its sensitivity"
+        )
+    rounds = "1 round" if times == 1 else f"{times} rounds"
+    if event.count > 1:
+        rounds += f" of {event.count} noised releases each"
+    return f"{rounds}, {_drawn(event)}, noise {event.noise_multiplier:g} times the clipping norm"
+
+
+def _drawn(event: SubsampledGaussian) -> str:
+    if event.sampler == "none" or event.sampling_rate == 1:
+        return f"every {event.unit} in each of them"
+    if event.sampler == "poisson":
+        return (
+            f"each {event.unit} drawn with probability {event.sampling_rate:g} by Poisson sampling "
+            "whose outcome is kept secret"
+        )
+    return (
+        f"cohorts of fixed size, {event.sampling_rate:g} of all {event.unit}s, drawn afresh each "
+        "time and kept secret"
+    )

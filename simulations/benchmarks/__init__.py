@@ -1,0 +1,1 @@
+"""Measurements that print tables. They are no tests: figures move with the machine."""
