@@ -12,8 +12,8 @@ from dashboard.privacy import series_names
 from server.store import RoundRecord
 
 # Told apart by colour-blind readers and, by the dashes, in grey print.
-COLOURS = ("#1f5fa8", "#d1711b", "#8a6fb0")
-DASHES = ([1, 0], [7, 3], [2, 3])
+COLOURS = ("#1f5fa8", "#2a8c6c", "#d1711b", "#8a6fb0")
+DASHES = ([1, 0], [9, 2], [5, 3], [2, 3])
 HEIGHT = 380
 SMALL_HEIGHT = 160
 
@@ -25,7 +25,12 @@ def epsilon_frame(rounds: Sequence[RoundRecord]) -> Frame:
         for record in rounds
         for name, epsilon in zip(
             series_names(record),
-            (record.dp_epsilon, record.bdp_corrected, record.bdp_as_published),
+            (
+                record.dp_epsilon,
+                record.bdp_sound,
+                record.bdp_corrected,
+                record.bdp_as_published,
+            ),
             strict=True,
         )
         if math.isfinite(epsilon)
@@ -34,7 +39,7 @@ def epsilon_frame(rounds: Sequence[RoundRecord]) -> Frame:
 
 
 def epsilon_chart(rounds: Sequence[RoundRecord], budget: float = 0.0) -> alt.LayerChart:
-    """ε spent against rounds: DP, BDP corrected and BDP as published, and the DP budget if any.
+    """ε spent against rounds: DP, the three BDP figures, and the DP budget if any.
 
     Args:
         rounds: at least one.

@@ -16,11 +16,11 @@ NOT_PRIVATE_MEANING = (
     "use it only with data that may be public."
 )
 ASSUMPTIONS = (
-    "**DP** (moments accountant): bounds what anyone learns about **any** person, whatever their "
-    "data; it fails with probability at most δ. **BDP** (Bayesian accountant): bounds the same "
-    "for a person **typical of those enrolled**, estimated from the population; an unusual person "
-    "may be protected less. *As published* follows the paper's formulas, to compare with its "
-    "tables; *corrected* mends how rounds add up and includes the estimate's own uncertainty. "
+    "**DP**: bounds what anyone learns about **any** person, whatever their data; it fails with "
+    "probability at most δ. **BDP** (Bayesian accountant): bounds the same for a person **drawn "
+    "like those enrolled**; an unusual person may be protected less. *Sound* allows for every tail "
+    "that the clip leaves possible; *corrected* presumes norms without a heavy tail; *as "
+    "published* follows the paper's formulas, to compare with its tables, and bounds nothing. "
     "Smaller ε is more private."
 )
 
@@ -45,6 +45,10 @@ class Spent(Protocol):
         """BDP ε with corrections, at ``delta_bdp``."""
 
     @property
+    def bdp_sound(self) -> float:
+        """BDP ε with distribution-free confidence bounds, at ``delta_bdp``."""
+
+    @property
     def delta_bdp(self) -> float:
         """δ of BDP."""
 
@@ -65,17 +69,19 @@ def figures(spent: Spent) -> str:
     """All figures in one line, each with its δ."""
     return (
         f"DP ε = {epsilon_text(spent.dp_epsilon)} (δ = {delta_text(spent.delta_dp)}) · "
-        f"BDP ε = {epsilon_text(spent.bdp_corrected)} corrected, "
+        f"BDP ε = {epsilon_text(spent.bdp_sound)} sound, "
+        f"{epsilon_text(spent.bdp_corrected)} corrected, "
         f"{epsilon_text(spent.bdp_as_published)} as published "
         f"(δ = {delta_text(spent.delta_bdp)})"
     )
 
 
-def series_names(spent: Spent) -> tuple[str, str, str]:
-    """Legend entries for DP, BDP corrected and BDP as published, each with its δ."""
+def series_names(spent: Spent) -> tuple[str, str, str, str]:
+    """Legend entries for DP, BDP sound, corrected and as published, each with its δ."""
     delta = delta_text(spent.delta_bdp)
     return (
         f"DP, any person (δ = {delta_text(spent.delta_dp)})",
+        f"BDP sound (δ = {delta})",
         f"BDP corrected (δ = {delta})",
         f"BDP as published (δ = {delta})",
     )

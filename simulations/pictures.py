@@ -79,12 +79,13 @@ def _draw_epsilons(axes: Axes, rounds: Sequence[RoundRecord]) -> None:
     last = rounds[-1]
     series = {
         f"DP, any user (δ={last.delta_dp:g})": [r.dp_epsilon for r in rounds],
+        f"Bayesian DP, sound (δ={last.delta_bdp:g})": [r.bdp_sound for r in rounds],
         f"Bayesian DP, corrected estimate (δ={last.delta_bdp:g})": [
             r.bdp_corrected for r in rounds
         ],
         f"Bayesian DP, as published (δ={last.delta_bdp:g})": [r.bdp_as_published for r in rounds],
     }
-    for (name, values), style in zip(series.items(), ("-", "--", ":"), strict=True):
+    for (name, values), style in zip(series.items(), ("-", "-.", "--", ":"), strict=True):
         axes.plot([r.round for r in rounds], values, style, marker=".", label=name)
     axes.set(ylabel="ε spent", title="Privacy spent")
     if not math.isfinite(last.dp_epsilon):

@@ -6,7 +6,7 @@ import json
 
 import streamlit as st
 
-from dashboard import charts, ledger_table, strips
+from dashboard import charts, ledger_table, percentiles, strips
 from dashboard.badges import privacy_warning, run_badges
 from dashboard.privacy import ASSUMPTIONS, delta_text, epsilon_text
 from dashboard.session import RUN_PARAMETER, pick_run, plain_errors, store
@@ -37,7 +37,7 @@ def _header(run: RunRecord) -> None:
 
 
 def _figures(run: RunRecord, rounds: list[RoundRecord]) -> None:
-    done, *spent = st.columns(4)
+    done, *spent = st.columns(5)
     last = rounds[-1] if rounds else None
     done.metric("Rounds", f"{last.round if last else 0} / {run.rounds_planned}", border=True)
     if last is None:
@@ -45,8 +45,13 @@ def _figures(run: RunRecord, rounds: list[RoundRecord]) -> None:
     dp, bdp = delta_text(last.delta_dp), delta_text(last.delta_bdp)
     for column, label, value in zip(
         spent,
-        (f"DP ε (δ = {dp})", f"BDP ε corrected (δ = {bdp})", f"BDP ε as published (δ = {bdp})"),
-        (last.dp_epsilon, last.bdp_corrected, last.bdp_as_published),
+        (
+            f"DP ε (δ = {dp})",
+            f"BDP ε sound (δ = {bdp})",
+            f"BDP ε corrected (δ = {bdp})",
+            f"BDP ε as published (δ = {bdp})",
+        ),
+        (last.dp_epsilon, last.bdp_sound, last.bdp_corrected, last.bdp_as_published),
         strict=True,
     ):
         column.metric(label, epsilon_text(value), border=True)
@@ -59,7 +64,7 @@ def _privacy_chart(run: RunRecord, rounds: list[RoundRecord]) -> None:
     else:
         st.altair_chart(
             charts.epsilon_chart(rounds, budget_of(run)),
-            alt="Line chart of epsilon against rounds: DP, BDP corrected and BDP as published",
+            alt="Line chart of epsilon against rounds: DP, BDP sound, corrected and as published",
         )
     st.caption(ASSUMPTIONS)
 
@@ -90,6 +95,7 @@ def _live(run_id: str) -> None:
         left, right = st.columns(2, gap="large")
         with left:
             _privacy_chart(run, rounds)
+            percentiles.show(rounds[-1], run.users)
         with right:
             strips.strip_by_round(run, store().batches(run_id))
             st.page_link(

@@ -25,6 +25,7 @@ def row(run: RunRecord, last: RoundRecord | None) -> dict[str, str | int]:
         "Unit": run.unit,
         "Users": run.users,
         "DP ε (δ)": _with_delta(last.dp_epsilon, last.delta_dp) if last else NONE_YET,
+        "BDP ε sound (δ)": _with_delta(last.bdp_sound, last.delta_bdp) if last else NONE_YET,
         "BDP ε corrected (δ)": _with_delta(last.bdp_corrected, last.delta_bdp)
         if last
         else NONE_YET,

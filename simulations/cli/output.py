@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from accountant.bounds import Bound
     from server.rounds import Observer, Progress
 
 
@@ -36,6 +37,12 @@ def say(text: str = "") -> None:
 def figure(value: float | None) -> str:
     """An ε in words."""
     return "infinite" if value is None or not math.isfinite(value) else f"{value:.3g}"
+
+
+def bound_record(bound: Bound) -> dict[str, Any]:
+    """A bound as JSON values; null where there is no finite ε."""
+    epsilon = bound.epsilon if math.isfinite(bound.epsilon) else None
+    return {"epsilon": epsilon, "order": bound.order, "method": bound.method}
 
 
 def program() -> str:

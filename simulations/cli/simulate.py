@@ -149,7 +149,8 @@ def _print(summary: Summary, *, as_json: bool) -> None:
         f"{figure(epsilon['dp_at_bayesian_delta'])} at δ = {delta['bdp']:g}"
     )
     say(
-        f"  Bayesian DP     ε = {figure(epsilon['bdp_corrected'])} (corrected), "
+        f"  Bayesian DP     ε = {figure(epsilon['bdp_sound'])} (sound), "
+        f"{figure(epsilon['bdp_corrected'])} (corrected), "
         f"{figure(epsilon['bdp_as_published'])} (as published) at δ = {delta['bdp']:g}"
     )
     if summary.student_accuracy is not None:

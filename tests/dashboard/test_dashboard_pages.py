@@ -156,7 +156,8 @@ def test_a_sample_shows_where_it_comes_from(open_page: Opener, store_at: tuple[s
     assert not app.exception
     assert (
         "SYNTHETIC · run run-1 drawn · round 3 · checkpoint 9f3a9f3a9f3a · seed 17 · no. 4 · "
-        "DP ε = 6.93 (δ = 1e-05) · BDP ε = 1.56 corrected, 0.52 as published (δ = 1e-10)"
+        "DP ε = 6.93 (δ = 1e-05) · BDP ε = 1.91 sound, 1.56 corrected, 0.52 as published "
+        "(δ = 1e-10)"
     ) in words(app)
 
 

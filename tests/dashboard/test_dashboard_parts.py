@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import math
+from dataclasses import replace
 
 import numpy as np
 import populated
 import pytest
 from PIL import Image
 
-from dashboard import charts, images
+from dashboard import charts, images, percentiles
 from dashboard.components.grid import grid_data, picked_id
 from dashboard.label_sets import RESERVED, default_labels, read_labels
 from dashboard.privacy import epsilon_text, figures
@@ -98,14 +99,16 @@ def test_the_privacy_chart_always_holds_both_accountants() -> None:
     legend = chart["layer"][0]["encoding"]["color"]["scale"]["domain"]
     assert legend == [
         "DP, any person (δ = 1e-05)",
+        "BDP sound (δ = 1e-10)",
         "BDP corrected (δ = 1e-10)",
         "BDP as published (δ = 1e-10)",
     ]
     frame = charts.epsilon_frame([a_round(1), a_round(4)])
     assert frame.groupby("bound")["epsilon"].apply(list).to_dict() == {
         legend[0]: [4.0, 8.0],
-        legend[1]: [0.9, 1.8],
-        legend[2]: [0.3, 0.6],
+        legend[1]: [1.1, 2.2],
+        legend[2]: [0.9, 1.8],
+        legend[3]: [0.3, 0.6],
     }
 
 
@@ -117,7 +120,7 @@ def test_infinite_and_missing_values_are_not_drawn() -> None:
 
 def test_figures_name_both_accountants_with_their_delta() -> None:
     assert figures(a_round(1, private=False)) == (
-        "DP ε = ∞ (δ = 1e-05) · BDP ε = ∞ corrected, ∞ as published (δ = 1e-10)"
+        "DP ε = ∞ (δ = 1e-05) · BDP ε = ∞ sound, ∞ corrected, ∞ as published (δ = 1e-10)"
     )
     assert [epsilon_text(x) for x in (0.0, 0.123456, 12.3456, 12345.6, math.inf)] == [
         "0",
@@ -152,3 +155,18 @@ def test_grid_data_must_match_its_sprite() -> None:
     sprite = images.sprite([images.to_png(np.zeros((28, 28), np.uint8))] * 2)
     with pytest.raises(ValueError, match="give one of each per image"):
         grid_data(sprite, [1], ["a"], None, 28)
+
+
+def test_the_percentile_curve_leaves_out_shares_of_less_than_one_user() -> None:
+    curve = {"0.5": 1.0, "0.99": 2.0, "0.9999": 2.9, "1": 3.0}
+    rows = percentiles.curve_frame(replace(a_round(1), percentiles=curve), users=1000)
+    most = rows[rows["bound"] == percentiles.FOR_MOST]
+    assert most[["share", "epsilon"]].to_numpy().tolist() == [[0.5, 1.0], [0.99, 2.0]]
+    everybody = rows[rows["bound"] == percentiles.FOR_ALL]
+    assert everybody[["share", "epsilon"]].to_numpy().tolist() == [[0.5, 3.0], [1.0, 3.0]]
+    assert percentiles.chart(rows).to_dict()["encoding"]["x"]["field"] == "share"
+
+
+def test_there_is_no_percentile_curve_without_a_finite_bound() -> None:
+    for curve in ({}, {"0.5": math.inf, "1": math.inf}, {"1": 3.0}):
+        assert percentiles.curve_frame(replace(a_round(1), percentiles=curve), users=1000).empty

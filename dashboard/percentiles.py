@@ -1,0 +1,80 @@
+"""The percentile curve: which ε holds for which share of users, beside what holds for all."""
+
+from __future__ import annotations
+
+import math
+
+import altair as alt
+import streamlit as st
+
+from dashboard.frames import Frame, frame
+from dashboard.privacy import delta_text
+from server.store import RoundRecord
+
+HEIGHT = 260
+FOR_MOST = "BDP sound, for most users"
+FOR_ALL = "DP, any person"
+COLUMNS = ["share", "epsilon", "bound"]
+COLOURS = ("#2a8c6c", "#1f5fa8")
+
+
+def curve_frame(last: RoundRecord, users: int) -> Frame:
+    """One row a share of users and bound; shares that leave out less than one user are no use.
+
+    Args:
+        last: the run's latest round.
+        users: N, enrolled users.
+    """
+    curve = {float(share): epsilon for share, epsilon in last.percentiles.items()}
+    everybody = curve.pop(1.0, math.inf)
+    shown = sorted(s for s, e in curve.items() if (1 - s) * users >= 1 and math.isfinite(e))
+    if not shown:
+        return frame([], COLUMNS)
+    rows = [{"share": s, "epsilon": curve[s], "bound": FOR_MOST} for s in shown]
+    if math.isfinite(everybody):
+        ends = (shown[0], 1.0)
+        rows += [{"share": s, "epsilon": everybody, "bound": FOR_ALL} for s in ends]
+    return frame(rows, COLUMNS)
+
+
+def chart(rows: Frame) -> alt.Chart:
+    """ε against the share of users that it holds for."""
+    drawn: alt.Chart = (
+        alt.Chart(rows)
+        .mark_line(point=alt.OverlayMarkDef(size=28), strokeWidth=2)
+        .encode(
+            x=alt.X("share:Q", title="Share of users", axis=alt.Axis(format=".1%")).scale(
+                zero=False, nice=False, padding=8
+            ),
+            y=alt.Y("epsilon:Q", title="ε that holds for them"),
+            color=alt.Color(
+                "bound:N", scale=alt.Scale(domain=[FOR_MOST, FOR_ALL], range=list(COLOURS))
+            )
+            .title(None)
+            .legend(orient="bottom", labelLimit=400),
+            tooltip=[
+                alt.Tooltip("bound:N", title="Bound"),
+                alt.Tooltip("share:Q", title="Share of users", format=".1%"),
+                alt.Tooltip("epsilon:Q", title="ε", format=".3g"),
+            ],
+        )
+        .properties(height=HEIGHT)
+    )
+    return drawn
+
+
+def show(last: RoundRecord, users: int) -> None:
+    """Put the curve on the page with what it means, if the round has one."""
+    rows = curve_frame(last, users)
+    if rows.empty:
+        return
+    st.markdown("#### For most users")
+    st.altair_chart(
+        chart(rows), alt="Line chart of epsilon against the share of users it holds for"
+    )
+    st.caption(
+        f"At δ = {delta_text(last.delta_bdp)}: at least that share of people drawn like those "
+        "enrolled is protected with the ε of the curve, by Markov's inequality from the sound "
+        "figure; DP's ε holds for every single person. A share that leaves out less than one of "
+        f"{users:,} users would say nothing and is not shown."
+    )
