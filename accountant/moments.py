@@ -21,8 +21,9 @@ from accountant.bounds import (
     require_count,
     require_probability,
 )
-from accountant.events import SubsampledGaussian
+from accountant.events import Event, Mechanism
 from accountant.renyi import DEFAULT_ORDERS, deltas, epsilons, renyi_divergences
+from accountant.replaced import replaced_divergences
 
 __all__ = ["DEFAULT_ORDERS", "MomentsAccountant", "calibrate_noise"]
 
@@ -32,10 +33,10 @@ _PRECISION = 1e-6
 
 
 class MomentsAccountant:
-    """An upper bound on (ε, δ) for neighbours that differ by one unit added or removed.
+    """An upper bound on (ε, δ) of everything booked, through Rényi divergences.
 
     It prices the mechanisms that were booked, as they were described. The unit and the clipping
-    norm do not enter: noise counts relative to the sensitivity.
+    norm do not enter: noise counts relative to the sensitivity under each event's own adjacency.
     """
 
     def __init__(self, orders: Sequence[float] = DEFAULT_ORDERS) -> None:
@@ -51,13 +52,13 @@ class MomentsAccountant:
             raise ValueError(f"orders = {orders!r}: give finite numbers above 1, one at least")
         self._orders = tuple(float(order) for order in orders)
         self._alphas = np.array(self._orders)
-        self._counts: Counter[tuple[float, float]] = Counter()
+        self._counts: Counter[Mechanism] = Counter()
         self._total: Floats | None = None
 
-    def compose(self, event: SubsampledGaussian, count: int = 1) -> None:
+    def compose(self, event: Event, count: int = 1) -> None:
         """Book ``count`` occurrences of ``event``."""
         require_count("count", count)
-        self._counts[event.sampling_rate, event.noise_multiplier] += count * event.count
+        self._counts[event.mechanism] += count * event.count
         self._total = None
 
     def epsilon(self, delta: float) -> Bound:
@@ -77,7 +78,7 @@ class MomentsAccountant:
             return 1.0
         return float(deltas(totals[finite], self._alphas[finite], epsilon).min())
 
-    def would_exceed(self, event: SubsampledGaussian, *, epsilon: float, delta: float) -> bool:
+    def would_exceed(self, event: Event, *, epsilon: float, delta: float) -> bool:
         """Whether booking ``event`` as well would take epsilon at ``delta`` above ``epsilon``.
 
         It looks at no data, so stopping on its answer reveals nothing.
@@ -85,20 +86,18 @@ class MomentsAccountant:
         require_probability("delta", delta)
         if not epsilon >= 0:
             raise ValueError(f"epsilon = {epsilon!r} cannot be used: give a number ≥ 0")
-        after = self._divergences() + self._of(
-            event.sampling_rate, event.noise_multiplier, event.count
-        )
+        after = self._divergences() + self._of(event.mechanism, event.count)
         return self._best(after, delta).epsilon > epsilon
 
     def _divergences(self) -> Floats:
         """Totals per order, float64 [orders]; the same whatever the order of booking was."""
         if self._total is None:
-            parts = [self._of(q, z, n) for (q, z), n in sorted(self._counts.items())]
+            parts = [self._of(what, n) for what, n in sorted(self._counts.items())]
             self._total = np.sum(parts, axis=0) if parts else np.zeros(len(self._orders))
         return self._total
 
-    def _of(self, sampling_rate: float, noise_multiplier: float, count: int) -> Floats:
-        return count * renyi_divergences(sampling_rate, noise_multiplier, self._orders)
+    def _of(self, mechanism: Mechanism, count: int) -> Floats:
+        return count * mechanism_divergences(mechanism, self._orders)
 
     def _best(self, totals: Floats, delta: float) -> Bound:
         finite = np.isfinite(totals)
@@ -107,7 +106,19 @@ class MomentsAccountant:
         alphas = self._alphas[finite]
         candidates = epsilons(totals[finite], alphas, delta)
         best = int(candidates.argmin())
-        return Bound(float(candidates[best]), float(alphas[best]))
+        return Bound(float(candidates[best]), float(alphas[best]), "rdp")
+
+
+def mechanism_divergences(mechanism: Mechanism, orders: tuple[float, ...]) -> Floats:
+    """D_α of one release at each order, float64 [orders], read-only and cached.
+
+    Exact for ``gaussian`` and, but for fractional orders of tiny noise, for ``poisson``; an upper
+    bound for ``replaced``.
+    """
+    q, z = mechanism.sampling_rate, mechanism.noise
+    if mechanism.kind == "replaced" and q < 1:
+        return replaced_divergences(q, z, orders)
+    return renyi_divergences(q, z, orders)
 
 
 def calibrate_noise(*, sampling_rate: float, rounds: int, epsilon: float, delta: float) -> float:
