@@ -15,14 +15,17 @@ import fcntl
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from accountant.chain import ChainError, Entry, Reader, header_line, seal_line
-from accountant.events import SubsampledGaussian
+from accountant.events import Event
 
 __all__ = ["Entry", "Ledger", "LedgerError"]
+
+_APPENDING = os.O_RDWR | os.O_APPEND
 
 
 class LedgerError(ValueError):
@@ -38,13 +41,13 @@ class LedgerError(ValueError):
 class Ledger:
     """An append-only file. Made by `create` or `open`, never directly.
 
-    Several processes may hold it; an append is refused once another has written to it, so two
-    runs cannot share one ledger by mistake.
+    Several processes may have it open; an append is refused once another has written to it, so two
+    runs cannot share one ledger by mistake. Who means to share it appends within `held`.
     """
 
-    def __init__(self, path: Path, reader: Reader, size: int, recovered: int) -> None:
-        self._path, self._size = path, size
-        self._entries, self._head, self._header = reader.entries, reader.head, reader.header
+    def __init__(self, path: Path, reader: Reader, file: _File, recovered: int) -> None:
+        self._path, self._reader, self._file = path, reader, file
+        self._descriptor: int | None = None
         self.recovered = recovered
         """Bytes of a torn last line that `open` cut off: a write that a crash interrupted and that
         nobody was told of. 0 if there were none."""
@@ -61,19 +64,20 @@ class Ledger:
             LedgerError: the file exists, or the header is not JSON.
         """
         path = Path(path)
-        if path.exists():
-            raise LedgerError(path, 1, "exists already; open it, or choose another path")
         try:
             line, _ = header_line(header)
         except ChainError as error:
             raise LedgerError(path, 1, error.problem) from error
         draft = path.with_name(f".{path.name}.{os.getpid()}.new")
-        with draft.open("wb") as file:
-            file.write(line)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-        _sync_folder(path.parent)
+        with _locked(path.parent, os.O_RDONLY | os.O_DIRECTORY) as folder:
+            if path.exists():
+                raise LedgerError(path, 1, "exists already; open it, or choose another path")
+            with draft.open("wb") as file:
+                file.write(line)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(path)
+            os.fsync(folder)
         return cls.open(path)
 
     @classmethod
@@ -87,14 +91,14 @@ class Ledger:
             LedgerError: naming the first line that is wrong, and how.
         """
         path = Path(path)
-        with _locked(path) as descriptor:
-            data = path.read_bytes()
+        with _locked(path, _APPENDING) as descriptor:
+            data = _content(descriptor)
             whole = data.rfind(b"\n") + 1
             reader = _read(path, data[:whole])
             if whole < len(data):
-                os.ftruncate(descriptor, whole)
-                os.fsync(descriptor)
-        return cls(path, reader, whole, len(data) - whole)
+                _cut(descriptor, whole)
+            file = _File.of(descriptor)
+        return cls(path, reader, file, len(data) - whole)
 
     @staticmethod
     def verify(
@@ -117,7 +121,8 @@ class Ledger:
             LedgerError: naming the first line that is wrong, and how.
         """
         path = Path(path)
-        data = path.read_bytes()
+        with _locked(path, os.O_RDONLY, fcntl.LOCK_SH) as descriptor:
+            data = _content(descriptor)
         reader = _read(path, data[: data.rfind(b"\n") + 1])
         if data and not data.endswith(b"\n"):
             raise LedgerError(
@@ -128,13 +133,32 @@ class Ledger:
         _check_expected(path, reader, expected_head, expected_entries)
         return tuple(reader.entries)
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the file against other processes, having read what they appended.
+
+        What is decided on `entries` inside, and appended there, is one step that no other process
+        comes between. Every line that others wrote is checked like those that `open` reads.
+
+        Raises:
+            LedgerError: the file was replaced, cut or changed, or has a wrong line.
+        """
+        with _locked(self._path, _APPENDING) as descriptor:
+            self._catch_up(descriptor)
+            self._descriptor = descriptor
+            try:
+                yield
+            finally:
+                self._descriptor = None
+
     def append(
         self,
-        event: SubsampledGaussian,
+        event: Event,
         *,
         round: int,  # noqa: A002 - the ledger's own word, by keyword only
         purpose: str,
         evidence_digest: str | None,
+        run: str | None = None,
     ) -> Entry:
         """Write one entry; it is on disk when this returns.
 
@@ -143,6 +167,7 @@ class Ledger:
             round: number of the round that it happens in.
             purpose: what it is for, in words.
             evidence_digest: commitment to the private norm histogram, if there is one.
+            run: whose round it is, where the ledger is that of several runs.
 
         Raises:
             LedgerError: another process has written to the file, or the disk refused the line. The
@@ -152,57 +177,103 @@ class Ledger:
             "at": datetime.now(UTC).isoformat(timespec="seconds"),
             "event": event.to_json(),
             "evidence_digest": evidence_digest,
-            "index": len(self._entries),
-            "previous": self._head,
+            "index": len(self),
+            "previous": self.head,
             "purpose": purpose,
             "round": round,
+            **({} if run is None else {"run": run}),
         }
-        number = len(self._entries) + 2
         try:
             line, entry = seal_line(record)
         except ChainError as error:
-            raise LedgerError(self._path, number, error.problem) from error
-        self._write(line, number)
-        self._entries.append(entry)
-        self._head, self._size = entry.hash, self._size + len(line)
+            raise LedgerError(self._path, len(self) + 2, error.problem) from error
+        self._write(line)
+        self._reader.take(entry)
         return entry
 
     @property
     def entries(self) -> tuple[Entry, ...]:
         """All entries, that of index 0 first."""
-        return tuple(self._entries)
+        return tuple(self._reader.entries)
+
+    def since(self, index: int) -> tuple[Entry, ...]:
+        """The entries from ``index`` on."""
+        return tuple(self._reader.entries[index:])
 
     def __len__(self) -> int:
         """How many entries there are."""
-        return len(self._entries)
+        return len(self._reader.entries)
 
     @property
     def head(self) -> str:
         """Hash of the last line (of the header, if there is no entry): it pins the whole chain."""
-        return self._head
+        return self._reader.head
 
     @property
     def header(self) -> dict[str, Any]:
         """What the ledger was created with."""
-        return dict(self._header)
+        return dict(self._reader.header)
+
+    @property
+    def header_hash(self) -> str:
+        """Hash of the header: it tells this ledger from any other."""
+        return self._reader.header_hash
 
     @property
     def path(self) -> Path:
         """Where it lies."""
         return self._path
 
-    def _write(self, line: bytes, number: int) -> None:
-        with _locked(self._path) as descriptor:
-            if os.fstat(descriptor).st_size != self._size:
-                raise LedgerError(
-                    self._path, number, "somebody else changed the file; open the ledger again"
-                )
-            try:
-                _write_all(descriptor, line)
-                os.fsync(descriptor)
-            except OSError as error:
-                os.ftruncate(descriptor, self._size)
-                raise LedgerError(self._path, number, f"could not be written: {error}") from error
+    def _catch_up(self, descriptor: int) -> None:
+        known, now = self._file, _File.of(descriptor)
+        number = self._reader.lines + 1
+        if now.identity != known.identity:
+            raise LedgerError(self._path, number, "the file was replaced; open the ledger again")
+        if now.size < known.size:
+            raise LedgerError(self._path, number - 1, "is missing: the file was cut while open")
+        data = _content(descriptor, known.size)
+        whole = data.rfind(b"\n") + 1
+        try:
+            self._reader.feed(data[:whole])
+        except ChainError as error:
+            raise LedgerError(self._path, self._reader.lines + 1, error.problem) from error
+        if whole < len(data):  # of a process that died while it held the file
+            _cut(descriptor, known.size + whole)
+        self._file = _File.of(descriptor)
+
+    def _write(self, line: bytes) -> None:
+        if self._descriptor is not None:
+            self._write_to(self._descriptor, line)
+            return
+        with _locked(self._path, _APPENDING) as descriptor:
+            self._write_to(descriptor, line)
+
+    def _write_to(self, descriptor: int, line: bytes) -> None:
+        number = len(self) + 2
+        if _File.of(descriptor) != self._file:
+            raise LedgerError(
+                self._path, number, "somebody else changed the file; open the ledger again"
+            )
+        try:
+            _write_all(descriptor, line)
+            os.fsync(descriptor)
+        except OSError as error:
+            os.ftruncate(descriptor, self._file.size)
+            raise LedgerError(self._path, number, f"could not be written: {error}") from error
+        self._file = _File.of(descriptor)
+
+
+@dataclass(frozen=True)
+class _File:
+    """Which file it is, and how long."""
+
+    identity: tuple[int, int]
+    size: int
+
+    @classmethod
+    def of(cls, descriptor: int) -> _File:
+        status = os.fstat(descriptor)
+        return cls((status.st_dev, status.st_ino), status.st_size)
 
 
 def _read(path: Path, data: bytes) -> Reader:
@@ -234,13 +305,19 @@ def _check_expected(path: Path, reader: Reader, head: str | None, entries: int |
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[int]:
-    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+def _locked(path: Path, flags: int, lock: int = fcntl.LOCK_EX) -> Iterator[int]:
+    descriptor = os.open(path, flags | os.O_CLOEXEC)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        fcntl.flock(descriptor, lock)
         yield descriptor
     finally:
         os.close(descriptor)  # which also gives the lock back
+
+
+def _content(descriptor: int, start: int = 0) -> bytes:
+    with os.fdopen(os.dup(descriptor), "rb") as file:
+        file.seek(start)
+        return file.read()
 
 
 def _write_all(descriptor: int, line: bytes) -> None:
@@ -249,9 +326,6 @@ def _write_all(descriptor: int, line: bytes) -> None:
         rest = rest[os.write(descriptor, rest) :]
 
 
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _cut(descriptor: int, size: int) -> None:
+    os.ftruncate(descriptor, size)
+    os.fsync(descriptor)
