@@ -10,23 +10,39 @@ from accountant.events import SubsampledGaussian
 from accountant.evidence import EvidenceFile
 from accountant.ledger import Entry, Ledger, LedgerError
 from accountant.norms import NormHistogram
+from accountant.population import Population
 from server.config import Config
 from server.directory import RunDirectory
 from server.mechanism import round_event
+from server.populations import joined
 
 
 class Books:
-    """Opened once per process; entries are durable when `charge` returns."""
+    """Opened once per process; entries are durable when `charge` returns.
+
+    Where the run belongs to a population, each of its entries has an earlier one in the
+    population's ledger, and the population's budget forbids rounds as the run's own does.
+    """
 
     def __init__(self, config: Config, directory: RunDirectory, run_id: str) -> None:
+        """Open the books of a run, or begin them.
+
+        Raises:
+            LedgerError: the run's ledger or that of its population cannot be trusted.
+            PopulationError: the run cannot spend from the population that it names.
+        """
         privacy = config.privacy
         self._budget = privacy.epsilon_budget
+        self._population = joined(config)
         self._evidence = EvidenceFile(directory.evidence)
         if directory.ledger.exists():
             self._ledger = Ledger.open(directory.ledger)
         else:
-            self._ledger = Ledger.create(directory.ledger, _header(config, run_id))
+            header = _header(config, run_id, self._population)
+            self._ledger = Ledger.create(directory.ledger, header)
         self._account = account_of(config, self._ledger, self._evidence)
+        if self._population is not None:
+            check_population(self._ledger, self._population)
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -56,27 +72,35 @@ class Books:
         return presentable(self._account.spending())
 
     def refusal(self, event: SubsampledGaussian) -> str | None:
-        """Why the budget forbids ``event``, or None.
+        """Why the run's budget, or its population's, forbids ``event``, or None.
 
         The decision looks at the differential privacy account alone: it does not depend on the
-        data, so stopping reveals nothing.
+        data, so stopping reveals nothing. That of the population may change until `charge`.
         """
-        if not self._budget or not self._account.would_exceed(event, self._budget):
-            return None
-        spent = self.spending().dp_epsilon
-        return (
-            f"the next round would take DP ε above the budget {self._budget:g} "
-            f"(spent {spent:.4g} in {len(self.entries)} rounds)"
-        )
+        if self._budget and self._account.would_exceed(event, self._budget):
+            spent = self.spending().dp_epsilon
+            return (
+                f"the next round would take DP ε above the budget {self._budget:g} "
+                f"(spent {spent:.4g} in {len(self.entries)} rounds)"
+            )
+        return None if self._population is None else self._population.refusal(event)
 
     def charge(
         self, event: SubsampledGaussian, number: int, evidence: NormHistogram | None
     ) -> None:
         """Put a round's entry on disk, then its private evidence, then into both accounts.
 
-        The entry only carries a salted commitment to the evidence. Evidence that a crash keeps
-        from the disk is charged at the clipping norm from then on.
+        The entry in the population's ledger comes first: a crash between the two leaves a round
+        that the population paid for and that was not released, never the reverse. The run's entry
+        only carries a salted commitment to the evidence. Evidence that a crash keeps from the disk
+        is charged at the clipping norm from then on.
+
+        Raises:
+            OutOfBudget: another run took what was left of the population's budget. Nothing was
+                written, and nothing may be released.
         """
+        if self._population is not None:
+            self._population.charge(event, run=self.run_id, number=number)
         sealed = self._evidence.seal(evidence) if evidence is not None else None
         entry = self._ledger.append(
             event,
@@ -100,6 +124,20 @@ def account_of(config: Config, ledger: Ledger, evidence: EvidenceFile) -> Accoun
     account = _empty_account(config)
     account.replay(ledger.entries, evidence)
     return account
+
+
+def check_population(ledger: Ledger, population: Population) -> None:
+    """Hold a run's ledger against that of its population.
+
+    Raises:
+        LedgerError: the run was begun with another population.
+        PopulationError: an entry of the run is not in the population's ledger.
+    """
+    if ledger.header.get("population") != population.identity:
+        raise LedgerError(
+            ledger.path, 1, f"belongs to another population than {population.ledger.path}"
+        )
+    population.require_entries(str(ledger.header["run_id"]), ledger.entries)
 
 
 def spending_of(config: Config, directory: RunDirectory) -> Spending:
@@ -163,7 +201,7 @@ def noise_source(config: Config) -> str:
     return "os-entropy" if config.privacy.fixed_seed < 0 else "fixed-seed"
 
 
-def _header(config: Config, run_id: str) -> dict[str, object]:
+def _header(config: Config, run_id: str, population: Population | None) -> dict[str, object]:
     return {
         "run_id": run_id,
         "config_sha256": config.digest(),
@@ -171,4 +209,5 @@ def _header(config: Config, run_id: str) -> dict[str, object]:
         "rounds_declared": config.rounds.count,
         "unit": config.privacy.unit,
         "noise_source": noise_source(config),
+        **({} if population is None else {"population": population.identity}),
     }

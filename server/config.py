@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -27,6 +28,7 @@ UNITS = ("user", "record")
 SCHEMES = ("iid", "dirichlet", "classes", "column")
 SIZES = ("equal", "power-law")
 FAMILIES = ("frozen", "wgan")
+POPULATION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}|/.+")
 LOSSES = ("wasserstein", "hinge")
 OPTIMISERS = ("sgd", "momentum", "adam")
 
@@ -106,6 +108,9 @@ class PrivacyConfig:
     """δ at which Bayesian differential privacy is stated."""
     epsilon_budget: float = 0.0
     """Stop before a round that would take DP ε(δ) above this; 0 for no budget."""
+    population: str = ""
+    """Population whose budget, over all its runs, this run spends from too: a name that `fedlens
+    population create` made, or its folder's absolute path. Empty: the run is alone."""
     fixed_seed: int = -1
     """Tests only: draw cohorts and noise from this seed. It voids every guarantee, says so in the
     ledger, and works only where the environment has FEDLENS_TEST_MODE=1. -1: operating system."""
@@ -135,6 +140,12 @@ class PrivacyConfig:
             "privacy.epsilon_budget",
             budget,
             "≥ 0 (0: no budget)",
+        )
+        _require(
+            not self.population or POPULATION_NAME.fullmatch(self.population) is not None,
+            "privacy.population",
+            self.population,
+            "give a name of letters, digits, '.', '_' and '-', or an absolute path",
         )
         _require(
             self.fixed_seed < 0 or test_mode(),
@@ -308,8 +319,16 @@ class Config:
         return tomli_w.dumps(asdict(self))
 
     def digest(self) -> str:
-        """SHA-256 (hex) of the canonical JSON of the tree."""
-        text = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+        """SHA-256 (hex) of the canonical JSON of the tree.
+
+        The population is part of it: a run cannot leave its population, or join another, by a
+        change of its settings. It is left out where there is none, as in runs of before there were
+        any.
+        """
+        tree = asdict(self)
+        if not self.privacy.population:
+            del tree["privacy"]["population"]
+        text = json.dumps(tree, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from flwr.serverapp import Grid
 
 from accountant.account import Spending
+from accountant.population import OutOfBudget
 from client.records import Vector
 from models.vectors import to_vector
 from server.books import Books
@@ -83,11 +84,11 @@ class Training:
         while self._done < self._config.rounds.count:
             number = self._done + 1
             if number > len(self._books.entries):
-                reason = self._books.refusal(self._event)
-                if reason is not None:
+                try:
+                    self._spend(number)
+                except OutOfBudget as spent:
                     self._release_samples()
-                    return reason
-                self._spend(number)
+                    return str(spent)
             self._learn(number)
         self._release_samples()
         return None
@@ -105,6 +106,9 @@ class Training:
 
     def _spend(self, number: int) -> None:
         event, weights = self._event, self._weights()
+        reason = self._books.refusal(event)
+        if reason is not None:
+            raise OutOfBudget(reason)
         if self._step.record_mode:
             # the replies are releases themselves, so the entry comes before the question
             self._books.charge(event, number, None)

@@ -58,7 +58,7 @@ def train(
     Raises:
         EnrolmentError: the nodes are not the declared federation.
         NoUsableReply: a whole round failed.
-        StoreError, LedgerError, RunDirectoryError: what they say.
+        StoreError, LedgerError, PopulationError, RunDirectoryError: what they say.
     """
     url = store_url or directory.default_store
     with directory.locked(), open_store(url, create=True) as store:

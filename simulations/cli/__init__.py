@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 
 DONE, FAILED, WRONG_USE, OUT_OF_BUDGET = 0, 1, 2, 3
-VERBS = ("simulate", "resume", "samples", "student", "ledger", "dashboard", "db")
+VERBS = ("simulate", "resume", "samples", "student", "ledger", "population", "dashboard", "db")
 ABOUT = "Look at, debug, label and train on federated data without anyone seeing it."
 EXAMPLES = """examples:
   fedlens simulate --preset demo --out runs/first      train on the embedded data
@@ -78,6 +78,7 @@ def _status_of(error: Exception) -> int | None:
         "RunDirectoryError",
         "StoreError",
         "LedgerError",
+        "PopulationError",
         "EnrolmentError",
         "NoUsableReply",
         "DatasetError",

@@ -95,9 +95,11 @@ def run(args: argparse.Namespace) -> int:
     config = chosen_config(args)  # before anything slow is loaded
 
     from server.directory import RunDirectory
+    from server.populations import joined
     from simulations.apps import simulated_federation
 
-    simulated_federation(config.data, config.seed)  # bad data must fail before anything is made
+    joined(config)  # neither a population that is not there nor bad data leaves a run behind
+    simulated_federation(config.data, config.seed)
     out = args.out or _free_path(Path("runs"), args.preset)
     if args.overwrite and RunDirectory(out).exists():
         kept = RunDirectory(out).set_aside()

@@ -1,0 +1,304 @@
+"""One budget for all runs: granted in one step, never given back, refused where in doubt."""
+
+import json
+import multiprocessing
+import os
+import signal
+import time
+from dataclasses import replace
+
+import pytest
+
+from accountant.events import GaussianRelease, SubsampledGaussian
+from accountant.ledger import Ledger, LedgerError
+from accountant.moments import MomentsAccountant
+from accountant.population import OutOfBudget, Population, PopulationError, Terms
+
+EVENT = SubsampledGaussian("user", "poisson", "add-remove", 0.1, 2.0, 0.35)
+TERMS = Terms("clinic", "user", 1e-5, 1.0, users=1000)
+
+
+def most_rounds(terms, event=EVENT):
+    """How many like rounds a budget allows, by the accountant on its own."""
+    account, count = MomentsAccountant(), 0
+    while not account.would_exceed(event, epsilon=terms.epsilon_budget, delta=terms.delta):
+        account.compose(event)
+        count += 1
+    return count
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "populations" / "clinic"
+
+
+@pytest.fixture
+def population(folder):
+    return Population.create(folder, TERMS)
+
+
+def spend(population, run="r1", number=1, event=EVENT):
+    return population.charge(event, run=run, number=number)
+
+
+def test_what_runs_spend_together_is_what_one_run_would(population, folder):
+    account = MomentsAccountant()
+    for number in range(1, 7):
+        event = EVENT if number % 2 else replace(EVENT, noise_multiplier=3.0)
+        spend(population, f"run{number % 3}", number, event)
+        account.compose(event)
+    assert population.spent() == account.epsilon(TERMS.delta)
+    again = Population.open(folder)
+    assert (again.spent(), again.terms, again.identity) == (
+        population.spent(),
+        TERMS,
+        population.identity,
+    )
+    assert {s.run: s.rounds for s in again.shares()} == {"run0": 2, "run1": 2, "run2": 2}
+    assert all(0 < s.alone.epsilon < again.spent().epsilon for s in again.shares())
+
+
+def test_one_run_after_another_gets_what_is_left_and_not_a_budget_of_its_own(population, folder):
+    most = most_rounds(TERMS)
+    assert most > 4
+    for number in range(1, most - 1):
+        spend(population, "first", number)
+    second = Population.open(folder)
+    spend(second, "second", 1)
+    spend(second, "second", 2)
+    assert second.refusal(EVENT) is not None
+    for opened in (second, population, Population.open(folder)):
+        with pytest.raises(OutOfBudget, match=r"population 'clinic'.*budget 1 "):
+            spend(opened, "third", 1)
+    assert len(Ledger.verify(folder / "ledger.jsonl")) == most
+    assert population.spent().epsilon <= TERMS.epsilon_budget
+
+
+def test_a_smaller_release_may_fit_where_a_larger_one_does_not(population):
+    large = replace(EVENT, count=most_rounds(TERMS) + 1)
+    with pytest.raises(OutOfBudget):
+        spend(population, event=large)
+    spend(population)
+    assert population.refusal(large) and population.refusal(EVENT) is None
+
+
+def test_a_refused_release_leaves_no_trace(population, folder):
+    before = (folder / "ledger.jsonl").read_bytes()
+    with pytest.raises(OutOfBudget):
+        spend(population, event=replace(EVENT, noise_multiplier=0))
+    assert (folder / "ledger.jsonl").read_bytes() == before
+
+
+def test_releases_of_any_kind_draw_on_it(population):
+    spend(population, event=GaussianRelease("user", "add-remove", 1.0, 20.0, 1, "class counts"))
+    assert population.spent().epsilon > 0
+
+
+def test_a_grant_is_never_used_twice(population):
+    """A run's folder may have been copied: nobody knows whether noise was drawn for a round."""
+    spend(population, "r1", 7)
+    once = population.spent().epsilon
+    spend(population, "r1", 7)
+    assert population.spent().epsilon > once
+    (share,) = population.shares()
+    assert (share.grants, share.rounds) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("event", "said"),
+    [
+        (replace(EVENT, unit="record"), "unit = 'record'"),
+        (replace(EVENT, adjacency="replace-one"), "adjacency = 'replace-one'"),
+    ],
+)
+def test_levels_and_neighbours_never_add_up(population, event, said):
+    for ask in (population.refusal, lambda e: spend(population, event=e)):
+        with pytest.raises(PopulationError, match=said):
+            ask(event)
+    assert len(population.ledger) == 0
+
+
+def test_an_event_of_another_level_in_its_ledger_is_named(population, folder):
+    spend(population)
+    foreign = Ledger.open(folder / "ledger.jsonl")
+    foreign.append(
+        replace(EVENT, unit="record"), round=1, purpose="", evidence_digest=None, run="r"
+    )
+    with pytest.raises(LedgerError, match="line 3: unit = 'record'"):
+        spend(population)
+    with pytest.raises(LedgerError, match="line 3: unit = 'record'"):
+        Population.open(folder)
+
+
+def rewrite(folder, change):
+    path = folder / "ledger.jsonl"
+    path.write_bytes(b"".join(change(path.read_bytes().splitlines(keepends=True))))
+
+
+HARMS = {
+    "edited": (lambda x: [*x[:2], x[2].replace(b"2.0", b"9.0"), *x[3:]], "line 3: was changed"),
+    "deleted": (lambda x: [*x[:2], *x[3:]], "line 3: .*missing"),
+    "swapped": (lambda x: [*x[:2], x[3], x[2], *x[4:]], "line 3: .*missing"),
+    "repeated": (lambda x: [*x[:3], x[2], *x[3:]], "line 4: .*repeated"),
+    "budget": (lambda x: [x[0].replace(b":1.0", b":9.0"), *x[1:]], "line 1: was changed"),
+    "emptied": (lambda x: [], "line 1: is missing"),
+}
+
+
+@pytest.mark.parametrize("harm", HARMS)
+def test_a_ledger_that_was_tampered_with_grants_nothing(population, folder, harm):
+    for number in range(1, 5):
+        spend(population, number=number)
+    change, said = HARMS[harm]
+    rewrite(folder, change)
+    with pytest.raises(LedgerError, match=said):
+        Population.open(folder)
+
+
+def test_a_ledger_cut_or_replaced_while_open_grants_nothing(population, folder):
+    spend(population)
+    path, whole = folder / "ledger.jsonl", (folder / "ledger.jsonl").read_bytes()
+    rewrite(folder, lambda lines: lines[:-1])
+    with pytest.raises(LedgerError, match="cut"):
+        spend(population)
+    path.rename(folder / "old")
+    path.write_bytes(whole)
+    with pytest.raises(LedgerError, match="replaced"):
+        spend(population)
+
+
+def test_a_population_restored_from_an_older_copy_is_refused_by_a_run_it_forgot(population, folder):
+    entries = [spend(population, "r1", number) for number in (1, 2, 3)]
+    population.require_entries("r1", entries)
+    population.require_entries("r1", entries[:2])
+    with pytest.raises(PopulationError, match="round 1 of run r2"):
+        population.require_entries("r2", entries)
+    rewrite(folder, lambda lines: lines[:-1])
+    with pytest.raises(PopulationError, match=r"round 3 of run r1.*older copy"):
+        Population.open(folder).require_entries("r1", entries)
+
+
+def test_a_population_is_made_once(population, folder):
+    with pytest.raises(PopulationError, match="already"):
+        Population.create(folder, replace(TERMS, epsilon_budget=99.0))
+    assert Population.open(folder).terms == TERMS
+
+
+def test_two_populations_of_the_same_terms_are_told_apart(population, tmp_path):
+    other = Population.create(tmp_path / "other", TERMS)
+    assert other.identity != population.identity
+
+
+def test_no_population_and_the_ledger_of_something_else_are_refused(tmp_path):
+    with pytest.raises(PopulationError, match=r"no population in .*fedlens population create"):
+        Population.open(tmp_path)
+    Ledger.create(tmp_path / "ledger.jsonl", {"run_id": "abc"})
+    with pytest.raises(PopulationError, match="something else"):
+        Population.open(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("population", ""),
+        ("unit", "household"),
+        ("adjacency", "swap"),
+        ("delta", 0.0),
+        ("delta", 0.5),
+        ("delta", float("nan")),
+        ("delta", True),
+        ("epsilon_budget", 0.0),
+        ("epsilon_budget", float("inf")),
+        ("epsilon_budget", "8"),
+        ("users", -1),
+        ("users", 1.5),
+    ],
+)
+def test_terms_that_cannot_be_meant_are_refused(field, value):
+    with pytest.raises(PopulationError, match="epsilon" if "eps" in field else field):
+        replace(TERMS, **{field: value})
+
+
+def test_the_header_holds_the_terms_and_the_lines_the_run(population, folder):
+    spend(population, "abc", 4)
+    header, line = map(json.loads, (folder / "ledger.jsonl").read_text().splitlines())
+    assert len(header["header"].pop("id")) == 32
+    assert header["header"] == {
+        "population": "clinic", "unit": "user", "delta": 1e-5, "epsilon_budget": 1.0,
+        "adjacency": "add-remove", "users": 1000,
+    }  # fmt: skip
+    assert (line["run"], line["round"], line["evidence_digest"]) == ("abc", 4, None)
+
+
+def race(folder, name, start, granted):
+    population, count = Population.open(folder), 0
+    append = Ledger.append
+
+    def slow_append(*args, **keywords):
+        time.sleep(0.002)  # between the check and the entry, where others must not come
+        return append(*args, **keywords)
+
+    Ledger.append = slow_append
+    start.wait()
+    try:
+        while True:
+            spend(population, name, count + 1)
+            count += 1
+    except OutOfBudget:
+        granted.put((name, count))
+
+
+@pytest.mark.parametrize("last", [1, 7, 40])
+def test_processes_that_race_for_the_last_rounds_get_exactly_these(folder, monkeypatch, last):
+    most = most_rounds(replace(TERMS, epsilon_budget=2.0))
+    population = Population.create(folder, replace(TERMS, epsilon_budget=2.0))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        for number in range(1, most - last + 1):
+            spend(population, "before", number)
+    context = multiprocessing.get_context("fork")
+    start, granted = context.Barrier(8), context.SimpleQueue()
+    names = [f"p{i}" for i in range(8)]
+    racers = [context.Process(target=race, args=(folder, n, start, granted)) for n in names]
+    for racer in racers:
+        racer.start()
+    counts = dict(granted.get() for _ in racers)
+    for racer in racers:
+        racer.join()
+    entries = Ledger.verify(folder / "ledger.jsonl")
+    assert sum(counts.values()) == last and len(entries) == most
+    for name in names:
+        assert [e.round for e in entries if e.run == name] == list(range(1, counts[name] + 1))
+
+
+def spend_on(folder, name, told):
+    population = Population.open(folder)
+    with told.open("a", buffering=1) as file:
+        for number in range(1, 10**6):
+            file.write(f"{spend(population, name, number).hash}\n")
+
+
+def test_killed_processes_never_lose_a_grant_that_was_told(folder, tmp_path):
+    """SIGKILL at random moments, others going on meanwhile."""
+    Population.create(folder, replace(TERMS, epsilon_budget=1e9))
+    context, told = multiprocessing.get_context("fork"), []
+    for kill in range(6):
+        told += [tmp_path / f"told-{kill}-{i}" for i in range(2)]
+        pair = [
+            context.Process(target=spend_on, args=(folder, path.name, path)) for path in told[-2:]
+        ]
+        for process in pair:
+            process.start()
+        time.sleep(0.15 + 0.05 * kill)
+        for process in pair:
+            os.kill(process.pid, signal.SIGKILL)
+        for process in pair:
+            process.join()
+    population = Population.open(folder)
+    hashes = {entry.hash for entry in population.ledger.entries}
+    assert len(hashes) > 20
+    for path in told:
+        heard = path.read_text().split("\n")[:-1]
+        assert set(heard) <= hashes
+        mine = [e for e in population.ledger.entries if e.run == path.name]
+        assert len(heard) <= len(mine) <= len(heard) + 1

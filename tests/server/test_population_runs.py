@@ -1,0 +1,322 @@
+"""Runs that share a population's budget: who is stopped when, what a crash may not give back."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+import os
+import random
+import shutil
+import signal
+import time
+from collections import Counter
+from dataclasses import asdict
+
+import pytest
+
+from accountant.ledger import Ledger, LedgerError
+from accountant.moments import MomentsAccountant
+from accountant.population import Population, PopulationError, Terms
+from server.books import Books
+from server.config import ConfigError
+from server.directory import RunDirectory
+from server.mechanism import round_event
+from server.populations import joined, population_folder
+from server.private_step import NoUsableReply, PrivateStep
+from server.store import open_store
+
+SECRET = {"privacy__fixed_seed": -1, "privacy__population": "clinic", "generator__steps": 1}
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDLENS_HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture
+def config(small_config):
+    def make(**changes):
+        return small_config(**{**SECRET, **changes})
+
+    return make
+
+
+@pytest.fixture
+def clinic(small_config):
+    """Make the population, with a budget for ``rounds`` rounds of the small federation."""
+
+    def make(rounds=5, **changes):
+        config, account = small_config(), MomentsAccountant()
+        account.compose(round_event(config), rounds)
+        delta = config.privacy.delta
+        budget = account.epsilon(delta).epsilon * (1 + 1e-9)
+        fields = {"unit": "user", "delta": delta, "epsilon_budget": budget, **changes}
+        folder = population_folder("clinic")
+        return Population.create(folder, Terms("clinic", **fields))
+
+    return make
+
+
+def check(tmp_path, *names):
+    """No release without both entries; both chains hold; the population has every run's entries."""
+    granted = Population.open(population_folder("clinic")).ledger.entries
+    Ledger.verify(population_folder("clinic") / "ledger.jsonl")
+    for name in names:
+        ledger = Ledger.open(tmp_path / name / "ledger.jsonl")
+        mine = Counter(e.round for e in granted if e.run == ledger.header["run_id"])
+        own = Counter(e.round for e in Ledger.verify(ledger.path))
+        assert not own - mine
+        for release in (tmp_path / name / "checkpoint").glob("release-*"):
+            assert int(release.stem.split("-")[1]) in own
+    return len(granted)
+
+
+def test_a_second_run_gets_what_the_first_left_and_ends_like_one_out_of_its_own_budget(
+    config, clinic, run_small, tmp_path
+):
+    clinic(rounds=5)
+    first, second = run_small(config(), "one"), run_small(config(), "two")
+    assert (first.rounds, first.stopped) == (3, None)
+    assert second.rounds == 2 and "population 'clinic'" in second.stopped
+    with open_store(second.store) as store:
+        assert store.run(second.run_id).status == "stopped-by-budget"
+        assert "clinic" in store.run(second.run_id).stop_reason
+    third = run_small(config(), "three")
+    assert third.rounds == 0 and third.stopped
+    assert check(tmp_path, "one", "two", "three") == 5
+
+
+def test_a_runs_own_budget_stops_it_too_and_says_so(config, clinic, run_small):
+    clinic(rounds=3)
+    outcome = run_small(config(privacy__epsilon_budget=0.01))
+    assert outcome.rounds == 0
+    assert "budget 0.01" in outcome.stopped and "population" not in outcome.stopped
+
+
+def test_without_a_population_a_run_is_alone(small_config, run_small, clinic):
+    clinic(rounds=1)
+    assert run_small(small_config()).rounds == 3
+    assert len(Population.open(population_folder("clinic")).ledger) == 0
+
+
+def test_deleting_or_resuming_a_run_gives_nothing_back(config, clinic, run_small, tmp_path):
+    clinic(rounds=5)
+    run_small(config(), "one")
+    run_small(config(), "one")
+    assert check(tmp_path, "one") == 3
+    shutil.rmtree(tmp_path / "one")
+    assert run_small(config(), "one").rounds == 2
+    RunDirectory.open(tmp_path / "one").set_aside()
+    assert run_small(config(), "one").rounds == 0
+    assert check(tmp_path, "one", "one.old-1") == 5
+
+
+def test_a_copied_or_restored_run_pays_for_what_it_draws_anew(config, clinic, run_small, tmp_path):
+    """Its rounds have the same run and number, but other noise."""
+    clinic(rounds=5)
+    run_small(config(), "one")
+    path = tmp_path / "one"
+    ledger = (path / "ledger.jsonl").read_text().splitlines(keepends=True)
+    (path / "ledger.jsonl").write_text(ledger[0])
+    shutil.rmtree(path / "checkpoint")
+    (path / "checkpoint").mkdir()
+    (path / "store.db").unlink()
+    again = run_small(config(), "one")
+    assert again.rounds == 2 and "clinic" in again.stopped
+    assert check(tmp_path, "one") == 5
+
+
+class PowerCut(BaseException):
+    """What a test raises in place of the process's death."""
+
+
+def test_a_crash_between_both_entries_overcounts(config, clinic, run_small, monkeypatch, tmp_path):
+    clinic(rounds=5)
+    append = Ledger.append
+
+    def cut(self, *args, **keywords):
+        if keywords.get("run") is None and keywords["round"] == 2:
+            raise PowerCut
+        return append(self, *args, **keywords)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "append", cut)
+        with pytest.raises(PowerCut):
+            run_small(config())
+    assert len(Ledger.verify(tmp_path / "run" / "ledger.jsonl")) == 1
+    assert run_small(config()).rounds == 3
+    assert check(tmp_path, "run") == 4
+
+
+def test_a_budget_taken_by_another_while_nodes_work_releases_nothing(
+    config, clinic, run_small, monkeypatch, tmp_path
+):
+    clinic(rounds=2)
+    gather = PrivateStep.gather
+
+    def slow(self, number, weights):
+        if number == 2:
+            other = Population.open(population_folder("clinic"))
+            other.charge(round_event(config()), run="other", number=1)
+        return gather(self, number, weights)
+
+    monkeypatch.setattr(PrivateStep, "gather", slow)
+    monkeypatch.setattr(PrivateStep, "release", _counting(PrivateStep.release, released := []))
+    outcome = run_small(config())
+    assert outcome.rounds == 1 and "clinic" in outcome.stopped
+    assert released == [1] and check(tmp_path, "run") == 2
+    assert len(Ledger.verify(tmp_path / "run" / "ledger.jsonl")) == 1
+
+
+def _counting(release, calls):
+    def counted(self, aggregate, number):
+        calls.append(number)
+        return release(self, aggregate, number)
+
+    return counted
+
+
+def test_a_failed_round_is_charged_to_both(config, clinic, run_small, monkeypatch, tmp_path):
+    clinic()
+
+    def fail(self, number, weights):
+        raise NoUsableReply("no node")
+
+    monkeypatch.setattr(PrivateStep, "gather", fail)
+    with pytest.raises(NoUsableReply):
+        run_small(config())
+    assert check(tmp_path, "run") == len(Ledger.verify(tmp_path / "run" / "ledger.jsonl")) == 1
+
+
+@pytest.mark.parametrize(
+    ("terms", "changes", "said"),
+    [
+        ({"unit": "record"}, {}, "privacy.unit"),
+        ({"adjacency": "replace-one"}, {}, "adjacency"),
+        ({"delta": 1e-4}, {}, "privacy.delta"),
+        ({"users": 39}, {}, "data.users = 40"),
+        ({}, {"privacy__fixed_seed": 3}, "fixed_seed"),
+        ({}, {"privacy__population": "another"}, "no population"),
+        ({}, {"privacy__population": "/nowhere"}, "no population in /nowhere"),
+    ],
+)
+def test_a_run_that_does_not_fit_is_refused_before_anything_is_asked(
+    config, clinic, run_small, tmp_path, monkeypatch, terms, changes, said
+):
+    clinic(**terms)
+    monkeypatch.setattr(PrivateStep, "gather", lambda *_: pytest.fail("nodes were asked"))
+    with pytest.raises(PopulationError, match=said):
+        run_small(config(**changes))
+    assert not (tmp_path / "run" / "ledger.jsonl").exists()
+
+
+def test_a_missing_or_changed_population_stops_a_resumed_run(
+    config, clinic, run_small, tmp_path, monkeypatch
+):
+    clinic()
+    run_small(config())
+    monkeypatch.setattr(PrivateStep, "gather", lambda *_: pytest.fail("nodes were asked"))
+    folder, away = population_folder("clinic"), tmp_path / "away"
+    folder.rename(away)
+    with pytest.raises(PopulationError, match="no population"):
+        run_small(config())
+    clinic()
+    with pytest.raises(LedgerError, match="another population"):
+        run_small(config())
+    shutil.rmtree(folder)
+    shutil.copytree(away, folder)
+    lines = (folder / "ledger.jsonl").read_text().splitlines(keepends=True)
+    (folder / "ledger.jsonl").write_text("".join(lines[:-1]))
+    with pytest.raises(PopulationError, match=r"round 3 of run .* older copy"):
+        run_small(config())
+    (folder / "ledger.jsonl").write_text("".join([*lines[:2], *lines[3:]]))
+    with pytest.raises(LedgerError, match="line 3"):
+        run_small(config())
+
+
+def test_a_run_cannot_leave_its_population_by_its_settings(config, clinic, run_small, tmp_path):
+    clinic()
+    run_small(config())
+    with pytest.raises(LedgerError, match="another configuration"):
+        run_small(config(privacy__population=""))
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "a b", ".hidden", "x" * 65, "relative/", "a\n"])
+def test_names_that_are_no_names_are_refused(config, name):
+    with pytest.raises(ConfigError, match=r"privacy\.population"):
+        config(privacy__population=name)
+
+
+def test_an_absolute_folder_is_used_as_it_is(config, clinic, tmp_path):
+    clinic()
+    population_folder("clinic").rename(tmp_path / "elsewhere")
+    population = joined(config(privacy__population=str(tmp_path / "elsewhere")))
+    assert population.ledger.path == tmp_path / "elsewhere" / "ledger.jsonl"
+
+
+def test_only_runs_in_a_population_have_it_in_their_digest(small_config):
+    """Runs from before there were populations keep theirs."""
+    alone = small_config(privacy__fixed_seed=-1)
+    tree = asdict(alone)
+    del tree["privacy"]["population"]
+    text = json.dumps(tree, sort_keys=True, separators=(",", ":"))
+    assert alone.digest() == hashlib.sha256(text.encode()).hexdigest()
+    named = small_config(privacy__fixed_seed=-1, privacy__population="clinic")
+    other = small_config(privacy__fixed_seed=-1, privacy__population="other")
+    assert len({alone.digest(), named.digest(), other.digest()}) == 3
+
+
+def test_two_runs_race_for_the_last_rounds(config, clinic, run_small, tmp_path):
+    clinic(rounds=7)
+    context = multiprocessing.get_context("fork")
+    names = ["one", "two", "three"]
+    racers = [
+        context.Process(target=run_small, args=(config(rounds__count=6), name)) for name in names
+    ]
+    for racer in racers:
+        racer.start()
+    for racer in racers:
+        racer.join()
+    assert [racer.exitcode for racer in racers] == [0, 0, 0]
+    done = [len(Ledger.verify(tmp_path / name / "ledger.jsonl")) for name in names]
+    assert sum(done) == check(tmp_path, *names) == 7
+
+
+@pytest.mark.slow
+def test_kills_at_random_moments_with_a_population(config, clinic, run_small, tmp_path):
+    """Real SIGKILLs of two runs at once, each at a random moment; then both go on to their end."""
+    rounds, kills = 60, 12
+    clinic(rounds=10_000)
+    chosen = config(rounds__count=rounds)
+    context, moments = multiprocessing.get_context("fork"), random.Random(1)
+    for _ in range(kills):
+        pair = [context.Process(target=run_small, args=(chosen, n)) for n in ("one", "two")]
+        for child in pair:
+            child.start()
+        time.sleep(moments.uniform(0.3, 1.6))
+        for child in pair:
+            os.kill(child.pid, signal.SIGKILL)
+        for child in pair:
+            child.join()
+        if all((tmp_path / n / "ledger.jsonl").exists() for n in ("one", "two")):
+            check(tmp_path, "one", "two")
+    begun = len(Ledger.open(tmp_path / "one" / "ledger.jsonl"))
+    assert 3 < begun < rounds
+    assert [run_small(chosen, n).rounds for n in ("one", "two")] == [rounds, rounds]
+    granted = check(tmp_path, "one", "two")
+    assert 2 * rounds <= granted <= 2 * rounds + 2 * kills
+
+
+def test_books_charge_the_population_first(config, clinic, tmp_path, monkeypatch):
+    clinic()
+    directory = RunDirectory.create(tmp_path / "run", config())
+    books, order, append = Books(config(), directory, "abc"), [], Ledger.append
+
+    def watch(self, *args, **keywords):
+        order.append(self.path.parent.name)
+        return append(self, *args, **keywords)
+
+    monkeypatch.setattr(Ledger, "append", watch)
+    books.charge(round_event(config()), 1, None)
+    assert order == ["clinic", "run"]
