@@ -100,13 +100,14 @@ class Ledger:
             file = _File.of(descriptor)
         return cls(path, reader, file, len(data) - whole)
 
-    @staticmethod
-    def verify(
+    @classmethod
+    def read(
+        cls,
         path: str | Path,
         expected_head: str | None = None,
         expected_entries: int | None = None,
-    ) -> tuple[Entry, ...]:
-        """Check a ledger without changing it.
+    ) -> Ledger:
+        """Check a ledger without changing it; no right to write is needed.
 
         Args:
             path: the ledger.
@@ -114,15 +115,12 @@ class Ledger:
                 the line with that hash, as entry number ``expected_entries`` if that is given.
             expected_entries: how many entries there were then; there must be as many at least.
 
-        Returns:
-            All entries.
-
         Raises:
             LedgerError: naming the first line that is wrong, and how.
         """
         path = Path(path)
         with _locked(path, os.O_RDONLY, fcntl.LOCK_SH) as descriptor:
-            data = _content(descriptor)
+            data, file = _content(descriptor), _File.of(descriptor)
         reader = _read(path, data[: data.rfind(b"\n") + 1])
         if data and not data.endswith(b"\n"):
             raise LedgerError(
@@ -131,7 +129,17 @@ class Ledger:
                 "has no newline: a write that a crash interrupted (opening the ledger cuts it off)",
             )
         _check_expected(path, reader, expected_head, expected_entries)
-        return tuple(reader.entries)
+        return cls(path, reader, file, 0)
+
+    @classmethod
+    def verify(
+        cls,
+        path: str | Path,
+        expected_head: str | None = None,
+        expected_entries: int | None = None,
+    ) -> tuple[Entry, ...]:
+        """All entries of a ledger that `read` finds nothing wrong with."""
+        return cls.read(path, expected_head, expected_entries).entries
 
     @contextmanager
     def held(self) -> Iterator[None]:

@@ -146,17 +146,18 @@ class Population:
 
     @classmethod
     def open(cls, folder: Path) -> Population:
-        """Open a population and check its whole chain.
+        """Open a population for its runs and check its whole chain.
 
         Raises:
             PopulationError: there is none.
             LedgerError: its ledger cannot be trusted; the message names the line.
         """
-        if not (folder / LEDGER).exists():
-            raise PopulationError(
-                f"there is no population in {folder}: `fedlens population create` makes one"
-            )
-        return cls(Ledger.open(folder / LEDGER))
+        return cls(Ledger.open(_ledger_in(folder)))
+
+    @classmethod
+    def read(cls, folder: Path) -> Population:
+        """The same for who only looks: nothing is changed, and no right to write is needed."""
+        return cls(Ledger.read(_ledger_in(folder)))
 
     @property
     def identity(self) -> str:
@@ -274,3 +275,11 @@ class Population:
                 raise LedgerError(self._ledger.path, entry.index + 2, str(error)) from None
             self._account.compose(entry.event)
             self._booked += 1
+
+
+def _ledger_in(folder: Path) -> Path:
+    if not (folder / LEDGER).exists():
+        raise PopulationError(
+            f"there is no population in {folder}: `fedlens population create` makes one"
+        )
+    return folder / LEDGER

@@ -14,7 +14,7 @@ from accountant.population import Population
 from server.config import Config
 from server.directory import RunDirectory
 from server.mechanism import round_event
-from server.populations import joined
+from server.populations import joined, population_folder
 
 
 class Books:
@@ -140,13 +140,27 @@ def check_population(ledger: Ledger, population: Population) -> None:
     population.require_entries(str(ledger.header["run_id"]), ledger.entries)
 
 
+def population_of(config: Config, ledger: Ledger) -> Population | None:
+    """The population that a run spends from, for whoever only reads; both chains hold.
+
+    Raises:
+        PopulationError: it is not there, or lacks an entry of the run.
+        LedgerError: its ledger cannot be trusted, or the run's was begun with another one.
+    """
+    if not config.privacy.population:
+        return None
+    population = Population.read(population_folder(config.privacy.population))
+    check_population(ledger, population)
+    return population
+
+
 def spending_of(config: Config, directory: RunDirectory) -> Spending:
     """What a run's ledger says it has spent, for whoever only reads.
 
     Raises:
         LedgerError: the ledger cannot be trusted, or is of another configuration.
     """
-    ledger = Ledger.open(directory.ledger)
+    ledger = Ledger.read(directory.ledger)
     return presentable(account_of(config, ledger, EvidenceFile(directory.evidence)).spending())
 
 

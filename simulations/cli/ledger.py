@@ -1,14 +1,16 @@
-"""``fedlens ledger``: read and check what a run spent."""
+"""``fedlens ledger``: read, check and hand on what a run spent."""
 
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from simulations.cli.output import add_json_flag, print_json, say
 
 if TYPE_CHECKING:
+    from accountant.events import Event
     from accountant.ledger import Ledger
     from server.directory import RunDirectory
 
@@ -17,20 +19,35 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     """The verb, its actions and their flags."""
     parser = verbs.add_parser(
         "ledger",
-        help="show or verify a run's privacy ledger",
+        help="show, verify or export a run's privacy ledger",
         description="Read a run's ledger: one chained line for every release.",
         epilog="example: fedlens ledger verify runs/demo",
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    for name, about in (
-        ("show", "list what was spent, entry by entry, and both accountants' sums"),
-        ("verify", "check the chain of hashes, and the checkpoint's and the store's agreement"),
+    for name, about, run in (
+        ("show", "list what was spent, entry by entry, and both accountants' sums", show),
+        (
+            "verify",
+            "check the chain of hashes, and that checkpoint, store and population agree",
+            verify,
+        ),
+        ("export", "all that an outside auditor needs to recompute the figures", export),
     ):
         action = actions.add_parser(name, help=about, description=about.capitalize() + ".")
         action.add_argument("run_dir", type=Path, metavar="RUN_DIR")
-        action.add_argument("--store", default="", help="URL of the store, if it is another one")
-        add_json_flag(action)
-        action.set_defaults(run=show if name == "show" else verify)
+        action.set_defaults(run=run)
+        if run is export:
+            _add_export_flags(action)
+        else:
+            action.add_argument("--store", default="", help="URL of the store, if another one")
+            add_json_flag(action)
+
+
+def _add_export_flags(action: argparse.ArgumentParser) -> None:
+    action.add_argument(
+        "--format", choices=("json", "csv"), default="json", help="one JSON object, or one table"
+    )
+    action.add_argument("--out", type=Path, help="file to write; standard output by default")
 
 
 def show(args: argparse.Namespace) -> int:
@@ -46,11 +63,10 @@ def show(args: argparse.Namespace) -> int:
     for entry in ledger.entries:
         event = entry.event
         say(
-            f"{entry.index:5d}  round {entry.round:5d}  {event.unit} level  "
-            f"q={event.sampling_rate:g}  z={event.noise_multiplier:g}  "
-            f"C={event.clipping_norm:g}  x{event.count}  {event.released}  {entry.hash[:12]}"
+            f"{entry.index:5d}  round {entry.round:5d}  {event.unit} level  {_in_short(event)}  "
+            f"x{event.count}  {event.released}  {entry.hash[:12]}"
         )
-    say(f"{len(ledger.entries)} entries")
+    say(f"{len(ledger)} entries")
     say(statement(spending, config.data.users))
     if args.json:
         entries = [{"index": e.index, "round": e.round, "hash": e.hash} for e in ledger.entries]
@@ -58,18 +74,50 @@ def show(args: argparse.Namespace) -> int:
     return 0
 
 
+def _in_short(event: Event) -> str:
+    from accountant.events import SubsampledGaussian
+
+    noise = f"z={event.noise_multiplier:g}"
+    if isinstance(event, SubsampledGaussian):
+        return f"q={event.sampling_rate:g}  {noise}  C={event.clipping_norm:g}"
+    return f"once  {noise}  sensitivity={event.sensitivity:g}"
+
+
 def verify(args: argparse.Namespace) -> int:
-    """Check the chain against itself, the configuration, the checkpoint and the store's mirror."""
-    from server.books import spending_of
+    """Check the chain against itself, the settings, the checkpoint, the store, the population."""
+    from server.books import population_of, spending_of
     from server.directory import RunDirectory
 
     directory = RunDirectory.open(args.run_dir)
-    ledger = _checked(directory)
-    spending_of(directory.config(), directory)
-    mirrored = _check_mirror(ledger, directory, args.store)
-    say(f"the ledger holds: {len(ledger.entries)} entries, head {ledger.head[:16]}, {mirrored}")
+    ledger, config = _checked(directory), directory.config()
+    spending_of(config, directory)
+    population = population_of(config, ledger)
+    agreed = [_check_mirror(ledger, directory, args.store)]
+    if population is not None:
+        agreed.append(f"all in population {population.terms.population}")
+    say(f"the ledger holds: {len(ledger)} entries, head {ledger.head[:16]}, {', '.join(agreed)}")
     if args.json:
-        print_json({"verified": True, "entries": len(ledger.entries), "head": ledger.head})
+        print_json({"verified": True, "entries": len(ledger), "head": ledger.head})
+    return 0
+
+
+def export(args: argparse.Namespace) -> int:
+    """Write the export, of a ledger that holds."""
+    from accountant.export import as_csv, export_of
+    from server.books import population_of, spending_of
+    from server.directory import RunDirectory
+    from server.files import write_durably
+
+    directory = RunDirectory.open(args.run_dir)
+    ledger, config = _checked(directory), directory.config()
+    spending, population = spending_of(config, directory), population_of(config, ledger)
+    record = export_of(ledger, spending, config.data.users, population)
+    whole = as_csv(record) if args.format == "csv" else json.dumps(record, allow_nan=False) + "\n"
+    if args.out is None:
+        say(whole.rstrip("\n"))
+    else:
+        write_durably(args.out, whole.encode())
+        say(f"{len(ledger)} entries, head {ledger.head[:16]}, in {args.out}")
     return 0
 
 
@@ -80,12 +128,11 @@ def _checked(directory: RunDirectory) -> Ledger:
     snapshot = directory.load_state()
     if not directory.ledger.exists():
         raise LedgerError(directory.ledger, 1, "there is no ledger")
-    Ledger.verify(
+    return Ledger.read(
         directory.ledger,
         expected_head=snapshot.facts["ledger_head"] if snapshot else None,
         expected_entries=snapshot.facts["ledger_entries"] if snapshot else None,
     )
-    return Ledger.open(directory.ledger)
 
 
 def _check_mirror(ledger: Ledger, directory: RunDirectory, named: str) -> str:
@@ -96,11 +143,12 @@ def _check_mirror(ledger: Ledger, directory: RunDirectory, named: str) -> str:
     """
     from accountant.ledger import LedgerError
     from server.store import open_store
-    from simulations.reading import run_id_of, store_url_of
+    from simulations.reading import store_url_of
 
     with open_store(store_url_of(directory, named)) as store:
-        rows = store.ledger(run_id_of(directory))
+        rows = store.ledger(str(ledger.header["run_id"]))
+    entries = ledger.entries
     for row in rows:
-        if row.index >= len(ledger.entries) or ledger.entries[row.index].hash != row.entry_hash:
+        if row.index >= len(entries) or entries[row.index].hash != row.entry_hash:
             raise LedgerError(directory.ledger, row.index + 2, "the store mirrors another entry")
     return f"{len(rows)} of them mirrored in the store"

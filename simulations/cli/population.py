@@ -83,7 +83,7 @@ def create(args: argparse.Namespace) -> int:
 
 def show(args: argparse.Namespace) -> int:
     """Print what was spent, run by run."""
-    population = _open(args.name)
+    population = _read(args.name)
     terms, spent = population.terms, population.spent()
     say(
         f"population {terms.population}: {terms.unit} level, {terms.adjacency}, δ = {terms.delta:g}"
@@ -103,11 +103,7 @@ def show(args: argparse.Namespace) -> int:
 
 def verify(args: argparse.Namespace) -> int:
     """Check the chain; a ledger that was changed fails with the line at fault."""
-    from accountant.ledger import Ledger
-
-    population = _open(args.name)
-    ledger = population.ledger
-    Ledger.verify(ledger.path, ledger.head, len(ledger))
+    ledger = _read(args.name).ledger
     say(f"the population's ledger holds: {len(ledger)} grants, head {ledger.head[:16]}")
     if args.json:
         print_json({"verified": True, "entries": len(ledger), "head": ledger.head})
@@ -126,10 +122,10 @@ def _folder(name: str) -> Path:
     return population_folder(name)
 
 
-def _open(name: str) -> Population:
+def _read(name: str) -> Population:
     from accountant.population import Population
 
-    return Population.open(_folder(name))
+    return Population.read(_folder(name))
 
 
 def _left(population: Population) -> float:

@@ -127,11 +127,13 @@ def finish(args: argparse.Namespace, config: Config, directory: RunDirectory) ->
             observer=observer,
             student=not args.no_student,
         )
-    _print(summary, as_json=args.json)
+    _print(summary)
+    if args.json:
+        print_json(summary.to_json())
     return OUT_OF_BUDGET if summary.stopped else DONE
 
 
-def _print(summary: Summary, *, as_json: bool) -> None:
+def _print(summary: Summary) -> None:
     epsilon, delta = summary.epsilon, summary.delta
     say(
         f"run {summary.run_id} in {summary.run_dir}: {summary.rounds} rounds, "
@@ -165,8 +167,6 @@ def _print(summary: Summary, *, as_json: bool) -> None:
     say(summary.statement)
     say()
     say(f"Look at it:  {program()} dashboard {summary.run_dir}")
-    if as_json:
-        print_json(summary.to_json())
 
 
 def _free_path(parent: Path, name: str) -> Path:
