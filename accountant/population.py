@@ -18,10 +18,12 @@ rate of a run are not chosen by looking at what earlier runs released.
 from __future__ import annotations
 
 import math
+import os
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -141,7 +143,7 @@ class Population:
         """
         if (folder / LEDGER).exists():
             raise PopulationError(f"{folder} holds a population already; its budget stays as it is")
-        folder.mkdir(parents=True, exist_ok=True)
+        _make_folder(folder)
         return cls(Ledger.create(folder / LEDGER, {**asdict(terms), "id": uuid.uuid4().hex}))
 
     @classmethod
@@ -228,6 +230,27 @@ class Population:
         """ε at the terms' δ of all grants, as far as this process has read them."""
         return self._account.epsilon(self.terms.delta)
 
+    def rounds_left(self, event: Event, most: int = 10**6) -> int:
+        """How many more rounds of ``event`` the budget allows, if no other run spends; ≤ ``most``.
+
+        Raises:
+            PopulationError: the event is of another unit or adjacency.
+        """
+        self._check(event)
+
+        def fits(rounds: int) -> bool:
+            many = replace(event, count=event.count * rounds)
+            return self._why_not(many) is None
+
+        low, high = 0, 1
+        while high <= most and fits(high):
+            low, high = high, 2 * high
+        high = min(high, most + 1)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if fits(middle) else (low, middle)
+        return low
+
     def shares(self) -> tuple[Share, ...]:
         """What each run has spent, in the order in which they first did."""
         runs: dict[str, list[Entry]] = {}
@@ -268,13 +291,27 @@ class Population:
 
     def _book(self) -> None:
         """Take in entries that were read since."""
-        for entry in self._ledger.since(self._booked):
+        entries = self._ledger.since(self._booked)
+        for event, alike in groupby(entries, key=lambda entry: entry.event):
+            first, *more = alike
             try:
-                self._check(entry.event)
+                self._check(event)
             except PopulationError as error:
-                raise LedgerError(self._ledger.path, entry.index + 2, str(error)) from None
-            self._account.compose(entry.event)
-            self._booked += 1
+                raise LedgerError(self._ledger.path, first.index + 2, str(error)) from None
+            self._account.compose(event, 1 + len(more))
+        self._booked += len(entries)
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder and those it lies in, durably."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in missing:
+        descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _ledger_in(folder: Path) -> Path:

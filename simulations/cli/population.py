@@ -96,6 +96,9 @@ def show(args: argparse.Namespace) -> int:
         )
     say(f"spent     ε = {figure(spent.epsilon)} in {len(population.ledger)} grants")
     say(f"budget    ε = {terms.epsilon_budget:g}, left {figure(_left(population))}")
+    rounds = _rounds_left(population)
+    if rounds is not None:
+        say(f"enough for {rounds} more rounds like the last")
     if args.json:
         print_json(_record(population))
     return 0
@@ -132,6 +135,12 @@ def _left(population: Population) -> float:
     return max(0.0, population.terms.epsilon_budget - population.spent().epsilon)
 
 
+def _rounds_left(population: Population) -> int | None:
+    """How many more rounds like the last one fit; None before there was any."""
+    entries = population.ledger.entries
+    return population.rounds_left(entries[-1].event) if entries else None
+
+
 def _record(population: Population) -> dict[str, Any]:
     shares = [
         {
@@ -147,6 +156,7 @@ def _record(population: Population) -> dict[str, Any]:
         **population.ledger.header,
         "spent": bound_record(population.spent()),
         "left": _left(population),
+        "rounds_left": _rounds_left(population),
         "entries": len(population.ledger),
         "head": population.ledger.head,
         "runs": shares,

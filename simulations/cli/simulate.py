@@ -128,6 +128,8 @@ def finish(args: argparse.Namespace, config: Config, directory: RunDirectory) ->
             student=not args.no_student,
         )
     _print(summary)
+    if config.privacy.population:
+        _print_population(config)
     if args.json:
         print_json(summary.to_json())
     return OUT_OF_BUDGET if summary.stopped else DONE
@@ -167,6 +169,18 @@ def _print(summary: Summary) -> None:
     say(summary.statement)
     say()
     say(f"Look at it:  {program()} dashboard {summary.run_dir}")
+
+
+def _print_population(config: Config) -> None:
+    from accountant.population import Population
+    from server.populations import population_folder
+
+    population = Population.read(population_folder(config.privacy.population))
+    terms, spent = population.terms, population.spent()
+    say(
+        f"Population {terms.population}, over all its runs: ε = {figure(spent.epsilon)} of "
+        f"{terms.epsilon_budget:g} at δ = {terms.delta:g}"
+    )
 
 
 def _free_path(parent: Path, name: str) -> Path:

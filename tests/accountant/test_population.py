@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -80,6 +81,20 @@ def test_a_smaller_release_may_fit_where_a_larger_one_does_not(population):
         spend(population, event=large)
     spend(population)
     assert population.refusal(large) and population.refusal(EVENT) is None
+
+
+def test_it_says_how_many_rounds_are_left(population):
+    most = most_rounds(TERMS)
+    assert population.rounds_left(EVENT) == most
+    assert population.rounds_left(EVENT, most=3) == 3
+    assert population.rounds_left(replace(EVENT, noise_multiplier=0)) == 0
+    for number in range(1, most):
+        spend(population, "r1", number)
+        assert population.rounds_left(EVENT) == most - number
+    spend(population, "r1", most)
+    assert population.rounds_left(EVENT) == 0 and population.refusal(EVENT) is not None
+    with pytest.raises(PopulationError, match="unit"):
+        population.rounds_left(replace(EVENT, unit="record"))
 
 
 def test_a_refused_release_leaves_no_trace(population, folder):
@@ -182,6 +197,17 @@ def test_a_population_is_made_once(population, folder):
     with pytest.raises(PopulationError, match="already"):
         Population.create(folder, replace(TERMS, epsilon_budget=99.0))
     assert Population.open(folder).terms == TERMS
+
+
+def test_making_one_syncs_every_folder_that_was_made(folder, monkeypatch):
+    synced = []
+    monkeypatch.setattr(
+        os,
+        "fsync",
+        lambda descriptor: synced.append(Path(f"/proc/self/fd/{descriptor}").readlink()),
+    )
+    Population.create(folder, TERMS)
+    assert {folder, folder.parent, folder.parent.parent} <= set(synced)
 
 
 def test_two_populations_of_the_same_terms_are_told_apart(population, tmp_path):

@@ -177,6 +177,26 @@ def _counting(release, calls):
     return counted
 
 
+def test_a_population_harmed_while_nodes_work_releases_nothing(
+    config, clinic, run_small, monkeypatch, tmp_path
+):
+    clinic()
+    gather = PrivateStep.gather
+
+    def harm(self, number, weights):
+        if number == 2:
+            path = population_folder("clinic") / "ledger.jsonl"
+            path.write_bytes(path.read_bytes()[:-2])
+        return gather(self, number, weights)
+
+    monkeypatch.setattr(PrivateStep, "gather", harm)
+    monkeypatch.setattr(PrivateStep, "release", _counting(PrivateStep.release, released := []))
+    with pytest.raises(LedgerError, match="cut"):
+        run_small(config())
+    assert released == [1]
+    assert len(Ledger.verify(tmp_path / "run" / "ledger.jsonl")) == 1
+
+
 def test_a_failed_round_is_charged_to_both(config, clinic, run_small, monkeypatch, tmp_path):
     clinic()
 

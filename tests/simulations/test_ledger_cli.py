@@ -207,6 +207,7 @@ def test_a_population_is_made_shown_and_spent(capsys, tmp_path):
     status, printed, _ = simulate(capsys, tmp_path / "a", "privacy.population=ward")
     a = last(printed)
     assert (status, a["rounds"]) == (0, 3)
+    assert f"Population ward, over all its runs: ε = {a['epsilon']['dp']:.3g} of 2.18" in printed
     status, printed, _ = simulate(capsys, tmp_path / "b", "privacy.population=ward")
     b = last(printed)
     assert (status, b["rounds"]) == (3, 1)
@@ -215,7 +216,7 @@ def test_a_population_is_made_shown_and_spent(capsys, tmp_path):
     shown = last(printed)
     assert status == 0 and shown["spent"]["epsilon"] <= float(BUDGET) and shown["left"] >= 0
     assert sum(share["rounds"] for share in shown["runs"]) == a["rounds"] + b["rounds"]
-    assert a["run_id"] in printed
+    assert a["run_id"] in printed and shown["rounds_left"] == 0
     status, printed, _ = run(capsys, "population", "verify", "ward", "--json")
     assert status == 0 and last(printed)["head"] == shown["head"]
     status, _, _ = run(
