@@ -1,0 +1,1 @@
+"""Audits: can a release be caught contradicting its claim? Statistics alone; no federation here."""

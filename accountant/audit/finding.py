@@ -1,0 +1,66 @@
+"""What an audit found, what it could have found at most, and how sure an alarm must be.
+
+Several tests look at a run, and an audit may be repeated, so each alarm has its own small chance of
+being false; the chance that any of them is false is at most their sum, about 0.2% an audit. Figures
+for people are given at the confidence that was asked for (95% by default), which by itself would
+raise a false alarm in one audit of twenty.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+Kind = Literal["clipping", "sampling", "one-run", "one-shot", "noise", "membership"]
+Verdict = Literal["alarm", "nothing-found", "cannot-detect"]
+
+BOUND_ERROR = 1e-3
+"""Allowed error of a *lower bound* that raises an alarm (one-run, membership). Both bounds are far
+from attained by Gaussian mechanisms, so false alarms are much rarer than this: to refute a correct
+mechanism of ε = 2 in 200 guesses it takes over 180 right ones, where 150 are expected."""
+ESTIMATE_ERROR = 1e-5
+"""Allowed error of the one-shot *estimate*, which sits at the truth where nobody is sampled."""
+TEST_ERROR = 1e-6
+"""Allowed error of each exact test (noise, sampling): they have power to spare."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One audit's outcome.
+
+    ``alarm`` says that the release contradicts the claim. ``nothing-found`` says that this attack
+    did not contradict it; it is no proof. ``cannot-detect`` says that this attack could not have
+    contradicted the claim, whatever the code does.
+    """
+
+    kind: Kind
+    claimed_epsilon: float
+    """Upper bound by the accountant for the schedule that was audited, at ``delta``."""
+    delta: float
+    lower_bound: float | None
+    """ε that the mechanism exceeds, with the confidence asked for; None where there is none."""
+    estimate: float | None
+    """ε under a model of the scores or the noise: no bound; None where there is none."""
+    interval: tuple[float, float] | None
+    """Confidence interval of the estimate, under the same model."""
+    cap: float | None
+    """The largest ε that an alarm could have been raised at; None where there is no such limit."""
+    verdict: Verdict
+    words: str
+    """What that means, in a sentence or two."""
+    figures: Mapping[str, float] = field(default_factory=dict)
+    """Everything else that was measured, by name."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; an infinite number is null."""
+        return {name: _plain(value) for name, value in asdict(self).items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,128 @@
+"""Is the noise what the ledger says: Gaussian, of that variance, drawn afresh each time?
+
+The mechanism is run on nobody's data, so that what it releases is its noise. Under the claim the
+values, divided by zC, are independent draws of N(0, 1), which makes the tests below exact (the
+Kolmogorov-Smirnov one conservative, since the scale is estimated).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+from scipy.stats import chi2, kstwobign, norm
+from scipy.stats import t as student
+
+Values = NDArray[np.float64]
+
+DOUBLE, SINGLE = 2.0**-53, 2.0**-24
+"""Relative resolution of float64 and float32: values as near as that coincide."""
+_SPARE_REPEATS = 10
+
+
+@dataclass(frozen=True)
+class NoiseTest:
+    """What the tests say; each p-value is the chance of as much under the claim."""
+
+    count: int
+    """Values tested."""
+    ratio: float
+    """Measured standard deviation over the claimed one."""
+    interval: tuple[float, float]
+    """Exact confidence interval of that ratio."""
+    p_variance: float
+    """Two-sided chi-square test of the variance."""
+    p_mean: float
+    """Two-sided test of the mean."""
+    p_shape: float
+    """Kolmogorov-Smirnov test of the shape, after scaling to the measured variance."""
+    p_rounds: float
+    """Largest correlation between two releases, allowing for the number of pairs."""
+    p_neighbours: float
+    """Correlation between a value and the next of its release."""
+    repeats: int
+    """Values that another one equals, anywhere."""
+    most_repeats: int
+    """As many or more never come about by chance."""
+
+
+def noise_test(
+    values: Values, *, confidence: float = 0.95, resolution: float = DOUBLE
+) -> NoiseTest:
+    """Test the noise of several releases.
+
+    Args:
+        values: float64 [releases, d], each divided by zC of the claim. Releases of separate lives
+            of the mechanism belong in one array: nothing may repeat between them either.
+        confidence: of the interval.
+        resolution: of the values as they left the mechanism, `DOUBLE` or `SINGLE`.
+
+    Raises:
+        ValueError: fewer than two releases, or values that are not finite.
+    """
+    if values.ndim != 2 or min(values.shape) < 2 or not np.isfinite(values).all():
+        raise ValueError(f"values of shape {values.shape}: give finite ones, [2 or more, d ≥ 2]")
+    count = values.size
+    squares = float((values**2).sum())
+    tail = (1 - confidence) / 2
+    return NoiseTest(
+        count=count,
+        ratio=math.sqrt(squares / count),
+        interval=(
+            math.sqrt(squares / float(chi2.isf(tail, count))),
+            math.sqrt(squares / float(chi2.ppf(tail, count))),
+        ),
+        p_variance=min(1.0, 2 * float(min(chi2.cdf(squares, count), chi2.sf(squares, count)))),
+        p_mean=2 * float(norm.sf(abs(float(values.sum())) / math.sqrt(count))),
+        p_shape=_shape(values, squares),
+        p_rounds=_between(values),
+        p_neighbours=_neighbours(values),
+        repeats=count - len(np.unique(values)),
+        most_repeats=_SPARE_REPEATS + math.ceil(2 * _coincidences(count, resolution)),
+    )
+
+
+def _coincidences(count: int, resolution: float) -> float:
+    """Pairs of Gaussian values that round to the same number: n²/2 ∫ φ(x)² |x| 2u dx."""
+    return count**2 / 2 * resolution / math.pi
+
+
+def _shape(values: Values, squares: float) -> float:
+    if squares == 0:
+        return 0.0
+    ordered = np.sort(values, axis=None) / math.sqrt(squares / values.size)
+    expected, steps = ndtr(ordered), np.arange(values.size + 1) / values.size
+    distance = max(float((steps[1:] - expected).max()), float((expected - steps[:-1]).max()))
+    return float(kstwobign.sf(distance * math.sqrt(values.size)))
+
+
+def _correlation(cosines: Values, dims: int) -> float:
+    """Two-sided chance of the largest cosine among independent directions in ``dims`` dimensions.
+
+    The cosine r of two independent isotropic vectors makes r √((d − 1)/(1 − r²)) Student's t.
+    """
+    largest = min(1.0, float(np.abs(cosines).max(initial=0.0)))
+    if largest == 1.0:
+        return 0.0
+    score = largest * math.sqrt((dims - 1) / (1 - largest**2))
+    return min(1.0, 2 * cosines.size * float(student.sf(score, dims - 1)))
+
+
+def _unit(values: Values) -> Values:
+    norms = np.linalg.norm(values, axis=1, keepdims=True)
+    return values / np.where(norms > 0, norms, 1.0)
+
+
+def _between(values: Values) -> float:
+    rows = _unit(values)
+    pairs = np.triu_indices(len(rows), k=1)
+    return _correlation((rows @ rows.T)[pairs], values.shape[1])
+
+
+def _neighbours(values: Values) -> float:
+    score = float((values[:, 1:] * values[:, :-1]).sum())
+    scale = float((values**2).sum()) / values.size * math.sqrt(values[:, 1:].size)
+    return 2 * float(norm.sf(abs(score) / scale)) if scale > 0 else 0.0

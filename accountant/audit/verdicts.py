@@ -1,0 +1,308 @@
+"""From measurements to findings: what each means beside the claim, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from accountant.audit import one_run
+from accountant.audit.finding import (
+    BOUND_ERROR,
+    ESTIMATE_ERROR,
+    TEST_ERROR,
+    Finding,
+    Kind,
+    Verdict,
+)
+from accountant.audit.membership import Attack
+from accountant.audit.noise_test import NoiseTest
+from accountant.audit.one_run import Coins, Scores
+from accountant.audit.one_shot import gaussian_epsilon, separation
+from accountant.audit.sampling_test import SamplingTest
+
+LEAST_CONTROL_AUC = 0.95
+_GUESS_SHARES = (10, 5, 2, 1)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What the accountant says of the schedule that was audited."""
+
+    epsilon: float
+    """An upper bound at ``delta``."""
+    delta: float
+
+
+def choose_guesses(canaries: int, claim: Claim) -> int:
+    """How many coins to guess: the surest tenth of them, or more where that could show too little.
+
+    Decided by the claim alone, before any score is seen, as the bound needs it.
+    """
+    choices = [max(2, canaries // share // 2 * 2) for share in _GUESS_SHARES]
+    caps = {r: _alarm_cap(canaries, r, claim.delta) for r in choices}
+    enough = [r for r in choices if caps[r] >= 1.25 * claim.epsilon]
+    return enough[0] if enough else max(choices, key=lambda r: caps[r])
+
+
+def _alarm_cap(canaries: int, guesses: int, delta: float) -> float:
+    return one_run.cap(canaries=canaries, guesses=guesses, delta=delta, confidence=1 - BOUND_ERROR)
+
+
+def one_run_finding(
+    scores: Scores, included: Coins, *, guesses: int, claim: Claim, confidence: float
+) -> Finding:
+    """The one-run lower bound beside the claim.
+
+    Args:
+        scores: float64 [m] of all canaries.
+        included: bool [m], fair coins fixed beforehand.
+        guesses: r, of `choose_guesses`.
+        claim: at the δ of the bound.
+        confidence: of the lower bound that is reported; alarms keep their own, `BOUND_ERROR`.
+    """
+    correct = one_run.count_correct(scores, included, guesses)
+    m, at = len(scores), claim.delta
+    bound, sure = (
+        one_run.lower_bound(canaries=m, guesses=guesses, correct=correct, delta=at, confidence=c)
+        for c in (confidence, max(confidence, 1 - BOUND_ERROR))
+    )
+    cap = _alarm_cap(m, guesses, at)
+    said = f"{correct} of {guesses} guesses about {m} canaries were right: ε ≥ {bound:.3g}"
+    if sure > claim.epsilon:
+        verdict: Verdict = "alarm"
+        words = f"{said}, above the {claim.epsilon:.3g} that is claimed: more leaks than accounted"
+    elif cap <= claim.epsilon:
+        verdict = "cannot-detect"
+        words = f"even with every guess right, no more than ε = {cap:.3g} could have been shown"
+    else:
+        verdict = "nothing-found"
+        unsure = bound > claim.epsilon
+        words = f"{said}, {'perhaps above' if unsure else 'which does not contradict'} the claim"
+        words += "; audit it again" if unsure else ""
+    figures = {
+        "canaries": m,
+        "guesses": guesses,
+        "correct": correct,
+        "confidence": confidence,
+        "lower_bound_of_alarm": sure,
+        "cap_at_confidence": one_run.cap(
+            canaries=m, guesses=guesses, delta=at, confidence=confidence
+        ),
+    }
+    return Finding(
+        "one-run", claim.epsilon, at, bound, None, None, cap, verdict, words + ".", figures
+    )
+
+
+def one_shot_finding(
+    scores: Scores,
+    included: Coins,
+    *,
+    claim: Claim,
+    confidence: float,
+    expected: float,
+    most: float,
+) -> Finding:
+    """The one-shot estimate beside the claim.
+
+    Args:
+        scores: float64 [m] of all canaries.
+        included: bool [m].
+        claim: at the δ of the estimate.
+        confidence: of the interval that is reported; alarms keep their own, `ESTIMATE_ERROR`.
+        expected: the separation that the mechanism as described shows.
+        most: the separation without any noise.
+    """
+    found = separation(scores, included)
+    low, high = (gaussian_epsilon(mu, claim.delta) for mu in found.interval(confidence))
+    sure = gaussian_epsilon(found.interval(1 - 2 * ESTIMATE_ERROR)[0], claim.delta)
+    estimate = gaussian_epsilon(found.mu, claim.delta)
+    cap = gaussian_epsilon(most, claim.delta)
+    said = f"the canaries' scores look like ε = {estimate:.3g} [{low:.3g}, {high:.3g}]"
+    if sure > claim.epsilon:
+        verdict: Verdict = "alarm"
+        words = f"{said}, above the {claim.epsilon:.3g} that is claimed; an estimate, no bound"
+    elif cap <= claim.epsilon:
+        verdict = "cannot-detect"
+        words = f"even without any noise these canaries would look like no more than ε = {cap:.3g}"
+    else:
+        verdict = "nothing-found"
+        words = f"{said}; an estimate, no bound"
+    figures = {
+        "mu": found.mu,
+        "mu_error": found.error,
+        "mu_expected": expected,
+        "mu_without_noise": most,
+        "confidence": confidence,
+        "estimate_of_alarm": sure,
+    }
+    return Finding(
+        "one-shot",
+        claim.epsilon,
+        claim.delta,
+        None,
+        estimate,
+        (low, high),
+        cap,
+        verdict,
+        words + ".",
+        figures,
+    )
+
+
+def noise_finding(test: NoiseTest, *, claim: Claim, priced: Callable[[float], float]) -> Finding:
+    """The tests of the noise beside the claim.
+
+    Args:
+        test: of `noise_test`.
+        claim: of the schedule.
+        priced: the accountant's ε of the same schedule, were its noise's standard deviation this
+            many times the claimed one.
+    """
+    sure = {
+        "its variance": test.p_variance,
+        "its mean": test.p_mean,
+        "its shape": test.p_shape,
+        "correlation between releases": test.p_rounds,
+        "correlation within a release": test.p_neighbours,
+    }
+    wrong = [name for name, p in sure.items() if p < TEST_ERROR]
+    if test.repeats >= test.most_repeats:
+        wrong.append(f"{test.repeats} values that occur more than once")
+    low, high = test.interval
+    said = f"over {test.count} values the noise has {test.ratio:.4g} times its claimed deviation"
+    words = f"{said}; wrong: {', '.join(wrong)}" if wrong else f"{said}; it is what is claimed"
+    figures = {
+        "values": test.count,
+        "deviation_ratio": test.ratio,
+        "p_variance": test.p_variance,
+        "p_mean": test.p_mean,
+        "p_shape": test.p_shape,
+        "p_rounds": test.p_rounds,
+        "p_neighbours": test.p_neighbours,
+        "repeats": test.repeats,
+    }
+    return Finding(
+        "noise",
+        claim.epsilon,
+        claim.delta,
+        None,
+        priced(test.ratio),
+        (priced(high), priced(low)),
+        None,
+        "alarm" if wrong else "nothing-found",
+        words + ".",
+        figures,
+    )
+
+
+def sampling_finding(test: SamplingTest, *, sampling_rate: float, claim: Claim) -> Finding:
+    """The tests of the cohorts beside the claimed sampling rate."""
+    sure = {
+        "a round's number of users": test.p_rounds,
+        "the number of users drawn in all": test.p_total,
+        "how often one user was drawn": test.p_users,
+        "users drawn again in the next round": test.p_overlap,
+    }
+    wrong = [name for name, p in sure.items() if p < TEST_ERROR]
+    said = f"{test.share:.4g} of the canaries were drawn, {sampling_rate:g} are claimed"
+    words = f"{said}; wrong: {', '.join(wrong)}" if wrong else said
+    figures = {
+        "share": test.share,
+        "p_rounds": test.p_rounds,
+        "p_total": test.p_total,
+        "p_users": test.p_users,
+        "p_overlap": test.p_overlap,
+    }
+    return _plain("sampling", claim, bool(wrong), words, figures)
+
+
+def clipping_finding(norm_ratio: float, cosine: float, refused: int, *, claim: Claim) -> Finding:
+    """A single canary with an update far too large, as it arrives.
+
+    Args:
+        norm_ratio: norm of what arrived over the clipping norm.
+        cosine: between what arrived and what was sent.
+        refused: replies that the server refused, of all rounds; of clipped canaries it refuses
+            none.
+        claim: of the schedule.
+    """
+    said = f"a canary's update arrived with {norm_ratio:.4g} times the clipping norm"
+    figures = {"norm_over_clip": norm_ratio, "cosine": cosine, "replies_refused": refused}
+    if norm_ratio > 1 + 1e-6 or refused:
+        said += f", and the server refused {refused} replies" if refused else ""
+        return _plain("clipping", claim, True, f"{said}: the clip fails", figures)
+    if norm_ratio < 1 - 1e-3 or cosine < 1 - 1e-3:
+        words = f"{said}, in another direction: canaries do not get through, the audit sees nothing"
+        return replace(_plain("clipping", claim, False, words, figures), verdict="cannot-detect")
+    return _plain("clipping", claim, False, f"{said}, as it should", figures)
+
+
+def membership_finding(
+    found: Attack, control: Attack, sure: Attack, *, cap: float, claim: Claim
+) -> Finding:
+    """Membership inference beside the claim, with its positive control.
+
+    Args:
+        found: the attack on what was released, at the confidence asked for.
+        control: the same attack on a "generator" that replays the members' own records.
+        sure: ``found`` at the confidence of an alarm.
+        cap: `membership.cap` at that confidence.
+        claim: of the run.
+    """
+    broken = control.auc < LEAST_CONTROL_AUC
+    said = (
+        f"telling members from others by the samples: AUC {found.auc:.3f}, "
+        f"ε ≥ {found.lower_bound:.3g}"
+    )
+    if broken:
+        verdict: Verdict = "cannot-detect"
+        words = (
+            f"the attack is broken: on replayed training records its AUC is {control.auc:.3f}, "
+            "which should be near 1"
+        )
+    elif sure.lower_bound > claim.epsilon:
+        verdict = "alarm"
+        words = f"{said}, above the {claim.epsilon:.3g} that is claimed"
+    elif cap <= claim.epsilon:
+        verdict = "cannot-detect"
+        words = f"with so few members no more than ε = {cap:.3g} could have been shown"
+    else:
+        verdict = "nothing-found"
+        words = f"{said}; this attack found nothing, which is no proof"
+    figures = {
+        "auc": found.auc,
+        "tpr_at_1pct_fpr": found.rate,
+        "tpr_low": found.rate_interval[0],
+        "tpr_high": found.rate_interval[1],
+        "control_auc": control.auc,
+        "control_tpr_at_1pct_fpr": control.rate,
+        "control_lower_bound": control.lower_bound,
+    }
+    return Finding(
+        "membership",
+        claim.epsilon,
+        claim.delta,
+        found.lower_bound,
+        None,
+        None,
+        cap,
+        verdict,
+        f"Simulation only: {words}.",
+        figures,
+    )
+
+
+def _plain(kind: Kind, claim: Claim, alarm: bool, words: str, figures: dict[str, float]) -> Finding:
+    return Finding(
+        kind,
+        claim.epsilon,
+        claim.delta,
+        None,
+        None,
+        None,
+        None,
+        "alarm" if alarm else "nothing-found",
+        words + ".",
+        figures,
+    )

@@ -1,0 +1,173 @@
+"""Canary users: made-up people whose update is a random direction, far longer than the clip.
+
+They go through the code that real users go through: the ClientApp, the sum of clipped updates, the
+Poisson draw, the server's checks of replies and its noise. One thing alone is theirs: on a node of
+canaries the family's local training is replaced by the canary's own update, as it stands, so that
+clipping has something to do and a score something to look for. No data set is opened, no ledger is
+written, and what is learned is of canaries only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import torch
+from flwr.app import Context
+from numpy.typing import NDArray
+from torch import Tensor
+
+from client.app import build_client_app
+from client.critics import FAMILIES
+from client.data import LocalData, LocalUsers
+from client.records import TrainRequest
+from server.config import Config
+from server.enrolment import enrol
+from server.private_step import PrivateStep
+from simulations.transports.inprocess import InProcessGrid
+
+FAMILY = "frozen"
+"""The registry's entry that canaries answer under; real users' critics stay as they are."""
+OVERLONG = 10.0
+"""Norm of a canary's update over the clipping norm."""
+
+Floats = NDArray[np.float64]
+Directions = NDArray[np.float32]
+Coins = NDArray[np.bool_]
+
+
+@dataclass
+class CanaryUsers:
+    """A node's canaries; those whose coin fell the other way are enrolled and hold nothing."""
+
+    directions: Directions
+    """Raw updates, float32 [canaries, d]."""
+    included: Coins
+    """bool [canaries]."""
+    partition: int
+    asked: NDArray[np.int64]
+    """How often each was asked for, int64 [canaries]: whom the sampler drew."""
+    classes: int = 1
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """An update, as the only image of a canary."""
+        return (1, 1, self.directions.shape[1])
+
+    def __len__(self) -> int:
+        """Canaries on the node, included or not."""
+        return len(self.directions)
+
+    def user(self, position: int) -> LocalData:
+        """The canary's update as its only record, or no record."""
+        self.asked[position] += 1
+        held = 1 if self.included[position] else 0
+        update = torch.from_numpy(self.directions[position])
+        images = update.view(1, 1, 1, -1)[:held]
+        return LocalData(images, torch.zeros(held, dtype=torch.int64))
+
+
+class CanaryCritic:
+    """The `client.critics.LocalCritic` of canaries: the update is the record."""
+
+    chunk = 64
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def updates(self, cohort: Sequence[LocalData], seeds: Sequence[int]) -> Tensor:
+        """Each canary's raw update; zeros for one that holds nothing."""
+        rows = torch.zeros(len(cohort), self._size)
+        for row, data in zip(rows, cohort, strict=True):
+            if len(data.labels):
+                row.copy_(data.images[0].flatten())
+        return rows
+
+
+@contextmanager
+def canaries_answer() -> Iterator[None]:
+    """Let canary users, and nobody else, answer with their own updates."""
+    real = FAMILIES[FAMILY]
+
+    def chosen(users: LocalUsers, request: TrainRequest) -> object:
+        if isinstance(users, CanaryUsers):
+            return CanaryCritic(users.shape[2])
+        return real(users, request)
+
+    FAMILIES[FAMILY] = chosen  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        FAMILIES[FAMILY] = real
+
+
+class Stage:
+    """One federation of canaries and the real private step over it."""
+
+    def __init__(self, config: Config, directions: Directions, included: Coins) -> None:
+        """Enrol the canaries as a run enrols its users.
+
+        Args:
+            config: whose mechanism (clip, noise, sampling) is carried out.
+            directions: raw updates, float32 [m, d].
+            included: bool [m], who holds an update at all.
+        """
+        count, size = directions.shape
+        self._config = stage_config(config, count)
+        nodes = self._config.data.nodes
+        bounds = np.linspace(0, count, nodes + 1).astype(int)
+        self.asked = np.zeros(count, dtype=np.int64)
+        self._users = [
+            CanaryUsers(directions[a:b], included[a:b], node, self.asked[a:b])
+            for node, (a, b) in enumerate(pairwise(bounds))
+        ]
+        app = build_client_app(self._open)
+        grid = InProcessGrid(app, nodes, self._config.flat())
+        federation = enrol(grid, self._config)
+        self._step = PrivateStep(self._config, grid, federation, size, float("inf"))
+
+    def _open(self, context: Context) -> LocalUsers:
+        return self._users[int(context.node_config["partition-id"])]
+
+    def gathered(self, number: int) -> tuple[Floats, int]:
+        """A round's sum before its noise, float64 [d], and how many replies were refused.
+
+        Only canaries are in it.
+        """
+        with canaries_answer():
+            aggregate = self._step.gather(number, {})
+        return aggregate.total, len(aggregate.refused)
+
+    def released(self, number: int) -> tuple[Floats, int]:
+        """A round's release times its fixed denominator: a noised sum, float64 [d]; refusals."""
+        with canaries_answer():
+            aggregate = self._step.gather(number, {})
+        release = self._step.release(aggregate, number)
+        denominator = self._config.privacy.sampling_rate * self._config.data.users
+        return release * denominator, len(aggregate.refused)
+
+
+def stage_config(config: Config, users: int) -> Config:
+    """The run's mechanism over ``users`` canaries; noise from the operating system always."""
+    return config.updated(
+        {
+            "data.users": users,
+            "data.nodes": min(config.data.nodes, users),
+            "privacy.delta": min(config.privacy.delta, 1 / users),
+            "privacy.epsilon_budget": 0.0,
+            "privacy.fixed_seed": -1,
+            "critic.family": FAMILY,
+        }
+    )
+
+
+def random_directions(
+    count: int, size: int, norm: float, source: np.random.Generator
+) -> Directions:
+    """Isotropic random vectors of a given norm, float32 [count, size]."""
+    rows = source.standard_normal((count, size), dtype=np.float32)
+    rows *= np.float32(norm) / np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows
