@@ -7,6 +7,7 @@ There is no column and no code path for a real example, and nothing derived from
 before the ledger row that pays for it.
 """
 
+from server.store.audits import AuditKind, AuditRecord, AuditVerdict
 from server.store.errors import StoreError, StoreVersionError
 from server.store.labelling import (
     Annotation,
@@ -41,6 +42,9 @@ from server.store.upgrades import StoreStatus, check, upgrade
 
 __all__ = [
     "Annotation",
+    "AuditKind",
+    "AuditRecord",
+    "AuditVerdict",
     "BatchRecord",
     "CheckpointRow",
     "LabelKind",

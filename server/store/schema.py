@@ -182,6 +182,24 @@ class Checkpoint(Base):
     path: Mapped[str]
 
 
+class Audit(Base):
+    """``AuditRecord``: append-only."""
+
+    __tablename__ = "audits"
+
+    audit_id: Mapped[int] = mapped_column(primary_key=True)
+    run_id: Mapped[str] = mapped_column(ForeignKey("runs.run_id"), index=True)
+    kind: Mapped[str]
+    at: Mapped[datetime]
+    claimed_epsilon: Mapped[float] = mapped_column(Epsilon, nullable=True)
+    delta: Mapped[float]
+    lower_bound: Mapped[float | None]
+    estimate: Mapped[float | None]
+    cap: Mapped[float | None]
+    verdict: Mapped[str]
+    words: Mapped[str]
+
+
 class Batch(Base):
     """``StoredBatch``."""
 

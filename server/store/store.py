@@ -15,7 +15,8 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from server.store import answers, projects, runs, samples, summaries
+from server.store import answers, audits, projects, runs, samples, summaries
+from server.store.audits import AuditRecord
 from server.store.engine import Location, clear_errors, locate, make_engine, prepare_file
 from server.store.labelling import (
     Annotation,
@@ -237,6 +238,18 @@ class Store:
         """A run's checkpoints, by round."""
         with self._reading() as session:
             return runs.checkpoints(session, run_id)
+
+    # Audits
+
+    def record_audit(self, record: AuditRecord) -> None:
+        """Add what an audit found; what others found before stays."""
+        with self._writing() as session:
+            audits.record_audit(session, record)
+
+    def audits(self, run_id: str) -> list[AuditRecord]:
+        """A run's audits, in the order stored."""
+        with self._reading() as session:
+            return audits.audits(session, run_id)
 
     # Samples
 

@@ -1,0 +1,75 @@
+"""What audits of a run found. Rows are added and never change: an alarm stays."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from server.store.checks import check_choice, check_text, check_time, require
+from server.store.records import utc_now
+from server.store.rows import require_run, to_record, to_values
+from server.store.schema import Audit
+
+AuditKind = Literal["clipping", "sampling", "one-run", "one-shot", "noise", "membership"]
+AuditVerdict = Literal["alarm", "nothing-found", "cannot-detect"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditRecord:
+    """One audit's outcome. No key: the same audit may be repeated.
+
+    Of membership inference, which looks at users' records, nothing but an alarm is stored, and no
+    figure of it.
+    """
+
+    run_id: str
+    kind: AuditKind
+    at: datetime = field(default_factory=utc_now)
+    claimed_epsilon: float
+    """Upper bound by the accountant for the schedule that was audited, at ``delta``."""
+    delta: float
+    lower_bound: float | None = None
+    """ε that the mechanism exceeds, with the confidence that was asked for."""
+    estimate: float | None = None
+    """ε under a model; no bound. ``None`` too where it is infinite."""
+    cap: float | None = None
+    """The largest ε that an alarm could have been raised at; ``None`` where nothing limits it."""
+    verdict: AuditVerdict
+    words: str
+    """What was audited and what it means."""
+
+    def __post_init__(self) -> None:
+        check_text(self, "run_id", "words")
+        check_choice("kind", self.kind, AuditKind)
+        check_choice("verdict", self.verdict, AuditVerdict)
+        check_time("at", self.at)
+        claimed = self.claimed_epsilon
+        require(claimed >= 0, "claimed_epsilon", claimed, "ε is a number ≥ 0, or inf")
+        require(0 < self.delta < 1, "delta", self.delta, "δ is a probability")
+        figures = {name: getattr(self, name) for name in ("lower_bound", "estimate", "cap")}
+        for name, value in figures.items():
+            finite = value is None or (math.isfinite(value) and value >= 0)
+            require(finite, name, value, "give a finite ε ≥ 0, or None")
+        private = self.kind == "membership"
+        bare = self.verdict == "alarm" and not any(v is not None for v in figures.values())
+        require(
+            not private or bare, "kind", self.kind, "of membership only an alarm without figures"
+        )
+
+
+def record_audit(session: Session, record: AuditRecord) -> None:
+    """Add an audit's outcome."""
+    require_run(session, record.run_id)
+    session.add(Audit(**to_values(record)))
+
+
+def audits(session: Session, run_id: str) -> list[AuditRecord]:
+    """A run's audits, in the order stored."""
+    require_run(session, run_id)
+    rows = session.scalars(select(Audit).where(Audit.run_id == run_id).order_by(Audit.audit_id))
+    return [to_record(AuditRecord, row) for row in rows]
