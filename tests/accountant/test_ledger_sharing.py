@@ -96,6 +96,24 @@ def test_a_line_that_two_readers_could_read_differently_is_refused(path, twist):
         Ledger.verify(path)
 
 
+@pytest.mark.parametrize("indices", [(0, 2, 1), (0, 2, 3), (0, 0, 1), (1, 2, 3)])
+def test_a_chain_whose_lines_count_wrongly_is_refused(path, indices):
+    """Every hash fits: the whole file was hashed anew."""
+    line, head = chain.header_line({})
+    lines = [line]
+    for index in indices:
+        record = {
+            "at": "2026-01-01T00:00:00+00:00", "event": EVENT.to_json(), "evidence_digest": None,
+            "index": index, "previous": head, "purpose": "", "round": 1,
+        }  # fmt: skip
+        lines.append(seal(record))
+        head = json.loads(lines[-1])["sha256"]
+    path.write_bytes(b"".join(lines))
+    wrong = next(i for i, index in enumerate(indices) if index != i)
+    with pytest.raises(LedgerError, match=f"line {wrong + 2}: has index"):
+        Ledger.verify(path)
+
+
 def test_a_spliced_line_of_another_ledger_is_named(path, tmp_path):
     ours, theirs = Ledger.create(path, {"n": 1}), Ledger.create(tmp_path / "other", {"n": 2})
     for number in range(1, 6):
