@@ -22,7 +22,7 @@ from simulations.datasets import NAMED, PATHS
 TARGET = Path(__file__).with_name("reference.md")
 STATUSES = """## Exit status
 
-0 done, 1 failed, 2 wrong use, 3 stopped by a privacy budget.
+0 done, 1 failed, 2 wrong use, 3 stopped by a privacy budget, 4 an audit's alarm.
 """
 ENVIRONMENT = """## Environment
 

@@ -239,21 +239,23 @@ def clipping_finding(norm_ratio: float, cosine: float, refused: int, *, claim: C
 
 
 def membership_finding(
-    found: Attack, control: Attack, sure: Attack, *, cap: float, claim: Claim
+    found: Attack, control: Attack, blind: Attack, sure: Attack, *, cap: float, claim: Claim
 ) -> Finding:
     """Membership inference beside the claim, with its positive control.
 
     Args:
         found: the attack on what was released, at the confidence asked for.
         control: the same attack on a "generator" that replays the members' own records.
+        blind: the same attack on pictures of nothing; where held-out records are of other people
+            than the training ones, its AUC is off 1/2 by itself.
         sure: ``found`` at the confidence of an alarm.
         cap: `membership.cap` at that confidence.
         claim: of the run.
     """
     broken = control.auc < LEAST_CONTROL_AUC
     said = (
-        f"telling members from others by the samples: AUC {found.auc:.3f}, "
-        f"ε ≥ {found.lower_bound:.3g}"
+        f"telling members from others by the samples: AUC {found.auc:.3f} ({blind.auc:.3f} by "
+        f"pictures of nothing), ε ≥ {found.lower_bound:.3g}"
     )
     if broken:
         verdict: Verdict = "cannot-detect"
@@ -275,6 +277,7 @@ def membership_finding(
         "tpr_at_1pct_fpr": found.rate,
         "tpr_low": found.rate_interval[0],
         "tpr_high": found.rate_interval[1],
+        "blind_auc": blind.auc,
         "control_auc": control.auc,
         "control_tpr_at_1pct_fpr": control.rate,
         "control_lower_bound": control.lower_bound,
@@ -291,6 +294,12 @@ def membership_finding(
         f"Simulation only: {words}.",
         figures,
     )
+
+
+def no_attack(reason: str, *, claim: Claim) -> Finding:
+    """Membership inference that could not be tried, with the reason."""
+    words = f"Simulation only: not tried: {reason}"
+    return replace(_plain("membership", claim, False, words, {}), verdict="cannot-detect")
 
 
 def _plain(kind: Kind, claim: Claim, alarm: bool, words: str, figures: dict[str, float]) -> Finding:

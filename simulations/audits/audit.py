@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +15,7 @@ from accountant.audit.sampling_test import sampling_test
 from accountant.audit.verdicts import (
     choose_guesses,
     clipping_finding,
+    no_attack,
     noise_finding,
     one_run_finding,
     one_shot_finding,
@@ -30,6 +31,7 @@ from simulations.audits.probes import (
 )
 from simulations.audits.schedule import NothingToAudit, Schedule
 from simulations.audits.silos import WHY_NO_CANARIES, silent_silos
+from simulations.datasets import DatasetError
 
 KINDS = ("all", "one-run", "one-shot", "noise", "membership")
 
@@ -96,13 +98,9 @@ def run_audits(
     if plan.wants("noise"):
         yield _of_noise(schedule, plan, observer)
     if plan.wants("membership") and samples is not None:
-        yield membership_audit(
-            schedule,
-            samples,
-            claim=schedule.stated,
-            confidence=plan.confidence,
-            source=source,
-        )
+        if observer is not None:
+            observer("membership", 0, 1)
+        yield _of_members(schedule, plan, samples, source)
 
 
 def _with_canaries(
@@ -169,6 +167,15 @@ def _of_noise(schedule: Schedule, plan: Plan, observer: Observer | None) -> Find
     )
 
 
-def alarms(findings: Sequence[Finding]) -> list[Finding]:
-    """Those that contradict the claim."""
-    return [finding for finding in findings if finding.verdict == "alarm"]
+def _of_members(
+    schedule: Schedule, plan: Plan, samples: NDArray[np.uint8], source: np.random.Generator
+) -> Finding:
+    claim = schedule.stated
+    try:
+        return membership_audit(
+            schedule, samples, claim=claim, confidence=plan.confidence, source=source
+        )
+    except (NothingToAudit, DatasetError) as error:
+        if plan.kind == "membership":
+            raise
+        return no_attack(str(error), claim=claim)

@@ -37,7 +37,8 @@ class Suspects:
     twins: Pixels
     """float32 [units, records, pixels]; records that nobody trained on."""
     reference: Pixels
-    """float32 [n, pixels]; others that nobody trained on."""
+    """float32 [n, pixels]; others' records, as many held-out as training ones: a reference of one
+    kind would be nearer to the units of that kind, and look like a leak (or hide one)."""
 
 
 def membership_audit(
@@ -75,6 +76,7 @@ def membership_audit(
     return membership_finding(
         measured(released, confidence),
         measured(records, confidence),
+        measured(source.random(released.shape, dtype=np.float32), confidence),
         measured(released, max(confidence, sure)),
         cap=cap(units, units, delta=claim.delta, confidence=sure),
         claim=claim,
@@ -130,7 +132,9 @@ def find_suspects(schedule: Schedule, source: np.random.Generator) -> Suspects:
             f"needs {FEWEST_UNITS} at least"
         )
     train, test = _flat(dataset.train_images), _flat(dataset.test_images)
-    return Suspects(train[chosen], test[twins], test[reference])
+    others = source.permutation(np.setdiff1d(np.arange(len(train)), chosen))[: len(reference)]
+    both = np.concatenate([test[reference], train[others]])
+    return Suspects(train[chosen], test[twins], both)
 
 
 def _users(offsets: Integers, indices: Integers, size: int) -> Integers:

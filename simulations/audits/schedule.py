@@ -71,6 +71,13 @@ class Schedule:
         account.compose(round_event(changed), rounds)
         return Claim(account.epsilon(delta).epsilon, delta)
 
+    def noise_for_claim(self, epsilon: float, delta: float) -> float:
+        """A noise multiplier at which this schedule's claim is at most ``epsilon``."""
+        ratio = 1.0
+        while self.claim(delta, ratio).epsilon > epsilon:
+            ratio *= 1.05
+        return ratio * self.event.noise_multiplier
+
     @property
     def stated(self) -> Claim:
         """The claim at the run's own δ."""

@@ -1,6 +1,6 @@
 """The ``fedlens`` command: one verb a file, and the one place where errors become messages.
 
-Exit status: 0 done, 1 failed, 2 wrong use, 3 stopped by a privacy budget.
+Exit status: 0 done, 1 failed, 2 wrong use, 3 stopped by a privacy budget, 4 an audit's alarm.
 """
 
 from __future__ import annotations
@@ -11,8 +11,18 @@ import os
 import sys
 from collections.abc import Sequence
 
-DONE, FAILED, WRONG_USE, OUT_OF_BUDGET = 0, 1, 2, 3
-VERBS = ("simulate", "resume", "samples", "student", "ledger", "population", "dashboard", "db")
+DONE, FAILED, WRONG_USE, OUT_OF_BUDGET, ALARM = 0, 1, 2, 3, 4
+VERBS = (
+    "simulate",
+    "resume",
+    "samples",
+    "student",
+    "ledger",
+    "population",
+    "audit",
+    "dashboard",
+    "db",
+)
 ABOUT = "Look at, debug, label and train on federated data without anyone seeing it."
 EXAMPLES = """examples:
   fedlens simulate --preset demo --out runs/first      train on the embedded data

@@ -1,0 +1,106 @@
+"""Where findings go: ``audit.json`` in the run's folder, for its operator alone, and the store."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from accountant.audit.finding import Finding
+from server.directory import RunDirectory, RunDirectoryError
+from server.files import flush_folder
+from server.store import AuditRecord, Store
+from simulations.audits.audit import Plan
+from simulations.audits.schedule import Schedule
+
+FILE = "audit.json"
+MEMBERSHIP_WORDS = (
+    "Simulation only: membership inference on the released samples shows a larger ε than is "
+    "claimed. Its figures are in the run's folder, in audit.json."
+)
+
+
+def report(schedule: Schedule, plan: Plan, findings: Sequence[Finding]) -> dict[str, Any]:
+    """Everything that was audited and found, as JSON values."""
+    event = schedule.event
+    return {
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "schedule": {
+            "unit": event.unit,
+            "sampler": event.sampler,
+            "sampling_rate": event.sampling_rate,
+            "noise_multiplier": event.noise_multiplier,
+            "clipping_norm": event.clipping_norm,
+            "rounds": schedule.rounds,
+        },
+        "canaries": plan.canaries,
+        "dims": plan.dims,
+        "confidence": plan.confidence,
+        "alarm": any(finding.verdict == "alarm" for finding in findings),
+        "findings": [finding.to_json() for finding in findings],
+    }
+
+
+def write_report(directory: RunDirectory, content: dict[str, Any]) -> Path:
+    """Add a report to ``audit.json`` beside the ledger, which its owner alone can read.
+
+    Raises:
+        RunDirectoryError: what is in the file is not what this wrote.
+    """
+    path = directory.path / FILE
+    everything = {"audits": [*_earlier(path), content]}
+    part = path.with_name(FILE + ".part")
+    part.unlink(missing_ok=True)
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(json.dumps(everything, indent=1, allow_nan=False) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+    flush_folder(directory.path)
+    return path
+
+
+def _earlier(path: Path) -> list[Any]:
+    if not path.exists():
+        return []
+    try:
+        return list(json.loads(path.read_text(encoding="utf-8"))["audits"])
+    except (ValueError, KeyError, TypeError):
+        raise RunDirectoryError(f"{path} is damaged: move it away, then audit again") from None
+
+
+def store_findings(
+    store: Store, run_id: str, schedule: Schedule, findings: Sequence[Finding]
+) -> None:
+    """Put findings into the store; of membership inference an alarm without figures, or nothing."""
+    for finding in findings:
+        record = _record(run_id, schedule, finding)
+        if record is not None:
+            store.record_audit(record)
+
+
+def _record(run_id: str, schedule: Schedule, finding: Finding) -> AuditRecord | None:
+    private = finding.kind == "membership"
+    if private and finding.verdict != "alarm":
+        return None
+    words = MEMBERSHIP_WORDS if private else finding.words
+    return AuditRecord(
+        run_id=run_id,
+        kind=finding.kind,
+        claimed_epsilon=finding.claimed_epsilon,
+        delta=finding.delta,
+        lower_bound=None if private else _finite(finding.lower_bound),
+        estimate=None if private else _finite(finding.estimate),
+        cap=None if private else _finite(finding.cap),
+        verdict=finding.verdict,
+        words=f"{words} Audited: {schedule.in_words()}.",
+    )
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
