@@ -90,7 +90,7 @@ def _log_ternary(largest: int, z: float) -> Floats:
     """Logarithms of bounds on T_j for j = 2 … ``largest``, float64 [largest − 1]."""
     j, s = np.arange(2, max(largest, 2) + 1), 1 / (z * z)
     apart: Floats = j * math.log(s) / 2 + _log_absolute_moments(j, math.sqrt(s))
-    result = np.add(j * (j - 1) * (s / 2), np.minimum(math.log(2), apart))
+    result: Floats = np.add(j * (j - 1) * (s / 2), np.minimum(math.log(2), apart))
     result[0] = min(result[0], math.log(2) + s + math.log(-math.expm1(-s / 2)))
     return result
 
