@@ -6,6 +6,7 @@ from typing import Literal
 
 import streamlit as st
 
+from dashboard import audits
 from dashboard.privacy import NOT_PRIVATE, NOT_PRIVATE_MEANING, figures
 from server.store import RunRecord, RunStatus, StoredBatch, StoredSample
 
@@ -30,10 +31,12 @@ def run_badges(run: RunRecord) -> None:
             st.badge(f"Private per {run.unit}", color="green", icon=":material/shield:")
         else:
             st.badge(NOT_PRIVATE, color="red", icon=":material/warning:")
+        audits.alarm_badge(run.run_id)
 
 
 def privacy_warning(run: RunRecord) -> None:
-    """A red box on every page of a run that guarantees nothing."""
+    """Red boxes on every page of a run that guarantees nothing, or that an audit caught."""
+    audits.alarm_banner(run.run_id)
     if not run.private:
         st.error(f"**{NOT_PRIVATE}.** {NOT_PRIVATE_MEANING}", icon=":material/warning:")
 

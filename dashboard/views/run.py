@@ -6,7 +6,7 @@ import json
 
 import streamlit as st
 
-from dashboard import charts, ledger_table, percentiles, strips
+from dashboard import audits, charts, ledger_table, percentiles, strips
 from dashboard.badges import privacy_warning, run_badges
 from dashboard.privacy import ASSUMPTIONS, delta_text, epsilon_text
 from dashboard.session import RUN_PARAMETER, pick_run, plain_errors, store
@@ -23,6 +23,7 @@ def budget_of(run: RunRecord) -> float:
 
 
 def _header(run: RunRecord) -> None:
+    privacy_warning(run)
     run_badges(run)
     st.caption(
         f"Data {run.data_name} · {run.users:,} users on {run.nodes} nodes · started "
@@ -31,7 +32,6 @@ def _header(run: RunRecord) -> None:
     )
     if run.status == "running":
         st.caption(f"This page renews itself every {REFRESH_SECONDS} seconds.")
-    privacy_warning(run)
     if run.stop_reason:
         st.info(f"Why it stopped: {run.stop_reason}", icon=":material/flag:")
 
@@ -107,6 +107,7 @@ def _live(run_id: str) -> None:
         _losses(rounds)
     else:
         st.info(f"Round 1 of {run.rounds_planned} is under way; the first figures follow it.")
+    audits.show(store().audits(run_id), run.name)
     ledger_table.show(store().ledger(run_id), store().releases(run_id))
     if run.status != "running" and st.session_state.get("refreshing") == run_id:
         # It has just ended: draw the page once more, without the clock.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
+from dashboard.audits import ALARM, RED, has_alarm
 from dashboard.badges import STATUS
 from dashboard.frames import coloured, frame
 from dashboard.privacy import ASSUMPTIONS, NOT_PRIVATE, delta_text, epsilon_text
@@ -14,11 +15,11 @@ START_HINT = "fedlens simulate --preset demo --out runs/demo"
 NONE_YET = "–"
 
 
-def row(run: RunRecord, last: RoundRecord | None) -> dict[str, str | int]:
-    """One line of the table; ``last`` is the run's latest round."""
+def row(run: RunRecord, last: RoundRecord | None, *, alarm: bool = False) -> dict[str, str | int]:
+    """One line of the table; ``last`` is the run's latest round, ``alarm`` an audit's."""
     return {
         "Name": run.name,
-        "Privacy": "private" if run.private else NOT_PRIVATE,
+        "Privacy": ALARM if alarm else "private" if run.private else NOT_PRIVATE,
         "Status": STATUS[run.status][0],
         "Rounds": f"{last.round if last else 0} / {run.rounds_planned}",
         "Data": run.data_name,
@@ -41,7 +42,7 @@ def _with_delta(epsilon: float, delta: float) -> str:
 
 
 def _colour(value: object) -> str:
-    return "background-color: #fbe3e3; color: #a61b1b; font-weight: bold" * (value == NOT_PRIVATE)
+    return RED if value in (NOT_PRIVATE, ALARM) else ""
 
 
 def _empty() -> None:
@@ -54,7 +55,8 @@ def _table(runs: list[RunRecord]) -> None:
     rows = []
     for run in runs:
         rounds = store().rounds(run.run_id)
-        rows.append(row(run, rounds[-1] if rounds else None))
+        last = rounds[-1] if rounds else None
+        rows.append(row(run, last, alarm=has_alarm(run.run_id)))
     event = st.dataframe(
         coloured(frame(rows), "Privacy", _colour),
         hide_index=True,

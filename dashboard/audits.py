@@ -1,0 +1,123 @@
+"""What audits of a run found, and the red that an alarm turns a run's pages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import streamlit as st
+
+from dashboard.frames import Frame, coloured, frame
+from dashboard.privacy import delta_text, epsilon_text
+from dashboard.session import store
+from server.store import AuditKind, AuditRecord, AuditVerdict
+
+ALARM = "AUDIT ALARM"
+ALARM_MEANING = (
+    "An audit showed that this program leaks more than is claimed of this run. Do not trust its "
+    "figures, and release nothing more from it, until the cause is found."
+)
+VERDICTS: dict[AuditVerdict, str] = {
+    "alarm": ALARM,
+    "nothing-found": "nothing found",
+    "cannot-detect": "cannot detect",
+}
+KINDS: dict[AuditKind, str] = {
+    "clipping": "Clipping: one canary far above the clip",
+    "sampling": "Sampling: how often canaries were drawn",
+    "one-run": "One run: lower bound from canaries",
+    "one-shot": "One shot: estimate from canaries",
+    "noise": "Noise: variance, shape, freshness",
+    "membership": "Membership inference (simulation only)",
+}
+CAPTION = (
+    "An audit carries the run's mechanism out with made-up users and tries to show a larger ε than "
+    "is claimed. **Nothing found** is no proof: it says that this attack failed. **Cannot detect** "
+    "says that it could not have succeeded at this ε, whatever the code does. *ε at least* is a "
+    "bound; *estimate* is none."
+)
+NONE_YET = "–"
+FRAME = "<style>[data-testid='stMain'] { box-shadow: inset 0 0 0 8px #c62828; }</style>"
+"""A red frame around the page."""
+RED = "background-color: #fbe3e3; color: #a61b1b; font-weight: bold"
+
+
+def alarms(audits: Sequence[AuditRecord]) -> list[AuditRecord]:
+    """Those that raised an alarm. A later audit without one does not take it back."""
+    return [audit for audit in audits if audit.verdict == "alarm"]
+
+
+def has_alarm(run_id: str) -> bool:
+    """Whether some audit of the run raised an alarm."""
+    return bool(alarms(store().audits(run_id)))
+
+
+def alarm_banner(run_id: str) -> None:
+    """A red box at the head of every page of a run that an audit raised an alarm about."""
+    found = alarms(store().audits(run_id))
+    if not found:
+        return
+    latest = found[-1]
+    st.html(FRAME)
+    st.error(
+        f"**{ALARM}.** {ALARM_MEANING}\n\n{KINDS[latest.kind]}, "
+        f"{latest.at:%Y-%m-%d %H:%M} UTC: {latest.words}",
+        icon=":material/gpp_bad:",
+    )
+
+
+def alarm_badge(run_id: str) -> None:
+    """A red badge beside the run's status."""
+    if has_alarm(run_id):
+        st.badge(ALARM, color="red", icon=":material/gpp_bad:")
+
+
+def table(audits: Sequence[AuditRecord]) -> Frame:
+    """One row an audit, the newest first."""
+    return frame([_row(audit) for audit in reversed(audits)])
+
+
+def _row(audit: AuditRecord) -> dict[str, Any]:
+    return {
+        "Audit": KINDS[audit.kind],
+        "Verdict": VERDICTS[audit.verdict],
+        "Claimed ε (δ)": f"{epsilon_text(audit.claimed_epsilon)} ({delta_text(audit.delta)})",
+        "ε at least": _figure(audit.lower_bound),
+        "Estimate": _figure(audit.estimate),
+        "Could show at most": _figure(audit.cap),
+        "When": audit.at.strftime("%Y-%m-%d %H:%M UTC"),
+    }
+
+
+def _figure(value: float | None) -> str:
+    return NONE_YET if value is None else epsilon_text(value)
+
+
+def _colour(value: object) -> str:
+    return RED if value == ALARM else ""
+
+
+def newest(audits: Sequence[AuditRecord]) -> list[AuditRecord]:
+    """The last audit of each kind, in the order of `KINDS`."""
+    last = {audit.kind: audit for audit in audits}
+    return [last[kind] for kind in KINDS if kind in last]
+
+
+def show(audits: Sequence[AuditRecord], run_name: str) -> None:
+    """Put the audits on the page: a table, then the newest of each kind in words."""
+    st.markdown("#### Audits")
+    if not audits:
+        st.caption(
+            f"Nobody has audited this run yet: `fedlens audit` on the run's folder ({run_name})."
+        )
+        return
+    st.caption(CAPTION)
+    st.dataframe(
+        coloured(table(audits), "Verdict", _colour),
+        hide_index=True,
+        width="stretch",
+        height=min(320, 38 + 35 * len(audits)),
+        alt="Table of audits with their verdicts and figures",
+    )
+    for audit in newest(audits):
+        st.markdown(f"- **{KINDS[audit.kind]}:** {audit.words}")

@@ -1,0 +1,66 @@
+"""An alarm as a person sees it, in Debian's Chromium."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import populated
+import pytest
+from serving import CHROMIUM_ARGUMENTS, Served
+from test_dashboard_audits import an_audit, the_alarm
+
+from dashboard.audits import ALARM
+from server.store import Store
+
+playwright = pytest.importorskip("playwright.sync_api")
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+def page(chromium: Path, served: Served) -> Iterator[object]:
+    with playwright.sync_playwright() as started:
+        running = started.chromium.launch(
+            executable_path=str(chromium), headless=True, args=list(CHROMIUM_ARGUMENTS)
+        )
+        context = running.new_context(viewport={"width": 1280, "height": 1000})
+        context.request.get(served.link)
+        wrong: list[str] = []
+        opened = context.new_page()
+        opened.on("pageerror", lambda error: wrong.append(str(error)))
+        yield opened
+        running.close()
+        assert wrong == []
+
+
+def _frame_of(page) -> str:
+    return str(
+        page.locator("[data-testid='stMain']").evaluate("e => getComputedStyle(e).boxShadow")
+    )
+
+
+def test_an_alarm_is_red_on_every_page_of_its_run_alone(
+    page, served: Served, store_at: tuple[str, Store]
+) -> None:
+    store = store_at[1]
+    populated.whole_run(store, "good", count=20)
+    populated.whole_run(store, "caught", count=20)
+    project = populated.add_project(store, "caught")
+    store.record_audit(an_audit("good"))
+    store.record_audit(the_alarm("caught"))
+    for place in ("run?run=caught", "samples?run=caught", f"annotate?project={project}"):
+        page.goto(f"{served.address}/{place}")
+        banner = page.get_by_role("alert").filter(has_text=ALARM)
+        banner.wait_for()
+        assert "199 of 200" in banner.inner_text()
+        assert banner.bounding_box()["y"] < 500  # seen without scrolling
+        assert "198, 40, 40" in _frame_of(page)
+
+    page.goto(f"{served.address}/run?run=caught")
+    page.locator("[data-testid='stBadge'], .stMarkdownBadge").filter(has_text=ALARM).wait_for()
+    page.get_by_text("Audits", exact=True).wait_for()
+
+    page.goto(f"{served.address}/run?run=good")
+    page.get_by_text("142 of 200").wait_for()
+    assert page.get_by_text(ALARM).count() == 0
+    assert "198, 40, 40" not in _frame_of(page)
