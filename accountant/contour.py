@@ -47,7 +47,8 @@ _ALIAS = 23.0
 """Periods and cuts change δ by less than exp(−_ALIAS) of its size."""
 _FIRST = 64
 _MOST_POINTS = 1 << 16
-_MOST_WORK = 4e8
+QUICK, THOROUGH = 1.5e7, 3e8
+"""Limits of work: complex multiplications for one line."""
 _UNIT = 2.3e-16
 
 Counted = Sequence[tuple[Mechanism, int]]
@@ -146,7 +147,12 @@ def _log_peak(t: Floats) -> Floats:
 
 
 def place(
-    what: Composition, direction: Direction, moments: Floats, at: int, target: tuple[float, float]
+    what: Composition,
+    direction: Direction,
+    moments: Floats,
+    at: int,
+    target: tuple[float, float],
+    work: float = THOROUGH,
 ) -> Place:
     """How to sample the line at abscissa number ``at`` so that it serves near a target.
 
@@ -156,11 +162,12 @@ def place(
         moments: `lattice_moments` of that direction, finite at ``at``.
         at: index in `LATTICE`.
         target: ε and log δ of the point of the profile that should be right to nine digits.
+        work: how much of it is worth doing.
     """
     epsilon, log_delta = target
     step = _step(moments, at, epsilon, log_delta)
     needed = float(moments[at]) - epsilon * LATTICE[at] - log_delta + _ALIAS
-    return Place(at, step, *_cut(what, direction, LATTICE[at], step, needed))
+    return Place(at, step, *_cut(what, direction, LATTICE[at], step, (needed, work)))
 
 
 def saddle(moments: Floats, epsilon: float) -> int:
@@ -182,16 +189,16 @@ def _step(moments: Floats, at: int, epsilon: float, log_delta: float) -> float:
 
 
 def _cut(
-    what: Composition, direction: Direction, t: float, step: float, needed: float
+    what: Composition, direction: Direction, t: float, step: float, limits: tuple[float, float]
 ) -> tuple[int, float]:
     """How many points to take, and the variance of the extra release that lets that many do."""
-    count = _FIRST
+    count, (needed, work) = _FIRST, limits
     while True:
         top = count * step
         fallen = -_log_bound(what, direction, t, top) + math.log(math.pi * top)
         if fallen >= needed:
             return count, 0.0
-        if 2 * count > _MOST_POINTS or _work(what, direction, t, step, 2 * count) > _MOST_WORK:
+        if 2 * count > _MOST_POINTS or _work(what, direction, t, step, 2 * count) > work:
             return count, 2 * (needed - fallen) / top**2
         count *= 2
 

@@ -14,6 +14,7 @@ from scipy.optimize import brentq
 from accountant.binomial import Floats
 from accountant.bounds import NO_ORDER, NOTHING_SPENT, UNBOUNDED, Bound
 from accountant.contour import (
+    QUICK,
     Composition,
     Line,
     Place,
@@ -31,7 +32,8 @@ from accountant.profiles import gaussian_delta, gaussian_epsilon, sampled_delta,
 ANALYTIC, CONTOUR = "analytic", "contour"
 _PRECISION = 1e-11
 _LEFT = 2
-_TRIES = 6
+_TRIES = 5
+_SETTLED = 1e-6
 _NOTHING = -700.0
 
 
@@ -96,19 +98,33 @@ def _one_way(what: Composition, direction: Direction, moments: Floats, target: f
     found = float(bounds.min())
     if not math.isfinite(found) or found <= 0:
         return max(found, 0.0)
-    at, tried = max(int(bounds.argmin()) - _LEFT, 0), set[Place]()
+    at = kept = max(int(bounds.argmin()) - _LEFT, 0)
     for _ in range(_TRIES):
-        where = place(what, direction, moments, at, (found, target))
-        if where in tried:
-            break
-        tried.add(where)
+        before = found
+        where = place(what, direction, moments, at, (found, target), QUICK)
         found = _root(line(what, direction, where), target, found)
+        if found < before:
+            kept = at
         best = saddle(moments, found)
-        near = abs(best - at) <= _LEFT
-        at = at + 1 if near and where.extra > 0 and math.isfinite(moments[at + 1]) else best
-        if near and where.extra == 0 and not _finer(what, direction, moments, where, found, target):
+        if best == at or (abs(best - at) <= _LEFT and found > before * (1 - _SETTLED) - _SETTLED):
             break
-    return found
+        at = best
+    where = _smoothest(what, direction, moments, kept, (found, target))
+    return _root(line(what, direction, where), target, found)
+
+
+def _smoothest(
+    what: Composition,
+    direction: Direction,
+    moments: Floats,
+    at: int,
+    target: tuple[float, float],
+) -> Place:
+    """The place near abscissa number ``at`` that needs the least extra release."""
+    near = [i for i in (at, at + _LEFT, at - _LEFT) if 0 <= i < moments.size]
+    finite = [i for i in near if math.isfinite(moments[i])]
+    places = (place(what, direction, moments, i, target) for i in finite)
+    return min(places, key=lambda where: where.extra)
 
 
 def _root(on: Line, target: float, high: float) -> float:
@@ -136,16 +152,3 @@ def _contour_delta(what: Composition, direction: Direction, epsilon: float) -> f
         if nearer < at and found > before - 1e-6:
             break
     return math.exp(max(found, _NOTHING))
-
-
-def _finer(
-    what: Composition,
-    direction: Direction,
-    moments: Floats,
-    where: Place,
-    epsilon: float,
-    target: float,
-) -> bool:
-    """Whether the line should have been sampled more finely for what was found on it."""
-    again = place(what, direction, moments, where.at, (epsilon, target))
-    return again.step < where.step or again.count * again.step > where.count * where.step
