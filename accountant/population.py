@@ -11,8 +11,8 @@ restored from an older copy, so an entry is never used twice. Nothing gives budg
 resuming nor deleting a run.
 
 The decision rests on differential privacy alone. It looks at no data, so being refused tells
-nothing. It presumes what composition of Rényi divergences presumes: that the noise and sampling
-rate of a run are not chosen by looking at what earlier runs released.
+nothing. It presumes what composing known mechanisms presumes: that the noise and sampling rate of a
+run are not chosen by looking at what earlier runs released.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from pathlib import Path
 from typing import Any
 
 from accountant.bounds import Bound
+from accountant.differential import DifferentialAccountant
 from accountant.events import Adjacency, Event, Unit
 from accountant.ledger import Entry, Ledger, LedgerError
-from accountant.moments import MomentsAccountant
 
 LEDGER = "ledger.jsonl"
 
@@ -127,7 +127,7 @@ class Population:
             self.terms = Terms.from_header(ledger.header)
         except PopulationError as error:
             raise PopulationError(f"{ledger.path}: {error}") from None
-        self._ledger, self._account, self._booked = ledger, MomentsAccountant(), 0
+        self._ledger, self._account, self._booked = ledger, DifferentialAccountant(), 0
         self._book()
 
     @classmethod
@@ -259,7 +259,7 @@ class Population:
         return tuple(self._share(run, entries) for run, entries in runs.items())
 
     def _share(self, run: str, entries: list[Entry]) -> Share:
-        account = MomentsAccountant()
+        account = DifferentialAccountant()
         for event, count in Counter(entry.event for entry in entries).items():
             account.compose(event, count)
         return Share(

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from accountant.differential import DifferentialAccountant
 from accountant.events import GaussianRelease, SubsampledGaussian
 from accountant.ledger import Ledger, LedgerError
-from accountant.moments import MomentsAccountant
 from accountant.population import OutOfBudget, Population, PopulationError, Terms
 
 EVENT = SubsampledGaussian("user", "poisson", "add-remove", 0.1, 2.0, 0.35)
@@ -21,7 +21,7 @@ TERMS = Terms("clinic", "user", 1e-5, 1.0, users=1000)
 
 def most_rounds(terms, event=EVENT):
     """How many like rounds a budget allows, by the accountant on its own."""
-    account, count = MomentsAccountant(), 0
+    account, count = DifferentialAccountant(), 0
     while not account.would_exceed(event, epsilon=terms.epsilon_budget, delta=terms.delta):
         account.compose(event)
         count += 1
@@ -43,7 +43,7 @@ def spend(population, run="r1", number=1, event=EVENT):
 
 
 def test_what_runs_spend_together_is_what_one_run_would(population, folder):
-    account = MomentsAccountant()
+    account = DifferentialAccountant()
     for number in range(1, 7):
         event = EVENT if number % 2 else replace(EVENT, noise_multiplier=3.0)
         spend(population, f"run{number % 3}", number, event)
