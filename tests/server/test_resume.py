@@ -121,23 +121,30 @@ def test_control_c_says_how_to_go_on(small_config, run_small, monkeypatch, tmp_p
     assert run_small(small_config()).rounds == 3
 
 
+def size_of(path):
+    return path.stat().st_size if path.exists() else 0
+
+
 @pytest.mark.slow
 def test_twenty_kills_at_random_moments(small_config, run_small, tmp_path):
     """Real SIGKILLs of a forked process, each at a random moment of a run of eighty rounds."""
     rounds = 80
     config = small_config(rounds__count=rounds, privacy__fixed_seed=-1, generator__steps=1)
     context = multiprocessing.get_context("fork")
-    moments, kills = random.Random(0), 0
+    moments, kills, ledger = random.Random(0), 0, tmp_path / "run" / "ledger.jsonl"
     while kills < 20:
         child = context.Process(target=run_small, args=(config,))
+        before = size_of(ledger)
         child.start()
-        time.sleep(moments.uniform(0.1, 1.5))
+        while kills % 3 and child.is_alive() and size_of(ledger) == before:
+            time.sleep(0.01)  # every third is killed while it begins
+        time.sleep(moments.uniform(0, 0.6))
         if not child.is_alive():
             break
         os.kill(child.pid, signal.SIGKILL)
         child.join()
         kills += 1
-    begun = len(Ledger.open(tmp_path / "run" / "ledger.jsonl").entries)
+    begun = len(Ledger.open(ledger))
     outcome = run_small(config)
     assert kills == 20, f"the run was over after {kills} kills: make it longer"
     assert begun > 3, "every kill came before the rounds: wait longer before each"
