@@ -5,10 +5,10 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format dashboard bench clean
+.PHONY: help setup demo test lint format dashboard bench bench-accountant clean
 
 help: ## say what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -40,6 +40,9 @@ format: setup ## rewrite the code in the house's format
 
 bench: setup ## measure speed and memory, print tables
 	$(BIN)/python -m simulations.benchmarks.rounds
+
+bench-accountant: setup ## the accountants beside their peers, in one run
+	OMP_NUM_THREADS=1 $(BIN)/python -m simulations.benchmarks.accountant
 
 clean: ## remove what make made, but no run
 	rm -rf $(VENV) *.egg-info .mypy_cache .ruff_cache .pytest_cache

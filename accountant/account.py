@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from accountant.bayesian import BayesianAccountant, NormHistogram
 from accountant.bounds import require_probability
+from accountant.differential import DifferentialAccountant
 from accountant.events import Event, SubsampledGaussian
 from accountant.evidence import EvidenceFile
 from accountant.ledger import Entry
-from accountant.moments import MomentsAccountant
 from accountant.statement import NoiseSource, Spending, statement
 
 __all__ = ["Account", "MixedEvents", "Spending", "statement"]
@@ -43,9 +43,10 @@ class Account:
         require_probability("delta_dp", delta_dp)
         self._noise_source = _noise_source(noise_source)
         self._delta_dp, self._delta_bdp = delta_dp, delta_bdp
-        self._moments = MomentsAccountant()
+        self._differential = DifferentialAccountant()
         self._bayesian = BayesianAccountant(total_rounds, delta_bdp)
         self._schedule: dict[Event, int] = {}
+        self._known: Spending | None = None
         self._unfit = 0
 
     def charge(self, event: Event, evidence: NormHistogram | None) -> None:
@@ -58,7 +59,8 @@ class Account:
         """
         self._check_alike(event)
         self._bayesian.compose(event, evidence)
-        self._moments.compose(event)
+        self._differential.compose(event)
+        self._known = None
         self._schedule[event] = self._schedule.get(event, 0) + 1
 
     def replay(self, entries: Iterable[Entry], evidence: EvidenceFile | None = None) -> None:
@@ -79,22 +81,28 @@ class Account:
 
         Ask before the release. The answer depends on no data, so stopping on it reveals nothing.
         """
-        return self._moments.would_exceed(event, epsilon=epsilon, delta=self._delta_dp)
+        return self._differential.would_exceed(event, epsilon=epsilon, delta=self._delta_dp)
 
     def spending(self) -> Spending:
-        """Both accountants' figures so far."""
-        moments = self._moments.epsilon(self._delta_dp)
+        """Both accountants' figures so far; asking again costs nothing."""
+        if self._known is None:
+            self._known = self._reckoned()
+        return self._known
+
+    def _reckoned(self) -> Spending:
+        differential = self._differential.epsilon(self._delta_dp)
+        everybody = self._differential.epsilon(self._delta_bdp)
         corrected = self._bayesian.corrected()
         return Spending(
             rounds=self._bayesian.rounds,
-            dp_epsilon=moments.epsilon,
-            dp_order=moments.order,
-            dp_method="rdp",
+            dp_epsilon=differential.epsilon,
+            dp_order=differential.order,
+            dp_method=differential.method,
             delta_dp=self._delta_dp,
-            dp_epsilon_at_bdp_delta=self._moments.epsilon(self._delta_bdp).epsilon,
+            dp_epsilon_at_bdp_delta=everybody.epsilon,
             bdp_as_published=self._bayesian.as_published().epsilon,
             bdp_corrected=corrected.epsilon,
-            bdp_sound=self._moments.epsilon(self._delta_bdp).epsilon,
+            bdp_sound=everybody.epsilon,
             bdp_order=corrected.order,
             delta_bdp=self._delta_bdp,
             confidence_failure=self._bayesian.confidence_failure,

@@ -9,7 +9,7 @@ from typing import Literal
 
 from accountant.bounds import Bound
 from accountant.events import Event
-from accountant.wording import delta_in_words, differential
+from accountant.wording import delta_in_words, differential, shown
 
 NoiseSource = Literal["os-entropy", "fixed-seed"]
 LEFT_OUT = (
@@ -99,9 +99,9 @@ def _bayesian(spending: Spending) -> str:
         return "There is no Bayesian figure."
     text = (
         f"Bayesian differential privacy at δ = {spending.delta_bdp:.3g}: "
-        f"ε = {spending.bdp_corrected:.3g} corrected, "
-        f"{spending.bdp_sound:.3g} sound, {spending.bdp_as_published:.3g} as published; "
-        f"differential privacy at that δ: {spending.dp_epsilon_at_bdp_delta:.3g}. The Bayesian "
+        f"ε = {shown(spending.bdp_corrected)} corrected, "
+        f"{shown(spending.bdp_sound)} sound, {shown(spending.bdp_as_published)} as published; "
+        f"differential privacy at that δ: {shown(spending.dp_epsilon_at_bdp_delta)}. The Bayesian "
         "figures are estimates for users drawn like those seen; an unusual user has the "
         "differential privacy guarantee alone. Corrected presumes norms without a heavy tail, "
         "sound does not, and as published bounds nothing. They are computed from private norms, "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from accountant.bounds import Bound
@@ -11,14 +12,22 @@ Schedule = Sequence[tuple[Event, int]]
 """Different events, each with how often it happened."""
 
 _KINDS_NAMED = 4
+_ROUNDING = 1e-6
 _METHODS = {
     "rdp": "moments accountant of order {order:g}",
     "analytic": "exact privacy loss of the Gaussian mechanism",
     "contour": "privacy loss by contour inversion",
-    "pld": "discretised privacy loss distribution",
 }
 METHODS = tuple(_METHODS)
 """Names of the computations that can give a differential privacy figure."""
+
+
+def shown(epsilon: float) -> str:
+    """An ε with three significant digits, rounded up: what is shown never promises too much."""
+    if epsilon == 0 or not math.isfinite(epsilon):
+        return "infinite" if epsilon else "0"
+    unit = 10.0 ** (math.floor(math.log10(epsilon)) - 2)
+    return f"{math.ceil(epsilon / unit - _ROUNDING) * unit:.3g}"
 
 
 def method_in_words(bound: Bound) -> str:
@@ -56,7 +65,7 @@ def differential(schedule: Schedule, bound: Bound, delta: float) -> str:
         delta: δ.
     """
     return (
-        f"({bound.epsilon:.3g}, {delta:.3g})-differential privacy for "
+        f"({shown(bound.epsilon)}, {delta:.3g})-differential privacy for "
         f"{neighbours_in_words(schedule[0][0])}, whoever that is and whatever the others hold: "
         f"{releases_in_words(schedule)} ({method_in_words(bound)})."
     )

@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from typing import Protocol
 
+from accountant.wording import shown
+
 NOT_PRIVATE = "NOT PRIVATE"
 NOT_PRIVATE_MEANING = (
     "This run added no noise, or noise from a fixed seed. It protects nobody: "
@@ -54,10 +56,10 @@ class Spent(Protocol):
 
 
 def epsilon_text(value: float) -> str:
-    """An ε with three significant digits; ``∞`` where there is no finite bound."""
+    """An ε with three significant digits, rounded up; ``∞`` where there is no finite bound."""
     if math.isinf(value):
         return "∞"
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+    return f"{math.ceil(value):,}" if value >= 1000 else shown(value)
 
 
 def delta_text(value: float) -> str:

@@ -17,6 +17,8 @@ VERBS = (
     "resume",
     "samples",
     "student",
+    "budget",
+    "calibrate",
     "ledger",
     "population",
     "audit",

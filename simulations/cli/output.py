@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from accountant.wording import shown
+
 if TYPE_CHECKING:
     from accountant.bounds import Bound
     from server.rounds import Observer, Progress
@@ -35,8 +37,8 @@ def say(text: str = "") -> None:
 
 
 def figure(value: float | None) -> str:
-    """An ε in words."""
-    return "infinite" if value is None or not math.isfinite(value) else f"{value:.3g}"
+    """An ε in words, rounded up to three digits."""
+    return shown(math.inf if value is None else value)
 
 
 def bound_record(bound: Bound) -> dict[str, Any]:

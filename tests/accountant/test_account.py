@@ -4,13 +4,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from accountant.account import Account, MixedEvents, statement
 from accountant.bayesian import BayesianAccountant, NormHistogram, TooManyRounds
+from accountant.differential import DifferentialAccountant
 from accountant.events import GaussianRelease, SubsampledGaussian
 from accountant.evidence import EvidenceFile
 from accountant.ledger import Ledger
-from accountant.moments import MomentsAccountant
+from accountant.wording import shown
 
 EVENT = SubsampledGaussian("user", "poisson", "add-remove", 0.05, 1.5, 0.35)
 NOISELESS = replace(EVENT, noise_multiplier=0.0)
@@ -34,14 +37,15 @@ def charged(rounds=4, event=EVENT, evidence=None, **keywords):
 
 def test_spending_is_what_both_accountants_say():
     spending = charged(4, evidence=histogram()).spending()
-    moments, bayesian = MomentsAccountant(), BayesianAccountant(10, 1e-10)
-    moments.compose(EVENT, 4)
+    differential, bayesian = DifferentialAccountant(), BayesianAccountant(10, 1e-10)
+    differential.compose(EVENT, 4)
     for _ in range(4):
         bayesian.compose(EVENT, histogram())
     assert spending.rounds == 4
-    assert spending.dp_epsilon == moments.epsilon(1e-5).epsilon
-    assert spending.dp_order == moments.epsilon(1e-5).order
-    assert spending.dp_epsilon_at_bdp_delta == moments.epsilon(1e-10).epsilon
+    best = differential.epsilon(1e-5)
+    assert (spending.dp_epsilon, spending.dp_order) == (best.epsilon, best.order)
+    assert spending.dp_method == best.method == "contour"
+    assert spending.dp_epsilon_at_bdp_delta == differential.epsilon(1e-10).epsilon
     assert spending.bdp_as_published == bayesian.as_published().epsilon
     assert spending.bdp_corrected == bayesian.corrected().epsilon
     assert spending.confidence_failure == bayesian.confidence_failure
@@ -150,16 +154,16 @@ def test_the_statement_says_what_a_reader_must_know():
     spending = charged(4, evidence=histogram()).spending()
     text = statement(spending, 1000)
     for needed in (
-        f"({spending.dp_epsilon:.3g}, 1e-05)-differential privacy",
+        f"({shown(spending.dp_epsilon)}, 1e-05)-differential privacy",
         "adding or removing one user with all of their data",
         "4 rounds",
         "probability 0.05 by Poisson sampling",
         "noise 1.5 times the clipping norm",
         "δ is 0.01 of 1/N for N = 1000 users",
-        f"ε = {spending.bdp_corrected:.3g} corrected",
-        f"{spending.bdp_sound:.3g} sound",
-        f"{spending.bdp_as_published:.3g} as published",
-        f"differential privacy at that δ: {spending.dp_epsilon_at_bdp_delta:.3g}",
+        f"ε = {shown(spending.bdp_corrected)} corrected",
+        f"{shown(spending.bdp_sound)} sound",
+        f"{shown(spending.bdp_as_published)} as published",
+        f"differential privacy at that δ: {shown(spending.dp_epsilon_at_bdp_delta)}",
         "estimates",
         "Not covered",
     ):
@@ -217,3 +221,16 @@ def test_a_delta_that_is_no_promise_is_called_out():
 def test_bad_settings_are_refused_by_name(name):
     with pytest.raises(ValueError, match=name.replace("delta_bdp", "delta")):
         make(**{name: 0})
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "words"),
+    [(0, "0"), (math.inf, "infinite"), (2.1601, "2.17"), (2.16, "2.16"), (0.0012301, "0.00124")],
+)
+def test_what_is_shown_is_never_less_than_what_was_spent(epsilon, words):
+    assert shown(epsilon) == words
+
+
+@given(st.floats(1e-9, 1e9))
+def test_rounding_up_adds_less_than_a_hundredth(epsilon):
+    assert epsilon * (1 - 1e-6) <= float(shown(epsilon)) <= epsilon * 1.01

@@ -124,8 +124,8 @@ def test_figures_name_both_accountants_with_their_delta() -> None:
     )
     assert [epsilon_text(x) for x in (0.0, 0.123456, 12.3456, 12345.6, math.inf)] == [
         "0",
-        "0.123",
-        "12.3",
+        "0.124",
+        "12.4",
         "12,346",
         "∞",
     ]

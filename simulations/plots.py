@@ -1,0 +1,98 @@
+"""Plots of plans and of percentile curves, as PNG files; they need no screen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FormatStrFormatter, LogLocator, NullLocator
+
+from simulations.planning import Plan, WhatIf
+
+if TYPE_CHECKING:
+    from accountant.assessment import Assessment
+    from accountant.percentiles import Percentile
+
+_WIDTH, _HEIGHT, _DPI = 4.2, 3.6, 110
+BLUE, ORANGE, GREY = "#1f5fa8", "#d1711b", "#777777"
+
+
+def plot_what_if(plan: Plan, what_if: Mapping[str, Sequence[WhatIf]], path: Path) -> None:
+    """ε against whatever a plan's tables vary, one panel each, both accountants in all of them.
+
+    Args:
+        plan: whose tables they are.
+        what_if: of `simulations.planning.tables`.
+        path: PNG file to write.
+    """
+    figure = Figure(figsize=(_WIDTH * len(what_if), _HEIGHT), layout="constrained")
+    panels = figure.subplots(1, len(what_if), squeeze=False)[0]
+    own = {
+        "rounds": float(plan.rounds),
+        "noise multiplier": plan.round.noise_multiplier,
+        "users": float(plan.users or 0),
+    }
+    for axes, (name, lines) in zip(panels, what_if.items(), strict=True):
+        _draw_what_if(axes, name, lines, own[name])
+    figure.suptitle(f"What it costs at δ = {plan.delta:g} (marked: as planned)")
+    _save(figure, path)
+
+
+def _draw_what_if(axes: Axes, name: str, lines: Sequence[WhatIf], own: float) -> None:
+    values = [line.value for line in lines]
+    for label, style, colour, bounds in (
+        ("moments accountant", "--", ORANGE, [line.cost.rdp for line in lines]),
+        ("tight accountant", "-", BLUE, [line.cost.tight for line in lines]),
+    ):
+        shown = [b.epsilon if math.isfinite(b.epsilon) else math.nan for b in bounds]
+        axes.plot(values, shown, style, marker=".", color=colour, label=label)
+    axes.axvline(own, color=GREY, linewidth=0.8, linestyle=":")
+    axes.set(xlabel=name, ylabel="ε", xscale="log", yscale="log")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.set_major_formatter(FormatStrFormatter("%g"))
+        axis.set_minor_locator(NullLocator())
+    axes.legend(fontsize=8)
+
+
+def plot_percentiles(assessment: Assessment, delta: float, path: Path) -> None:
+    """The percentile curve: which ε holds for which share of users, beside what holds for all.
+
+    Args:
+        assessment: with the curve.
+        delta: δ at which every figure is stated.
+        path: PNG file to write.
+    """
+    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+    axes = figure.subplots()
+    curve = assessment.percentiles
+    _draw_curve(axes, [p for p in curve if p.meaningful], "-", "sound, for most users (Markov)")
+    _draw_curve(axes, [p for p in curve if not p.meaningful], ":", "less than one user is left out")
+    for bound, style, colour, label in (
+        (assessment.dp, "-", ORANGE, "differential privacy: anybody"),
+        (assessment.sound, "--", BLUE, "Bayesian, sound: on average over users"),
+    ):
+        axes.axhline(bound.epsilon, linestyle=style, color=colour, linewidth=1.2, label=label)
+    axes.set(xlabel="share of users left out, p", ylabel=f"ε at δ = {delta:g}", xscale="log")
+    axes.invert_xaxis()
+    axes.set_ylim(bottom=0)
+    axes.set_title("ε that holds for at least a share 1 - p of users", fontsize=10)
+    axes.legend(fontsize=8)
+    _save(figure, path)
+
+
+def _draw_curve(axes: Axes, points: Sequence[Percentile], style: str, label: str) -> None:
+    shown = [p for p in points if p.share < 1 and math.isfinite(p.bound.epsilon)]
+    if shown:
+        left_out = [1 - p.share for p in shown]
+        values = [p.bound.epsilon for p in shown]
+        axes.plot(left_out, values, style, marker=".", color=BLUE, label=label)
+
+
+def _save(figure: Figure, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=_DPI)
