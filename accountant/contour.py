@@ -40,7 +40,7 @@ from accountant.loss import (
     node_count,
 )
 
-LATTICE = tuple(2.0 ** (i / 4) for i in range(-12, 49))
+LATTICE = tuple(2.0 ** (i / 4) for i in range(-48, 49))
 """Abscissas t: neighbouring queries share one, and so share all that was computed on its line."""
 
 _ALIAS = 23.0

@@ -55,6 +55,8 @@ def tight_epsilon(counts: Mapping[Mechanism, int], delta: float) -> Bound:
         mechanism = what.sampled[0][0]
         epsilon = sampled_epsilon(delta, mechanism.sampling_rate, 1 / mechanism.noise)
         return Bound(epsilon, NO_ORDER, ANALYTIC)
+    if _total_variation(what) <= delta:
+        return Bound(0.0, NO_ORDER, ANALYTIC)
     epsilon = _contour_epsilon(what, delta)
     return UNBOUNDED if math.isinf(epsilon) else Bound(epsilon, NO_ORDER, CONTOUR)
 
@@ -71,7 +73,16 @@ def tight_delta(counts: Mapping[Mechanism, int], epsilon: float) -> float:
     if _single(what):
         mechanism = what.sampled[0][0]
         return sampled_delta(epsilon, mechanism.sampling_rate, 1 / mechanism.noise)
-    return max(_contour_delta(what, direction, epsilon) for direction in DIRECTIONS)
+    found = max(_contour_delta(what, direction, epsilon) for direction in DIRECTIONS)
+    return min(found, _total_variation(what), 1.0)
+
+
+def _total_variation(what: Composition) -> float:
+    """A bound on δ(0), and so on every δ(ε): total variation distances at most add up."""
+    plain = gaussian_delta(0.0, math.sqrt(what.mu_squared)) if what.mu_squared else 0.0
+    return plain + math.fsum(
+        count * sampled_delta(0.0, m.sampling_rate, 1 / m.noise) for m, count in what.sampled
+    )
 
 
 def _single(what: Composition) -> bool:
@@ -83,7 +94,7 @@ def _contour_epsilon(what: Composition, delta: float) -> float:
     target, found = math.log(delta), 0.0
     for direction in DIRECTIONS:
         moments = lattice_moments(what, direction)
-        if log_chernoff(moments, found).min() > target:
+        if math.isfinite(found) and log_chernoff(moments, found).min() > target:
             found = max(found, _one_way(what, direction, moments, target))
     return found
 
@@ -146,9 +157,13 @@ def _contour_delta(what: Composition, direction: Direction, epsilon: float) -> f
     at = saddle(moments, epsilon)
     if found < _NOTHING or not math.isfinite(moments[at]):
         return math.exp(max(found, _NOTHING))
-    for nearer in range(max(at, 0), -1, -_LEFT):
-        where = place(what, direction, moments, nearer, (epsilon, found))
-        before, found = found, min(found, line(what, direction, where).log_delta(epsilon))
-        if nearer < at and found > before - 1e-6:
+    kept = at
+    for nearer in range(at, -1, -_LEFT):
+        before, where = found, place(what, direction, moments, nearer, (epsilon, found), QUICK)
+        found = min(found, line(what, direction, where).log_delta(epsilon))
+        kept = nearer if found < before else kept
+        if nearer < at and found > before - _SETTLED:
             break
+    where = _smoothest(what, direction, moments, kept, (epsilon, found))
+    found = min(found, line(what, direction, where).log_delta(epsilon))
     return math.exp(max(found, _NOTHING))
