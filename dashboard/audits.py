@@ -14,8 +14,8 @@ from server.store import AuditKind, AuditRecord, AuditVerdict
 
 ALARM = "AUDIT ALARM"
 ALARM_MEANING = (
-    "An audit showed that this program leaks more than is claimed of this run. Do not trust its "
-    "figures, and release nothing more from it, until the cause is found."
+    "An audit contradicts what is claimed of this run. Do not trust its privacy figures, and "
+    "release nothing more from it, until the cause is found."
 )
 VERDICTS: dict[AuditVerdict, str] = {
     "alarm": ALARM,
@@ -64,12 +64,6 @@ def alarm_banner(run_id: str) -> None:
         f"{latest.at:%Y-%m-%d %H:%M} UTC: {latest.words}",
         icon=":material/gpp_bad:",
     )
-
-
-def alarm_badge(run_id: str) -> None:
-    """A red badge beside the run's status."""
-    if has_alarm(run_id):
-        st.badge(ALARM, color="red", icon=":material/gpp_bad:")
 
 
 def table(audits: Sequence[AuditRecord]) -> Frame:

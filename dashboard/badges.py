@@ -23,15 +23,16 @@ STATUS: dict[RunStatus, tuple[str, Colour, str]] = {
 
 
 def run_badges(run: RunRecord) -> None:
-    """Status, privacy unit, and in red whether the run protects nobody."""
+    """Status, privacy unit, and in red whether the run protects nobody or an audit caught it."""
     words, colour, icon = STATUS[run.status]
     with st.container(horizontal=True, gap="small"):
         st.badge(words, color=colour, icon=icon)
-        if run.private:
+        if audits.has_alarm(run.run_id):
+            st.badge(audits.ALARM, color="red", icon=":material/gpp_bad:")
+        elif run.private:
             st.badge(f"Private per {run.unit}", color="green", icon=":material/shield:")
         else:
             st.badge(NOT_PRIVATE, color="red", icon=":material/warning:")
-        audits.alarm_badge(run.run_id)
 
 
 def privacy_warning(run: RunRecord) -> None:

@@ -150,7 +150,13 @@ def one_shot_finding(
     )
 
 
-def noise_finding(test: NoiseTest, *, claim: Claim, priced: Callable[[float], float]) -> Finding:
+def noise_finding(
+    test: NoiseTest,
+    *,
+    claim: Claim,
+    priced: Callable[[float], float],
+    restarts_repeat: bool = False,
+) -> Finding:
     """The tests of the noise beside the claim.
 
     Args:
@@ -158,6 +164,7 @@ def noise_finding(test: NoiseTest, *, claim: Claim, priced: Callable[[float], fl
         claim: of the schedule.
         priced: the accountant's ε of the same schedule, were its noise's standard deviation this
             many times the claimed one.
+        restarts_repeat: whether fresh processes were seen to draw the same noise.
     """
     sure = {
         "its variance": test.p_variance,
@@ -169,6 +176,8 @@ def noise_finding(test: NoiseTest, *, claim: Claim, priced: Callable[[float], fl
     wrong = [name for name, p in sure.items() if p < TEST_ERROR]
     if test.repeats >= test.most_repeats:
         wrong.append(f"{test.repeats} values that occur more than once")
+    if restarts_repeat:
+        wrong.append("the same noise again after a restart")
     low, high = test.interval
     said = f"over {test.count} values the noise has {test.ratio:.4g} times its claimed deviation"
     words = f"{said}; wrong: {', '.join(wrong)}" if wrong else f"{said}; it is what is claimed"
@@ -181,6 +190,7 @@ def noise_finding(test: NoiseTest, *, claim: Claim, priced: Callable[[float], fl
         "p_rounds": test.p_rounds,
         "p_neighbours": test.p_neighbours,
         "repeats": test.repeats,
+        "restarts_repeat": restarts_repeat,
     }
     return Finding(
         "noise",

@@ -29,6 +29,7 @@ from simulations.audits.probes import (
     clip_probe,
     silent_releases,
 )
+from simulations.audits.restarts import restarts_repeat
 from simulations.audits.schedule import NothingToAudit, Schedule
 from simulations.audits.silos import WHY_NO_CANARIES, silent_silos
 from simulations.datasets import DatasetError
@@ -164,6 +165,7 @@ def _of_noise(schedule: Schedule, plan: Plan, observer: Observer | None) -> Find
         noise_test(values, confidence=plan.confidence, resolution=resolution),
         claim=claim,
         priced=lambda ratio: schedule.claim(claim.delta, ratio).epsilon,
+        restarts_repeat=restarts_repeat(),
     )
 
 

@@ -52,7 +52,7 @@ def write_report(directory: RunDirectory, content: dict[str, Any]) -> Path:
         RunDirectoryError: what is in the file is not what this wrote.
     """
     path = directory.path / FILE
-    everything = {"audits": [*_earlier(path), content]}
+    everything = {"audits": [*earlier_reports(directory), content]}
     part = path.with_name(FILE + ".part")
     part.unlink(missing_ok=True)
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -65,7 +65,13 @@ def write_report(directory: RunDirectory, content: dict[str, Any]) -> Path:
     return path
 
 
-def _earlier(path: Path) -> list[Any]:
+def earlier_reports(directory: RunDirectory) -> list[Any]:
+    """What `write_report` wrote before.
+
+    Raises:
+        RunDirectoryError: what is in the file is not that.
+    """
+    path = directory.path / FILE
     if not path.exists():
         return []
     try:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from accountant.audit.finding import BOUND_ERROR
 from accountant.audit.verdicts import Claim
+from accountant.calibration import noise_for
+from accountant.differential import DifferentialAccountant
 from accountant.events import SubsampledGaussian
-from accountant.moments import MomentsAccountant
 from server.config import Config
 from server.mechanism import round_event
 from server.publication import guarantees_something
@@ -67,16 +68,16 @@ class Schedule:
         event, rounds = self.event, self.rounds
         noise = event.noise_multiplier * noise_ratio
         changed = self.config.updated({"privacy.noise_multiplier": noise if noise > 1e-6 else 0.0})
-        account = MomentsAccountant()
+        account = DifferentialAccountant()
         account.compose(round_event(changed), rounds)
         return Claim(account.epsilon(delta).epsilon, delta)
 
     def noise_for_claim(self, epsilon: float, delta: float) -> float:
-        """A noise multiplier at which this schedule's claim is at most ``epsilon``."""
-        ratio = 1.0
-        while self.claim(delta, ratio).epsilon > epsilon:
-            ratio *= 1.05
-        return ratio * self.event.noise_multiplier
+        """A noise multiplier at which this schedule's claim is ``epsilon`` at most."""
+        event = self.event
+        rounds = self.rounds * event.count
+        rate = event.sampling_rate
+        return noise_for(sampling_rate=rate, rounds=rounds, epsilon=epsilon, delta=delta)
 
     @property
     def stated(self) -> Claim:

@@ -140,8 +140,10 @@ def _findings(
 
 def _check_places(args: argparse.Namespace, directory: RunDirectory) -> None:
     from server.store import open_store
+    from simulations.audits.report import earlier_reports
     from simulations.reading import run_id_of, store_url_of
 
+    earlier_reports(directory)
     with open_store(store_url_of(directory, args.store)) as store:
         store.run(run_id_of(directory))
 
@@ -173,9 +175,9 @@ def _keep(
     from simulations.audits.report import store_findings, write_report
     from simulations.reading import run_id_of, store_url_of
 
-    path = write_report(directory, content)
     with open_store(store_url_of(directory, args.store)) as store:
         store_findings(store, run_id_of(directory), schedule, findings)
+    path = write_report(directory, content)
     say(f"written to {path} (yours alone to read), and without private figures to the store")
 
 

@@ -1,0 +1,192 @@
+"""``fedlens audit`` as a person types it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import stat
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from server.config import Config
+from server.directory import RunDirectory
+from server.store import open_store
+from simulations.audits import members
+from simulations.audits.schedule import Schedule
+from simulations.benchmarks.audit_power import weaker_noise
+from simulations.cli import ALARM, DONE, WRONG_USE, main
+from simulations.cli.audit import _progress_bar
+from simulations.engine import simulate
+
+SETTINGS = {
+    "data.users": 60,
+    "data.nodes": 2,
+    "data.samples_per_user": 4,
+    "privacy.noise_multiplier": 4.0,
+    "privacy.delta": 1e-5,
+    "rounds.count": 2,
+    "generator.steps": 2,
+    "generator.batch": 20,
+    "generator.width": 8,
+    "release.samples": 60,
+    "release.strip": 1,
+}
+FEW = ("--canaries", "200", "--dims", "2000")
+
+
+@pytest.fixture(autouse=True)
+def no_store_in_the_environment(monkeypatch):
+    monkeypatch.delenv("FEDLENS_STORE", raising=False)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Path:
+    """A run to audit."""
+    path = tmp_path_factory.mktemp("audited") / "run"
+    config = Config().updated(SETTINGS)
+    simulate(config, RunDirectory.create(path, config), student=False)
+    return path
+
+
+def run(capsys, *arguments: object) -> tuple[int, str, str]:
+    try:
+        status = main(["audit", *(str(a) for a in arguments)])
+    except SystemExit as stop:
+        status = int(stop.code or 0)
+    printed = capsys.readouterr()
+    return status, printed.out, printed.err
+
+
+def last(printed: str) -> dict:
+    return json.loads(printed.splitlines()[-1])
+
+
+def stored(path: Path) -> list:
+    with open_store(path / "store.db") as store:
+        return store.audits(store.runs()[0].run_id)
+
+
+def test_all_audits_of_a_run(capsys, trained):
+    kept = {
+        name: (trained / name).read_bytes()
+        for name in ("ledger.jsonl", "evidence.jsonl", "checkpoint/state.safetensors")
+    }
+    status, printed, errors = run(capsys, trained, *FEW, "--json")
+    assert status == DONE and errors == ""
+    found = last(printed)
+    kinds = [finding["kind"] for finding in found["findings"]]
+    assert kinds == ["clipping", "sampling", "one-run", "one-shot", "noise", "membership"]
+    assert not found["alarm"] and "nothing found" in printed and "Simulation only" in printed
+    assert found["schedule"]["rounds"] == 2 and found["schedule"]["noise_multiplier"] == 4.0
+
+    report = trained / "audit.json"
+    assert stat.S_IMODE(report.stat().st_mode) == 0o600
+    assert json.loads(report.read_text())["audits"][-1] == found
+    rows = stored(trained)
+    assert [row.kind for row in rows[-5:]] == kinds[:5]
+    assert all(row.kind != "membership" for row in rows)
+    assert "z=4, 2 rounds" in rows[-1].words
+
+    assert {name: (trained / name).read_bytes() for name in kept} == kept
+    assert main(["ledger", "verify", str(trained)]) == DONE
+
+
+def test_an_alarm_is_status_4_and_in_the_store(capsys, trained):
+    before = len(json.loads((trained / "audit.json").read_text())["audits"])
+    with weaker_noise(0.0):
+        status, printed, _ = run(capsys, trained, *FEW, "--kind", "one-run")
+    assert status == ALARM == 4
+    assert "ALARM" in printed and "Do not release anything more" in printed
+    assert stored(trained)[-1].verdict == "alarm"
+    assert len(json.loads((trained / "audit.json").read_text())["audits"]) == before + 1
+
+
+def test_of_a_membership_alarm_no_figure_leaves_the_folder(capsys, trained, monkeypatch):
+    sides = itertools.cycle([1.0, 0.0])  # members are always scored before their twins
+    monkeypatch.setattr(
+        members, "scores", lambda units, *_: next(sides) + np.linspace(0, 0.5, len(units))
+    )
+    monkeypatch.setattr(
+        Schedule, "stated", property(lambda self: self.claim(1e-5, noise_ratio=40.0))
+    )
+    status, printed, _ = run(capsys, trained, "--kind", "membership", "--json")
+    assert status == ALARM
+    figures = last(printed)["findings"][0]
+    assert figures["lower_bound"] > figures["claimed_epsilon"] > 0
+    row = stored(trained)[-1]
+    assert (row.kind, row.verdict) == ("membership", "alarm")
+    assert row.lower_bound is row.estimate is row.cap is None
+    assert f"{figures['lower_bound']:.3g}" not in row.words and "AUC" not in row.words
+
+
+def test_other_settings_audit_the_same_code_elsewhere(capsys, trained):
+    status, printed, _ = run(
+        capsys,
+        trained,
+        *FEW,
+        "--rounds",
+        3,
+        "--noise-multiplier",
+        6,
+        "--kind",
+        "one-shot",
+        "--json",
+    )
+    assert status == DONE
+    assert last(printed)["schedule"]["rounds"] == 3
+    assert last(printed)["schedule"]["noise_multiplier"] == 6.0
+
+
+def test_a_preset_is_audited_without_a_run_and_nothing_is_kept(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    status, printed, _ = run(capsys, "--preset", "wgan", *FEW, "--rounds", 20, "--kind", "one-run")
+    assert status == DONE and "cannot detect" in printed
+    assert "--noise-multiplier" in printed  # where it could detect
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "RUN_DIR or a --preset"),
+        (("--preset", "nothing"), "choose one of"),
+        (("--preset", "open"), "claims no privacy"),
+        (("--preset", "record", "--kind", "one-run"), "record mode has no canaries"),
+        (("--preset", "demo", "--kind", "membership"), "needs a RUN_DIR"),
+        (("--preset", "demo", "--canaries", "5"), "20 canaries"),
+        (("--preset", "demo", "--confidence", "2"), "confidence"),
+        (("--preset", "demo", "--rounds", "0"), "rounds.count"),
+        (("--preset", "demo", "--kind", "all-of-them"), "invalid choice"),
+    ],
+)
+def test_wrong_use_is_one_line(capsys, arguments, said):
+    status, _, errors = run(capsys, *arguments)
+    assert status == WRONG_USE and said in errors and "Traceback" not in errors
+
+
+def test_membership_goes_with_no_other_settings(capsys, trained):
+    status, _, errors = run(capsys, trained, "--kind", "membership", "--rounds", 5)
+    assert status == WRONG_USE and "leave out other settings" in errors
+
+
+def test_a_damaged_report_is_named(capsys, trained):
+    report = trained / "audit.json"
+    whole = report.read_text()
+    report.write_text("{")
+    rows = stored(trained)
+    status, printed, errors = run(capsys, trained, *FEW, "--kind", "one-run")
+    report.write_text(whole)
+    assert status == 1 and "audit.json is damaged" in errors
+    assert printed == "" and stored(trained) == rows  # before anything is measured
+
+
+def test_the_bar_is_drawn_on_a_terminal_only(monkeypatch):
+    with _progress_bar() as observer:
+        assert observer is None
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    with _progress_bar() as observer:
+        observer("canaries", 1, 2)
+        observer("canaries", 2, 2)
