@@ -231,7 +231,8 @@ def line(what: Composition, direction: Direction, where: Place) -> Line:
         moment, size, grid = _grid(mechanism, t, direction, step, count)
         log_moment += times * moment
         exponent = exponent + times * grid
-        unsure += 4 * _UNIT * times * np.minimum(2.0, s * size + 1.0)
+        # Sums err by their terms' rounding, so logarithms by that over the modulus.
+        unsure += 4 * _UNIT * times * np.minimum(2.0, s * size + 1.0) * np.exp(-grid.real)
         unsure += 1e-13 * times * (np.abs(grid) + abs(moment))
     points = np.exp(exponent) / (zeta * (zeta + 1))
     rounding = float(np.abs(points) @ unsure) * step / math.pi

@@ -30,7 +30,7 @@ _NATS = 42.0
 _TAIL = math.sqrt(2 * 46.0)
 _CHUNK = 2048
 _LEAST = 1e-15
-"""Moduli below √_LEAST are rounding; counting them as that much errs upwards in the sum."""
+"""Moduli below this are rounding, and are counted as this much."""
 
 
 @dataclass(frozen=True)
@@ -145,8 +145,10 @@ def _turned(angle: Floats) -> Complexes:
 
 def _log1p(excess: Complexes) -> Complexes:
     u, v = excess.real, excess.imag
-    size = np.maximum(2 * u + u * u + v * v, -1 + _LEAST)
-    result: Complexes = 0.5 * np.log1p(size) + 1j * np.arctan2(v, 1 + u)
+    near = 0.5 * np.log1p(np.maximum(2 * u + u * u + v * v, -0.9))
+    far = np.log(np.maximum(np.hypot(1 + u, v), _LEAST))
+    size = np.where(u > -0.25, near, far)
+    result: Complexes = size + 1j * np.arctan2(v, 1 + u)
     return result
 
 

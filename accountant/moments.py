@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -25,11 +25,7 @@ from accountant.events import Event, Mechanism
 from accountant.renyi import DEFAULT_ORDERS, deltas, epsilons, renyi_divergences
 from accountant.replaced import replaced_divergences
 
-__all__ = ["DEFAULT_ORDERS", "MomentsAccountant", "calibrate_noise"]
-
-_MOST_NOISE = 1e9
-_LEAST_NOISE = 1e-3
-_PRECISION = 1e-6
+__all__ = ["DEFAULT_ORDERS", "MomentsAccountant", "mechanism_divergences"]
 
 
 class MomentsAccountant:
@@ -119,43 +115,3 @@ def mechanism_divergences(mechanism: Mechanism, orders: tuple[float, ...]) -> Fl
     if mechanism.kind == "replaced" and q < 1:
         return replaced_divergences(q, z, orders)
     return renyi_divergences(q, z, orders)
-
-
-def calibrate_noise(*, sampling_rate: float, rounds: int, epsilon: float, delta: float) -> float:
-    """The least noise multiplier with which ``rounds`` releases stay within (ε, δ).
-
-    Returns:
-        z, noise over sensitivity, rounded up by at most a relative 1e-6: the moments accountant's
-        epsilon at this z is at most ``epsilon``.
-
-    Raises:
-        ValueError: an argument out of range, or no noise multiplier below 1e9 is enough.
-    """
-    require_count("rounds", rounds)
-    require_probability("delta", delta)
-    if not (0 < sampling_rate <= 1):
-        raise ValueError(f"sampling_rate = {sampling_rate!r}: give a probability in (0, 1]")
-    if not (math.isfinite(epsilon) and epsilon > 0):
-        raise ValueError(f"epsilon = {epsilon!r} cannot be used: give a finite number above 0")
-
-    def enough(noise: float) -> bool:
-        totals = rounds * renyi_divergences(sampling_rate, noise, DEFAULT_ORDERS)
-        return bool(epsilons(totals, np.array(DEFAULT_ORDERS), delta).min() <= epsilon)
-
-    return _least(enough)
-
-
-def _least(enough: Callable[[float], bool]) -> float:
-    """Smallest number, up to `_PRECISION`, from which on ``enough`` holds."""
-    high = 1.0
-    while not enough(high):
-        high *= 2
-        if high > _MOST_NOISE:
-            raise ValueError(f"no noise multiplier up to {_MOST_NOISE:g} reaches this budget")
-    low = high / 2
-    while low > _LEAST_NOISE and enough(low):
-        low, high = low / 2, low
-    while high > low * (1 + _PRECISION):
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high

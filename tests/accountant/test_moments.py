@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accountant.events import SubsampledGaussian
-from accountant.moments import DEFAULT_ORDERS, MomentsAccountant, calibrate_noise
+from accountant.moments import DEFAULT_ORDERS, MomentsAccountant
 
 WHOLE_ORDERS = (*range(2, 65), 80, 96, 128, 192, 256, 512)
 
@@ -144,39 +144,6 @@ def test_a_query_is_quick(make_event):
         accountant.would_exceed(make_event(0.01, 1.5), epsilon=1, delta=1e-5)
         accountant.epsilon(1e-5)
     assert (time.process_time() - started) / 50 < 0.01
-
-
-@pytest.mark.parametrize("epsilon", [0.05, 1.0, 30.0])
-@pytest.mark.parametrize(("rate", "rounds"), [(1.0, 1), (0.01, 1000)])
-def test_calibrated_noise_is_enough_and_no_more(rate, rounds, epsilon, make_event):
-    noise = calibrate_noise(sampling_rate=rate, rounds=rounds, epsilon=epsilon, delta=1e-6)
-    assert spent(make_event(rate, noise), rounds, 1e-6).epsilon <= epsilon
-    assert spent(make_event(rate, noise * (1 - 1e-5)), rounds, 1e-6).epsilon > epsilon
-
-
-def test_calibration_needs_no_more_noise_than_opacus(oracles):
-    theirs = oracles["timing"]["misc"]["opacus_calibrate_rdp"]["sigma"]
-    ours = calibrate_noise(sampling_rate=0.01, rounds=10_000, epsilon=1.0, delta=1e-5)
-    assert 0.98 * theirs < ours <= theirs
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("sampling_rate", 0.0),
-        ("sampling_rate", 1.5),
-        ("rounds", 0),
-        ("rounds", 2.5),
-        ("epsilon", 0.0),
-        ("epsilon", math.inf),
-        ("delta", 0.0),
-        ("delta", math.nan),
-    ],
-)
-def test_calibration_refuses_by_name(name, value):
-    good = {"sampling_rate": 0.1, "rounds": 10, "epsilon": 1.0, "delta": 1e-5}
-    with pytest.raises(ValueError, match=name):
-        calibrate_noise(**{**good, name: value})
 
 
 def test_bad_queries_are_refused(make_event):
