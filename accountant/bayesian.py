@@ -1,8 +1,8 @@
-"""The Bayesian accountant: an estimate for users like those seen, beside differential privacy.
+"""The Bayesian accountant: figures for users like those seen, beside differential privacy.
 
 Bayesian differential privacy (Triastcyn and Faltings, arXiv:2003.00997, definition 4) promises
 (ε, δ) on average over users drawn from the population, so it may use how large users' updates
-really are instead of their bound C. Two figures are kept apart:
+really are instead of their bound C. Three figures are kept apart:
 
 as published
     equations 6 to 8 with the mean over a round's norms in place of the expectation, both directions
@@ -11,21 +11,27 @@ as published
 corrected
     Hölder over the declared rounds, for one user stays the same person; Student-t upper confidence
     bounds whose failure is part of δ; the exact direction; never above what norms all equal to C
-    would cost. Still an estimate: a t bound presumes that a sample's mean is close to normal, and
-    nothing can be known of users who were never drawn.
+    would cost. Still an estimate: a t bound presumes that a sample's mean is close to normal.
+sound
+    the same with confidence bounds that hold whatever the norms below C are
+    (`confidence.mean_bound`), and ε of definition 4 itself instead of a bound on the loss's tail.
 
-Neither may decide whether to release: both are computed from private norms. Stop on the moments
-accountant.
+All presume that a round's cohort is exchangeable and drawn afresh from the population, given the
+weights that it starts from; the weights depend on earlier cohorts. People who differ from everybody
+enrolled are outside any of them. Failures are added up over rounds and orders, which holds however
+the rounds depend on each other: the same users come back, so like rounds must not be pooled into
+one larger sample.
+
+None may decide whether to release: all are computed from private norms. Stop on the accountant of
+differential privacy.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from accountant.binomial import Floats
 from accountant.bounds import (
@@ -35,61 +41,53 @@ from accountant.bounds import (
     require_count,
     require_probability,
 )
+from accountant.confidence import sound_cost, student_quantile
 from accountant.costs import (
+    divergence_epsilon_by_order,
     epsilon_by_order,
     hoelder_cost,
-    largest_share,
-    left_log_moments,
     plug_in_cost,
-    right_log_moments,
-    student_quantile,
 )
-from accountant.events import SubsampledGaussian
-from accountant.norms import BIN_EDGES, NORM_BINS, NormHistogram, checked_norms
+from accountant.doubts import FEWEST, Doubts
+from accountant.events import Event, GaussianRelease
+from accountant.loss_moments import checked_lambdas
+from accountant.norms import NORM_BINS, NormHistogram
+from accountant.pricing import Norms, Sample, at_largest, priced
 
-__all__ = ["DEFAULT_LAMBDAS", "NORM_BINS", "BayesianAccountant", "NormHistogram", "TooManyRounds"]
+__all__ = [
+    "DEFAULT_LAMBDAS",
+    "NORM_BINS",
+    "BayesianAccountant",
+    "MixedRounds",
+    "NormHistogram",
+    "TooManyRounds",
+]
 
-_TAIL_SHARE = 0.5
 DEFAULT_LAMBDAS: tuple[int, ...] = (
     *range(1, 65),
     *(int(order) for order in np.unique(np.round(np.geomspace(64, 512, 19)))[1:]),
 )
 """Orders λ: every whole number to 64, then in steps of an eighth to 512."""
 
-Norms = NormHistogram | NDArray[np.float64]
+
+_Conversion = Callable[[Floats, Floats, float, float], Floats]
 
 
 class TooManyRounds(ValueError):
-    """More rounds than were declared, which the corrected figure cannot cover."""
+    """More rounds than were declared, which Hölder's inequality cannot cover."""
 
 
-@dataclass
-class _Notes:
-    """Rounds that could not be estimated, wholly or at some orders."""
-
-    missing: int = 0
-    few: int = 0
-    equal: int = 0
-
-
-@dataclass(frozen=True)
-class _Sample:
-    """The norms of one round, and what one release costs at each."""
-
-    left: Floats
-    """log M, the exact direction, float64 [orders, m]."""
-    right: Floats
-    """log M, the other direction as printed, float64 [orders, m]."""
-    weights: Floats
-    """How often each norm was seen, float64 [m]."""
+class MixedRounds(ValueError):
+    """An event of another unit or adjacency than those booked; such are never added up."""
 
 
 class BayesianAccountant:
-    """Books rounds with the norms of their users' clipped updates, each round at most 5 ms.
+    """Books rounds with the norms of their users' clipped updates, each round in milliseconds.
 
     A round without evidence, with fewer norms than ``least_norms``, or with all norms in one place
-    below C is charged at d = C, which always holds; so is any single order at which one observation
-    makes up more than half of the mean. `warnings` says how often.
+    below C is charged at d = C in the corrected figure, which always holds; so is any single order
+    at which one observation makes up more than half of the mean. `warnings` says how often. The
+    sound figure needs none of that.
     """
 
     def __init__(
@@ -100,42 +98,50 @@ class BayesianAccountant:
         lambdas: Sequence[int] = DEFAULT_LAMBDAS,
         failure_share: float = 0.01,
         least_norms: int = 64,
+        gamma: float | None = None,
+        charge_doubtful: bool = True,
     ) -> None:
         """Declare the run.
 
         Args:
             total_rounds: T, rounds that there will be at most. Fewer stay covered; more raise.
-            delta: δ_μ in (0, 1) that both figures are stated at.
+                One-shot releases cost every user alike and do not count.
+            delta: δ_μ in (0, 1) that all figures are stated at.
             lambdas: orders to try, whole numbers ≥ 1.
             failure_share: share of δ kept for failing confidence bounds, in (0, 1); it is split
                 evenly over rounds and orders.
             least_norms: norms that a round needs for an estimate, at least 3.
+            gamma: probability in (0, 1/2) that one confidence bound fails, one round's at one
+                order, instead of ``failure_share``'s.
+            charge_doubtful: False in planning: too few norms (but 3) and one that outweighs the
+                others are told of, and estimated.
 
         Raises:
-            ValueError: naming the argument.
+            ValueError: naming the argument; or ``delta`` and ``gamma``, if all confidence bounds
+                together may fail with a probability of δ or more.
         """
         require_count("total_rounds", total_rounds)
         require_probability("delta", delta)
         require_probability("failure_share", failure_share)
         require_count("least_norms", least_norms)
-        if least_norms < 3:
+        if least_norms < FEWEST:
             raise ValueError(f"least_norms = {least_norms!r} cannot be used: give at least 3")
-        if not lambdas or any(isinstance(n, bool) or n != int(n) or n < 1 for n in lambdas):
-            raise ValueError(f"lambdas = {lambdas!r} cannot be used: give whole numbers ≥ 1")
-        self._lambdas = tuple(sorted({int(order) for order in lambdas}))
+        self._lambdas = tuple(sorted(set(checked_lambdas(lambdas))))
         self._orders = np.array(self._lambdas, dtype=np.float64)
-        self._total_rounds, self._delta, self._least = total_rounds, delta, least_norms
-        self._gamma = failure_share * delta / (total_rounds * len(self._lambdas))
-        self._published = np.zeros_like(self._orders)
-        self._corrected = np.zeros_like(self._orders)
-        self._rounds, self._estimated = 0, 0
-        self._private = True
-        self._notes = _Notes()
-        self._heavy = np.zeros(len(self._lambdas), dtype=np.int64)
+        self._total_rounds, self._delta = total_rounds, delta
+        bounds = total_rounds * len(self._lambdas)
+        self._gamma = failure_share * delta / bounds if gamma is None else gamma
+        _require_room(delta, self._gamma, total_rounds, len(self._lambdas))
+        self._published, self._corrected, self._sound, self._worst = np.zeros(
+            (4, len(self._lambdas))
+        )
+        self._rounds = self._sampled = self._estimated = self._bounded = 0
+        self._private, self._kind = True, ("", "")
+        self._doubts = Doubts(self._lambdas, least_norms, charge_doubtful)
 
     @property
     def rounds(self) -> int:
-        """Rounds booked so far."""
+        """Rounds and one-shot releases booked so far."""
         return self._rounds
 
     @property
@@ -143,36 +149,50 @@ class BayesianAccountant:
         """Probability, within δ, that a confidence bound in the corrected figure fails."""
         return self._estimated * len(self._lambdas) * self._gamma
 
-    def compose(self, event: SubsampledGaussian, evidence: Norms | None) -> None:
-        """Book one round of ``event.count`` releases.
+    @property
+    def sound_failure(self) -> float:
+        """Probability, within δ, that a confidence bound in the sound figure fails."""
+        return self._bounded * len(self._lambdas) * self._gamma
+
+    def compose(self, event: Event, evidence: Norms | None, rounds: int = 1) -> None:
+        """Book like rounds of ``event.count`` releases each.
 
         Args:
             event: the mechanism.
-            evidence: norms of the cohort's clipped updates (pooled, for several releases in the
-                round), as a histogram or float64 [m], in the unit of the event's clipping norm; or
-                None, to charge the clipping norm.
+            evidence: the round's distances in the unit of the event's clipping norm (pooled, for
+                several releases in the round): see `pricing.Norms`. None charges the largest
+                distance there can be, as a one-shot release always does.
+            rounds: how many such rounds, each with this evidence.
 
         Raises:
-            TooManyRounds: there were ``total_rounds`` already. Nothing was booked.
-            ValueError: evidence of another clipping norm, or norms above it. Nothing was booked.
+            TooManyRounds: there would be more than ``total_rounds``. Nothing was booked.
+            MixedRounds: another unit or adjacency than before. Nothing was booked.
+            ValueError: evidence of another clipping norm or kind, or norms above it. Nothing was
+                booked.
         """
-        if self._rounds >= self._total_rounds:
-            raise TooManyRounds(
-                f"total_rounds = {self._total_rounds}: that many rounds are booked already; "
-                "declare more rounds beforehand"
-            )
-        sample = None if evidence is None else self._sample(event, evidence)
-        self._rounds += 1
+        require_count("rounds", rounds)
+        sampled = 0 if isinstance(event, GaussianRelease) else rounds
+        self._check(event, sampled)
+        sample = priced(event, self._lambdas, evidence)
+        self._doubts.refuse(sample)
+        self._kind = (event.unit, event.adjacency)
+        self._rounds += rounds
+        self._sampled += sampled
         if not event.private:
             self._private = False
             return
-        clip = self._at_clip(event)
-        seen = clip if sample is None else sample
-        cost = np.maximum(
-            plug_in_cost(seen.left, seen.weights), plug_in_cost(seen.right, seen.weights)
+        worst = at_largest(event, self._lambdas)
+        most = event.count * worst.largest
+        self._worst += rounds * most
+        self._published += (
+            rounds * event.count * _published_cost(worst if sample is None else sample)
         )
-        self._published += event.count * cost
-        self._corrected += self._corrected_cost(sample, event.count, clip.left[:, 0])
+        if not sampled:
+            self._corrected += rounds * most
+            self._sound += rounds * most
+            return
+        self._corrected += rounds * self._corrected_cost(sample, event.count, most, rounds)
+        self._sound += rounds * self._sound_cost(sample, event.count, most, rounds)
 
     def as_published(self) -> Bound:
         """Epsilon by equations 6 to 8 of arXiv:2003.00997 as printed; its order is λ.
@@ -180,128 +200,135 @@ class BayesianAccountant:
         With M_L and M_R the inner expectations of equations 6 and 7: Σ_t max(log mean M_L, log mean
         M_R) over the norms seen in round t. No Hölder exponent, no confidence bound.
         """
-        return self._bound(self._published, 0.0)
+        return self._least(epsilon_by_order, [(self._published, self._delta)])
 
     def corrected(self) -> Bound:
         """Epsilon with Hölder over the declared rounds and confidence bounds; its order is λ.
 
-        The tail of the privacy loss is what it bounds, so a percentile of users follows by Markov's
-        inequality: with probability 1 − p over users, (ε, δ/p) holds for that user.
+        The tail of the privacy loss is what it bounds. Never above what all norms at C would cost.
         """
-        return self._bound(self._corrected, self.confidence_failure)
+        return self._figure("corrected", 1.0)
+
+    def sound(self) -> Bound:
+        """Epsilon with distribution-free confidence bounds; its order is λ.
+
+        It holds for every distribution of norms below C, but for `sound_failure`, which δ includes.
+        Never above the moments accountant's at these orders; the tight accountant may know better,
+        and the less of both holds.
+        """
+        return self._figure("sound", 1.0)
+
+    def percentiles(
+        self, shares: Sequence[float], figure: Literal["sound", "corrected"] = "sound"
+    ) -> tuple[Bound, ...]:
+        """Epsilon with which (ε, δ)-DP holds for a share of users at least, by Markov's inequality.
+
+        What holds on average at δ_μ = p·(δ − n), with n the confidence bounds' probability of
+        failure, fails at δ − n for a share p of users at most; so it holds for 1 − p of them at δ,
+        with confidence 1 − n in the estimator. Never above what holds for everybody. Section 4.3
+        of the paper, equation 11. It is one-way: no such curve implies the Bayesian figure.
+
+        Args:
+            shares: 1 − p, of the users that it is to hold for, each in (0, 1]; 1 gives the bound at
+                d = C.
+            figure: which costs to take.
+
+        Raises:
+            ValueError: a share out of range, or another figure.
+        """
+        if figure not in ("sound", "corrected"):
+            raise ValueError(f"figure = {figure!r} cannot be used: 'sound' or 'corrected'")
+        for share in shares:
+            if not 0.0 < share <= 1.0:
+                raise ValueError(f"shares: {share!r} cannot be used: give numbers in (0, 1]")
+        return tuple(self._figure(figure, 1.0 - share) for share in shares)
 
     def warnings(self) -> tuple[str, ...]:
-        """What weakens the figures, in words; nothing if every round was estimated soundly."""
-        notes = self._notes
-        reasons = {
-            "no evidence": notes.missing,
-            f"fewer than {self._least} norms": notes.few,
-            "norms that are all equal": notes.equal,
-        }
-        found = [
-            f"{count} of {self._rounds} rounds had {reason} and were charged at the clipping norm"
-            for reason, count in reasons.items()
-            if count
-        ]
-        return (*found, *self._order_warnings(self.corrected().order))
+        """What weakens the corrected figure, in words; nothing if all was estimated soundly."""
+        return self._doubts.in_words(self._rounds, self.corrected().order)
 
-    def _order_warnings(self, order: float) -> list[str]:
-        if order not in self._lambdas:
-            return []
-        place = self._lambdas.index(int(order))
-        heavy, found = int(self._heavy[place]), []
-        if heavy:
-            found.append(
-                f"{heavy} of {self._rounds} rounds had one norm that outweighs the others at order "
-                f"λ = {order:g} and were charged at the clipping norm there"
+    def _check(self, event: Event, sampled: int) -> None:
+        if self._sampled + sampled > self._total_rounds:
+            raise TooManyRounds(
+                f"total_rounds = {self._total_rounds}: {self._sampled} rounds are booked already, "
+                f"{sampled} more cannot be covered; declare more rounds beforehand"
             )
-        if place in (0, len(self._lambdas) - 1):
-            found.append(f"the best order λ = {order:g} is at the end of those that were tried")
-        return found
-
-    def _sample(self, event: SubsampledGaussian, evidence: Norms) -> _Sample | None:
-        """What was seen, or None if nothing was (or nothing counts, without noise)."""
-        if isinstance(evidence, NormHistogram):
-            if evidence.clipping_norm != event.clipping_norm:
-                raise ValueError(
-                    f"evidence is of clipping norm {evidence.clipping_norm!r}, the event of "
-                    f"{event.clipping_norm!r}: give the norms of this event's updates"
+        for name, booked in zip(("unit", "adjacency"), self._kind, strict=True):
+            given = getattr(event, name)
+            if booked not in ("", given):
+                raise MixedRounds(
+                    f"{name} = {given!r} cannot be booked: the account is of {booked!r} events; "
+                    f"keep an account for each {name}"
                 )
-            counts = np.array(evidence.counts, dtype=np.float64)
-            seen = counts > 0
-            shares, weights = BIN_EDGES[seen], counts[seen]
-        else:
-            norms = checked_norms(evidence, event.clipping_norm)
-            shares, times = np.unique(norms / event.clipping_norm, return_counts=True)
-            weights = times.astype(np.float64)
-        if not event.private or not shares.size:
-            return None
-        return _priced(event, self._lambdas, shares, weights)
 
-    def _at_clip(self, event: SubsampledGaussian) -> _Sample:
-        return _priced(event, self._lambdas, BIN_EDGES[-1:], np.ones(1))
-
-    def _corrected_cost(self, sample: _Sample | None, count: int, cap: Floats) -> Floats:
-        """A round's corrected cost, float64 [orders]; ``cap`` is what one release costs at C."""
-        most = count * cap
-        if sample is None:
-            self._notes.missing += 1
+    def _corrected_cost(
+        self, sample: Sample | None, count: int, most: Floats, rounds: int
+    ) -> Floats:
+        """A round's corrected cost, float64 [orders]; ``most`` is what it costs at d = C."""
+        if self._doubts.charge_round(sample, rounds) or sample is None:
             return most
-        if len(sample.weights) == 1 and np.array_equal(sample.left[:, 0], cap):
-            return most  # all at the clipping norm: nothing is estimated
-        if sample.weights.sum() < self._least:
-            self._notes.few += 1
-            return most
-        if len(sample.weights) == 1:
-            self._notes.equal += 1
-            return most
-        return np.minimum(self._estimated_cost(sample, count, most), most)
-
-    def _estimated_cost(self, sample: _Sample, count: int, most: Floats) -> Floats:
         power = self._total_rounds * count
         cost = hoelder_cost(
-            sample.left,
+            sample.moments,
             sample.weights,
             power=power,
             rounds=self._total_rounds,
-            quantile=student_quantile(self._gamma, int(sample.weights.sum())),
+            quantile=student_quantile(self._gamma, sample.size),
         )
-        heavy = largest_share(sample.left, sample.weights, power) > _TAIL_SHARE
-        self._heavy += heavy
-        self._estimated += 1
-        return np.where(heavy, most, cost)
+        self._estimated += rounds
+        charged = self._doubts.charge_orders(sample, power, rounds)
+        return np.where(charged, most, np.minimum(cost, most))
 
-    def _bound(self, costs: Floats, failure: float) -> Bound:
+    def _sound_cost(self, sample: Sample | None, count: int, most: Floats, rounds: int) -> Floats:
+        """A round's sound cost, float64 [orders]; ``most`` is what it costs at d = C."""
+        if sample is None or sample.at_largest:
+            return most
+        self._bounded += rounds
+        cost = sound_cost(
+            sample.moments,
+            sample.weights,
+            sample.largest,
+            power=self._total_rounds * count,
+            rounds=self._total_rounds,
+            gamma=self._gamma,
+        )
+        return np.minimum(cost, most)
+
+    def _figure(self, figure: str, left_out: float) -> Bound:
+        """Epsilon on average (``left_out`` 1), or for all users but a share ``left_out``."""
+        if figure == "sound":
+            convert, costs, failure = divergence_epsilon_by_order, self._sound, self.sound_failure
+        else:
+            convert, costs, failure = epsilon_by_order, self._corrected, self.confidence_failure
+        candidates = [(self._worst, self._delta)]
+        if left_out > 0:
+            candidates.append((costs, left_out * (self._delta - failure)))
+        return self._least(convert, candidates)
+
+    def _least(self, convert: _Conversion, candidates: Sequence[tuple[Floats, float]]) -> Bound:
+        """The least epsilon over orders and over candidates, costs with the δ left for them."""
         if not self._private:
             return UNBOUNDED
         if not self._rounds:
             return NOTHING_SPENT
-        candidates = epsilon_by_order(costs, self._orders, self._delta, failure)
-        best = int(candidates.argmin())
-        return Bound(float(candidates[best]), float(self._orders[best]))
+        found = np.array([convert(costs, self._orders, left, 0.0) for costs, left in candidates])
+        best = found.argmin()
+        return Bound(float(found.flat[best]), float(self._orders[best % self._orders.size]))
 
 
-def _priced(
-    event: SubsampledGaussian, lambdas: tuple[int, ...], shares: Floats, weights: Floats
-) -> _Sample:
-    """One release's moments at distances given as shares of the clipping norm, float64 [m]."""
-    on_edges = shares * NORM_BINS
-    if np.array_equal(on_edges, np.floor(on_edges)) and shares[0] > 0:
-        left, right = _at_edges(event.sampling_rate, event.noise_multiplier, lambdas)
-        columns = on_edges.astype(int) - 1
-        return _Sample(left[:, columns], right[:, columns], weights)
-    return _Sample(*_moments(event.sampling_rate, event.noise_multiplier, lambdas, shares), weights)
+def _published_cost(sample: Sample) -> Floats:
+    left, right = (plug_in_cost(side, sample.weights) for side in (sample.left, sample.right))
+    return np.maximum(left, right)
 
 
-@functools.lru_cache(maxsize=256)
-def _at_edges(rate: float, noise: float, lambdas: tuple[int, ...]) -> tuple[Floats, Floats]:
-    return _moments(rate, noise, lambdas, BIN_EDGES)
-
-
-def _moments(
-    rate: float, noise: float, lambdas: tuple[int, ...], shares: Floats
-) -> tuple[Floats, Floats]:
-    return (
-        left_log_moments(lambdas, rate, shares, noise),
-        right_log_moments(lambdas, rate, shares, noise),
-    )
+def _require_room(delta: float, gamma: float, rounds: int, orders: int) -> None:
+    """Refuse confidence bounds that may fail with a probability of δ or more altogether."""
+    if not 0.0 < gamma < 0.5:
+        raise ValueError(f"gamma = {gamma!r} cannot be used: give a probability in (0, 1/2)")
+    failure = rounds * orders * gamma
+    if not failure < delta:
+        raise ValueError(
+            f"delta = {delta!r} cannot be used with gamma = {gamma!r}: over {rounds} rounds and "
+            f"{orders} orders the confidence bounds may fail with probability {failure:.3g}; give "
+            f"a gamma below {delta / (rounds * orders):.3g}, or a larger delta"
+        )

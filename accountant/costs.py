@@ -1,54 +1,25 @@
-"""Arithmetic of the Bayesian accountant: pure functions of distances, orders and confidence.
-
-Distances d are L2 norms of the difference between the sums that two neighbouring data sets give;
-``noise_std`` is absolute, in the same unit. Under adding or removing one user of a Poisson cohort,
-d is the norm of that user's clipped update. λ is the order of the moment (α − 1 in Rényi terms).
+"""A round's Bayesian cost from its users' moments, and what summed costs mean as ε or δ.
 
 Paper: A. Triastcyn, B. Faltings, "Generating Higher-Fidelity Synthetic Datasets with Privacy
-Guarantees", arXiv:2003.00997, equations 6 to 8.
+Guarantees", arXiv:2003.00997, equations 6 to 8. Log-moments come from `accountant.loss_moments`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike
-from scipy.special import stdtrit
 
-from accountant.binomial import Floats, log_moment
+from accountant.binomial import Floats
 
-
-def left_log_moments(
-    lambdas: Sequence[int], rate: float, distances: ArrayLike, noise_std: float
-) -> Floats:
-    """Log E_{k~B(λ+1,q)} exp((k² − k)·d²/(2s²)), float64 [orders, m].
-
-    This is the exact moment of the privacy loss towards the larger data set (equation 6 before its
-    expectation over x), and an upper bound on the other direction's: the only one the corrected
-    figure needs.
-
-    Args:
-        lambdas: orders, whole numbers ≥ 1.
-        rate: q in [0, 1].
-        distances: d ≥ 0, [m].
-        noise_std: s > 0, absolute.
-    """
-    a = _squared_over_noise(distances, noise_std)
-    return np.stack([log_moment(order + 1, rate, a) for order in _checked(lambdas)])
-
-
-def right_log_moments(
-    lambdas: Sequence[int], rate: float, distances: ArrayLike, noise_std: float
-) -> Floats:
-    """Log E_{k~B(λ,q)} exp((k² + k)·d²/(2s²)), float64 [orders, m]: equation 7 as printed.
-
-    It bounds the other direction's moment through Jensen's inequality, at a cost of order q where
-    the truth is of order q². Only the figure as published uses it.
-    """
-    a = _squared_over_noise(distances, noise_std)
-    return np.stack([log_moment(order, rate, a, sign=1) for order in _checked(lambdas)])
+__all__ = [
+    "delta_at",
+    "divergence_epsilon_by_order",
+    "epsilon_by_order",
+    "hoelder_cost",
+    "largest_share",
+    "plug_in_cost",
+]
 
 
 def plug_in_cost(log_moments: Floats, weights: Floats) -> Floats:
@@ -58,7 +29,7 @@ def plug_in_cost(log_moments: Floats, weights: Floats) -> Floats:
         log_moments: log M, float64 [orders, m].
         weights: how often each of the m distances was seen, float64 [m], their sum above 0.
     """
-    x, weights = _seen(log_moments, weights)
+    x, weights = seen(log_moments, weights)
     top = x.max(axis=1, keepdims=True)
     mean = np.exp(x - top) @ weights / weights.sum()
     result: Floats = top[:, 0] + np.log(mean)
@@ -74,51 +45,40 @@ def hoelder_cost(
     (1/T)·log E_x[M(x)^power], where M is the moment of one release and ``power`` is T times the
     releases in the round. The expectation is bounded by the sample's mean plus ``quantile``
     standard errors. That is a confidence bound only as far as M(x)^power is close to normal, which
-    it is for users of similar norms and is not for heavy tails.
+    it is for users of similar norms and is not for heavy tails; see `confidence.sound_cost`.
 
     Args:
         log_moments: log M of one release, float64 [orders, m].
         weights: how often each of the m distances was seen, float64 [m], their sum 2 at least.
         power: exponent on M, ≥ 1.
         rounds: T, at least the number of rounds that there will ever be.
-        quantile: of Student's t with m − 1 degrees of freedom; see `student_quantile`.
+        quantile: of Student's t with m − 1 degrees of freedom; see `confidence.student_quantile`.
+            0 where the sample is everybody there is.
     """
-    x, weights = _seen(power * log_moments, weights)
+    x, weights = seen(power * log_moments, weights)
     top = x.max(axis=1, keepdims=True)
     scaled = np.exp(x - top)
-    seen = weights.sum()
-    mean = scaled @ weights / seen
-    variance = (scaled - mean[:, None]) ** 2 @ weights / seen
-    upper = mean + quantile * np.sqrt(variance / (seen - 1))
+    total = weights.sum()
+    mean = scaled @ weights / total
+    variance = (scaled - mean[:, None]) ** 2 @ weights / total
+    upper = mean + quantile * np.sqrt(variance / (total - 1)) if quantile else mean
     result: Floats = (top[:, 0] + np.log(upper)) / rounds
     return result
 
 
 def largest_share(log_moments: Floats, weights: Floats, power: int) -> Floats:
     """Share of the largest observation in Σ M^power, float64 [orders]: a check on the tail."""
-    x, weights = _seen(power * log_moments, weights)
+    x, weights = seen(power * log_moments, weights)
     scaled = np.exp(x - x.max(axis=1, keepdims=True))
     result: Floats = 1.0 / (scaled @ weights)
     return result
 
 
-def student_quantile(gamma: float, observations: int) -> float:
-    """The value that Student's t with m − 1 degrees of freedom exceeds with probability gamma.
-
-    It takes the probability of failure itself: 1 − gamma is 1 in float64 from gamma = 1e-16 on.
-
-    Raises:
-        ValueError: gamma outside (0, 1/2), or fewer than 3 observations.
-    """
-    if not 0.0 < gamma < 0.5:
-        raise ValueError(f"gamma = {gamma!r} cannot be used: give a probability in (0, 1/2)")
-    if observations < 3:
-        raise ValueError(f"observations = {observations!r}: give at least 3, or charge d = C")
-    return float(-stdtrit(observations - 1, gamma))
-
-
 def epsilon_by_order(costs: Floats, lambdas: Floats, delta: float, failure: float) -> Floats:
     """Equation 8 solved for epsilon, each order by itself: float64 [orders], each ≥ 0.
+
+    The privacy loss exceeds this ε with probability ``delta`` at most, over the mechanism and over
+    x: log δ ≤ Σ_t c_t(λ) − λε.
 
     Args:
         costs: Σ_t c_t(λ), float64 [orders].
@@ -129,13 +89,21 @@ def epsilon_by_order(costs: Floats, lambdas: Floats, delta: float, failure: floa
     Raises:
         ValueError: delta is not above ``failure``, or is no probability.
     """
-    _require_failure(failure)
-    if not failure < delta < 1.0:
-        raise ValueError(
-            f"delta = {delta!r} cannot be used: give one above the confidence bounds' own "
-            f"probability of failure, {failure:.3g}, and below 1"
-        )
-    return np.maximum((costs - math.log(delta - failure)) / lambdas, 0.0)
+    return np.maximum((costs - _log_left(delta, failure)) / lambdas, 0.0)
+
+
+def divergence_epsilon_by_order(
+    costs: Floats, lambdas: Floats, delta: float, failure: float
+) -> Floats:
+    """ε of definition 4 of the paper, each order by itself: float64 [orders], each ≥ 0.
+
+    Definition 4 bounds Pr[A(D) ∈ S] − e^ε·Pr[A(D') ∈ S], which is E[(1 − e^(ε−L))₊] at worst; as
+    (1 − e^(ε−L))₊ ≤ e^(λ(L−ε))·λ^λ/(λ+1)^(λ+1) at every L, it is log(λ+1)/λ and a little more below
+    `epsilon_by_order`. It is linear in the law of x, so it holds on average over x too. At one x:
+    Canonne, Kamath, Steinke, arXiv:2004.00010, proposition 12. Arguments and errors as there.
+    """
+    gain = np.log1p(lambdas) + lambdas * np.log1p(1 / lambdas)
+    return np.maximum((costs - _log_left(delta, failure) - gain) / lambdas, 0.0)
 
 
 def delta_at(costs: Floats, lambdas: Floats, epsilon: float, failure: float) -> float:
@@ -147,32 +115,29 @@ def delta_at(costs: Floats, lambdas: Floats, epsilon: float, failure: float) -> 
     return min(1.0, failure + math.exp(min(exponent, 0.0)))
 
 
-def _seen(values: Floats, weights: Floats) -> tuple[Floats, Floats]:
-    """The columns of positive weight: one that was never seen must not set the scale."""
+def seen(values: Floats, weights: Floats) -> tuple[Floats, Floats]:
+    """The columns of positive weight: one that was never seen must not set the scale.
+
+    Raises:
+        ValueError: a weight is negative, or all are 0.
+    """
     positive = weights > 0
     if not positive.any() or (weights < 0).any():
         raise ValueError("weights: give numbers ≥ 0, one of them at least above 0")
     return values[:, positive], weights[positive]
 
 
+def _log_left(delta: float, failure: float) -> float:
+    """Log of what is left of δ for the privacy loss itself."""
+    _require_failure(failure)
+    if not failure < delta < 1.0:
+        raise ValueError(
+            f"delta = {delta!r} cannot be used: give one above the confidence bounds' own "
+            f"probability of failure, {failure:.3g}, and below 1"
+        )
+    return math.log(delta - failure)
+
+
 def _require_failure(failure: float) -> None:
     if not 0.0 <= failure < 1.0:
         raise ValueError(f"failure = {failure!r} cannot be used: give a probability in [0, 1)")
-
-
-def _checked(lambdas: Sequence[int]) -> Sequence[int]:
-    if len(lambdas) == 0 or any(order < 1 or order != int(order) for order in lambdas):
-        raise ValueError(f"lambdas = {lambdas!r} cannot be used: give whole numbers ≥ 1")
-    return [int(order) for order in lambdas]
-
-
-def _squared_over_noise(distances: ArrayLike, noise_std: float) -> Floats:
-    d = np.asarray(distances, dtype=np.float64)
-    if d.ndim != 1:
-        raise ValueError(f"distances has shape {d.shape}: give one distance a sample, shape [m]")
-    if not np.isfinite(d).all() or (d < 0).any():
-        raise ValueError("distances: give finite numbers ≥ 0")
-    if not (math.isfinite(noise_std) and noise_std > 0):
-        raise ValueError(f"noise_std = {noise_std!r} cannot be used: give a number above 0")
-    result: Floats = (d / noise_std) ** 2 / 2
-    return result

@@ -19,6 +19,7 @@ BIN_EDGES = np.arange(1, NORM_BINS + 1) / NORM_BINS
 """Upper edges of the bins as shares of the clipping norm, float64 [NORM_BINS]."""
 _MOST = 2**53
 _ROUNDING = 1e-6
+_BLOCK = 8192
 
 
 @dataclass(frozen=True)
@@ -108,3 +109,44 @@ def checked_norms(norms: ArrayLike, clipping_norm: float) -> NDArray[np.float64]
             f"{clipping_norm:.9g}: clip first"
         )
     return np.minimum(values, clipping_norm)
+
+
+def norms_of(updates: NDArray[np.float32] | NDArray[np.float64]) -> NDArray[np.float64]:
+    """L2 norms of updates in one pass over them, float64 [m].
+
+    Squares are summed in the updates' own precision over blocks, and the blocks in float64: the
+    relative error is below 1e-6 for float32 however long the updates are.
+
+    Args:
+        updates: one update a row, float32 or float64 [m, d].
+
+    Raises:
+        ValueError: another shape or dtype.
+    """
+    if updates.ndim != 2 or updates.dtype not in (np.float32, np.float64):
+        raise ValueError(
+            f"updates is {updates.dtype} {updates.shape}: give float32 or float64, [m, d]"
+        )
+    users, size = updates.shape
+    whole = size - size % _BLOCK
+    blocks = updates[:, :whole].reshape(users, -1, _BLOCK)
+    squares = np.vecdot(blocks, blocks).sum(axis=1, dtype=np.float64)
+    rest = updates[:, whole:]
+    result: NDArray[np.float64] = np.sqrt(squares + np.vecdot(rest, rest))
+    return result
+
+
+def pair_distances(updates: NDArray[np.float32] | NDArray[np.float64]) -> NDArray[np.float64]:
+    """Distances ‖u_i − u_j‖ of disjoint pairs of updates, float64 [m // 2]: row 2i with row 2i + 1.
+
+    Each user is in one pair, so the pairs are as independent as the users are; all m(m − 1)/2 pairs
+    would not be. Rows must be in an order that has nothing to do with the updates.
+
+    Args:
+        updates: one update a row, float32 or float64 [m, d]; the last of an odd number is left out.
+
+    Raises:
+        ValueError: another shape or dtype.
+    """
+    paired = len(updates) - len(updates) % 2
+    return norms_of(updates[0:paired:2] - updates[1:paired:2])

@@ -13,15 +13,10 @@ from accountant.bayesian import (
     NormHistogram,
     TooManyRounds,
 )
-from accountant.costs import (
-    epsilon_by_order,
-    hoelder_cost,
-    left_log_moments,
-    plug_in_cost,
-    right_log_moments,
-    student_quantile,
-)
+from accountant.confidence import student_quantile
+from accountant.costs import epsilon_by_order, hoelder_cost, plug_in_cost
 from accountant.events import SubsampledGaussian
+from accountant.loss_moments import left_log_moments, right_log_moments
 from accountant.renyi import renyi_divergences
 
 CLIP = 0.35

@@ -7,15 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accountant.costs import (
-    delta_at,
-    epsilon_by_order,
-    hoelder_cost,
-    left_log_moments,
-    plug_in_cost,
-    right_log_moments,
-    student_quantile,
-)
+from accountant.confidence import student_quantile
+from accountant.costs import delta_at, epsilon_by_order, hoelder_cost, plug_in_cost
+from accountant.loss_moments import left_log_moments, right_log_moments
 from accountant.norms import BIN_EDGES, NormHistogram
 
 
