@@ -17,9 +17,9 @@ Kind = Literal["clipping", "sampling", "one-run", "one-shot", "noise", "membersh
 Verdict = Literal["alarm", "nothing-found", "cannot-detect"]
 
 BOUND_ERROR = 1e-3
-"""Allowed error of a *lower bound* that raises an alarm (one-run, membership). Both bounds are far
-from attained by Gaussian mechanisms, so false alarms are much rarer than this: to refute a correct
-mechanism of ε = 2 in 200 guesses it takes over 180 right ones, where 150 are expected."""
+"""Allowed error of a *lower bound* that raises an alarm (one-run, membership). Gaussian mechanisms
+are far from attaining either bound, so false alarms are much rarer still: to refute a correct one
+of ε = 2 takes 194 right guesses of 200, where 142 ± 6 are expected."""
 ESTIMATE_ERROR = 1e-5
 """Allowed error of the one-shot *estimate*, which sits at the truth where nobody is sampled."""
 TEST_ERROR = 1e-6
