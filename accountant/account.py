@@ -97,7 +97,7 @@ class Account:
             rounds=self._bayesian.rounds,
             dp_epsilon=differential.epsilon,
             dp_order=differential.order,
-            dp_method=differential.method,
+            dp_method=differential.method or "none",
             delta_dp=self._delta_dp,
             dp_epsilon_at_bdp_delta=everybody.epsilon,
             bdp_as_published=self._bayesian.as_published().epsilon,

@@ -32,10 +32,12 @@ def commands_of(text: str) -> list[str]:
     return [line.partition("  #")[0].strip() for line in lines if line and line[0] != "#"]
 
 
-def test_every_fedlens_command_in_the_readme_parses(repository):
+def test_every_fedlens_command_in_the_documents_parses(repository):
     commands = commands_of((repository / "README.md").read_text())
     ours = [c for c in commands if c.startswith("fedlens ")]
     assert {shlex.split(c)[1] for c in ours} >= set(VERBS) - {"resume"}
+    for page in sorted((repository / "docs").glob("*.md")):
+        ours += [c for c in commands_of(page.read_text()) if c.startswith("fedlens ")]
     for command in ours:
         build_parser().parse_args(shlex.split(command)[1:])
 
