@@ -209,11 +209,15 @@ def _estimate(found: Finding) -> str:
 
 def _hints(schedule: Schedule, findings: list[Finding]) -> Iterator[str]:
     """What to do next: after an alarm, and where one audit could not have raised any."""
+    from simulations.audits.silos import WHY_NO_CANARIES
+
     if any(found.verdict == "alarm" for found in findings):
         yield (
             "\nALARM: what is released contradicts the claim. Do not release anything more from "
             "this run until the cause is found."
         )
+    if schedule.record_mode:
+        yield f"\n{WHY_NO_CANARIES}."
     for found in findings:
         if found.kind == "one-run" and found.verdict == "cannot-detect" and found.cap:
             noise = schedule.noise_for_claim(found.cap / 2, found.delta)

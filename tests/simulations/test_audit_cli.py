@@ -148,6 +148,14 @@ def test_a_preset_is_audited_without_a_run_and_nothing_is_kept(capsys, tmp_path,
     assert list(tmp_path.iterdir()) == []
 
 
+def test_record_mode_audits_its_noise_and_says_what_it_cannot_do(capsys):
+    status, printed, _ = run(capsys, "--preset", "record", "--json")
+    assert status == DONE and "record mode has no canaries" in printed
+    found = last(printed)
+    assert [finding["kind"] for finding in found["findings"]] == ["noise"]
+    assert found["schedule"]["unit"] == "record"
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
