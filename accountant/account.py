@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from accountant.bayesian import BayesianAccountant, NormHistogram
-from accountant.bounds import require_probability
+from accountant.bounds import Bound, require_probability
 from accountant.differential import DifferentialAccountant
 from accountant.events import Event, SubsampledGaussian
 from accountant.evidence import EvidenceFile
 from accountant.ledger import Entry
+from accountant.percentiles import percentile_curve
 from accountant.statement import NoiseSource, Spending, statement
+
+SHARES = (0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999)
+"""Shares of users that a run's percentile curve is kept at."""
 
 __all__ = ["Account", "MixedEvents", "Spending", "statement"]
 
@@ -102,14 +106,21 @@ class Account:
             dp_epsilon_at_bdp_delta=everybody.epsilon,
             bdp_as_published=self._bayesian.as_published().epsilon,
             bdp_corrected=corrected.epsilon,
-            bdp_sound=everybody.epsilon,
+            bdp_sound=min(self._bayesian.sound().epsilon, everybody.epsilon),
             bdp_order=corrected.order,
             delta_bdp=self._delta_bdp,
             confidence_failure=self._bayesian.confidence_failure,
             schedule=tuple(self._schedule.items()),
             noise_source=self._noise_source,
             warnings=self._warnings(),
+            percentiles=self._percentiles(everybody),
         )
+
+    def _percentiles(self, everybody: Bound) -> dict[str, float]:
+        """The curve, keyed by share; share 1 is everybody, who have differential privacy."""
+        curve = percentile_curve(self._bayesian, everybody, shares=SHARES)
+        points = {f"{point.share:g}": point.bound.epsilon for point in curve}
+        return {**points, "1": everybody.epsilon} if self._schedule else {}
 
     def statement(self, users: int) -> str:
         """`statement` of the spending so far, for N = ``users``."""
