@@ -22,6 +22,8 @@ from accountant.audit.sampling_test import SamplingTest
 
 LEAST_CONTROL_AUC = 0.95
 _GUESS_SHARES = (10, 5, 2, 1)
+_SLACK = 1e-3
+"""What float32 (and record mode's least noise) may add to a norm."""
 
 
 @dataclass(frozen=True)
@@ -227,23 +229,27 @@ def sampling_finding(test: SamplingTest, *, sampling_rate: float, claim: Claim) 
     return _plain("sampling", claim, bool(wrong), words, figures)
 
 
-def clipping_finding(norm_ratio: float, cosine: float, refused: int, *, claim: Claim) -> Finding:
+def clipping_finding(
+    norm_ratio: float, cosine: float | None, refused: int, *, claim: Claim
+) -> Finding:
     """A single canary with an update far too large, as it arrives.
 
     Args:
         norm_ratio: norm of what arrived over the clipping norm.
-        cosine: between what arrived and what was sent.
+        cosine: between what arrived and what was sent, where that is known.
         refused: replies that the server refused, of all rounds; of clipped canaries it refuses
             none.
         claim: of the schedule.
     """
     said = f"a canary's update arrived with {norm_ratio:.4g} times the clipping norm"
-    figures = {"norm_over_clip": norm_ratio, "cosine": cosine, "replies_refused": refused}
-    if norm_ratio > 1 + 1e-6 or refused:
+    figures: dict[str, float] = {"norm_over_clip": norm_ratio, "replies_refused": refused}
+    if cosine is not None:
+        figures["cosine"] = cosine
+    if norm_ratio > 1 + _SLACK or refused:
         said += f", and the server refused {refused} replies" if refused else ""
         return _plain("clipping", claim, True, f"{said}: the clip fails", figures)
-    if norm_ratio < 1 - 1e-3 or cosine < 1 - 1e-3:
-        words = f"{said}, in another direction: canaries do not get through, the audit sees nothing"
+    if norm_ratio < 1 - _SLACK or (cosine is not None and cosine < 1 - _SLACK):
+        words = f"{said} or in another direction: canaries do not get through, so nothing is seen"
         return replace(_plain("clipping", claim, False, words, figures), verdict="cannot-detect")
     return _plain("clipping", claim, False, f"{said}, as it should", figures)
 

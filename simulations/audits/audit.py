@@ -31,7 +31,7 @@ from simulations.audits.probes import (
 )
 from simulations.audits.restarts import restarts_repeat
 from simulations.audits.schedule import NothingToAudit, Schedule
-from simulations.audits.silos import WHY_NO_CANARIES, silent_silos
+from simulations.audits.silos import WHY_NO_CANARIES, silent_silos, silo_clip_probe
 from simulations.datasets import DatasetError
 
 KINDS = ("all", "one-run", "one-shot", "noise", "membership")
@@ -96,6 +96,8 @@ def run_audits(
         yield from _with_canaries(schedule, plan, source, observer)
     elif plan.kind in ("one-run", "one-shot"):
         raise NothingToAudit(WHY_NO_CANARIES)
+    elif plan.kind == "all":
+        yield clipping_finding(silo_clip_probe(schedule), None, 0, claim=schedule.stated)
     if plan.wants("noise"):
         yield _of_noise(schedule, plan, observer)
     if plan.wants("membership") and samples is not None:

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from flwr.app import Context
+from torch.nn.utils import parameters_to_vector
 
 from client.app import build_client_app
 from client.data import LocalData, LocalUsers
+from client.records import Vector
 from models.critics import WganCritic
 from models.generators import Generator
 from models.vectors import to_vector
@@ -23,16 +25,20 @@ from simulations.transports.inprocess import InProcessGrid
 
 SHAPE, CLASSES = (1, 28, 28), 10
 _NO_LIMIT = 1e30
+LEAST_NOISE = 1e-6
+_GLARE = 1e6
+"""Pixels of a canary record, far above the [-1, 1] of real ones: its gradient is huge."""
 WHY_NO_CANARIES = (
-    "record mode has no canaries: a record's gradient is what the critic makes of an image, so its "
-    "direction cannot be chosen; the noise of its nodes is audited instead"
+    "record mode has no canary users: a record's gradient is what the critic makes of an image, so "
+    "its direction cannot be chosen; its nodes' clipping and noise are audited instead"
 )
 
 
 @dataclass(frozen=True)
-class EmptySilo:
-    """A node whose only user holds nothing."""
+class Silo:
+    """A node whose only user holds ``records`` glaring records."""
 
+    records: int
     partition: int = 0
     shape: tuple[int, int, int] = SHAPE
     classes: int = CLASSES
@@ -42,8 +48,10 @@ class EmptySilo:
         return 1
 
     def user(self, position: int) -> LocalData:
-        """No record."""
-        return LocalData(torch.zeros(0, *SHAPE), torch.zeros(0, dtype=torch.int64))
+        """The records, all alike."""
+        glare = torch.linspace(-_GLARE, _GLARE, 28 * 28).view(1, *SHAPE)
+        labels = torch.zeros(self.records, dtype=torch.int64)
+        return LocalData(glare.repeat(self.records, 1, 1, 1), labels)
 
 
 def silent_silos(
@@ -61,16 +69,27 @@ def silent_silos(
     config = _stage_config(schedule.config)
     privacy = config.privacy
     deviation = privacy.noise_multiplier * privacy.clipping_norm
-    zeros, generator = _weights(config)
+    critic, generator = _weights(config)
+    zeros = np.zeros_like(critic)
     found = []
     for life in range(2):
-        step = _step(config, len(zeros))
+        step = _step(config, Silo(0), len(zeros))
         for number in range(1, rounds + 1):
             aggregate = step.gather(number, {"critic": zeros, "generator": generator})
             found.append(step.release(aggregate, number) / deviation)
             if observer is not None:
                 observer("noise", life * rounds + number, 2 * rounds)
     return np.stack(found)
+
+
+def silo_clip_probe(schedule: Schedule) -> float:
+    """One glaring record, drawn for sure, next to no noise: the norm of what arrives over C."""
+    quiet = {"privacy.sampling_rate": 1.0, "privacy.noise_multiplier": LEAST_NOISE}
+    config = _stage_config(schedule.config).updated(quiet)
+    critic, generator = _weights(config)
+    step = _step(config, Silo(1), len(critic))
+    release = step.release(step.gather(1, {"critic": critic, "generator": generator}), 1)
+    return float(np.linalg.norm(release)) / config.privacy.clipping_norm
 
 
 def _stage_config(config: Config) -> Config:
@@ -88,16 +107,17 @@ def _stage_config(config: Config) -> Config:
     )
 
 
-def _weights(config: Config) -> tuple[np.ndarray, np.ndarray]:
+def _weights(config: Config) -> tuple[Vector, Vector]:
+    """A fresh critic and a fresh generator, flat."""
     critic = WganCritic(SHAPE, CLASSES, config.critic.width, config.critic.hidden)
-    size = sum(p.numel() for p in critic.parameters())
     made = Generator(SHAPE, CLASSES, config.generator.width, config.generator.latent)
-    return np.zeros(size, dtype=np.float32), to_vector(made)
+    flat = parameters_to_vector(critic.parameters()).detach().numpy().copy()
+    return flat, to_vector(made)
 
 
-def _step(config: Config, size: int) -> PrivateStep:
+def _step(config: Config, silo: Silo, size: int) -> PrivateStep:
     def open_users(context: Context) -> LocalUsers:
-        return EmptySilo()
+        return silo
 
     grid = InProcessGrid(build_client_app(open_users), 1, config.flat())
     return PrivateStep(config, grid, enrol(grid, config), size, float("inf"))

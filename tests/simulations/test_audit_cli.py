@@ -150,9 +150,9 @@ def test_a_preset_is_audited_without_a_run_and_nothing_is_kept(capsys, tmp_path,
 
 def test_record_mode_audits_its_noise_and_says_what_it_cannot_do(capsys):
     status, printed, _ = run(capsys, "--preset", "record", "--json")
-    assert status == DONE and "record mode has no canaries" in printed
+    assert status == DONE and "record mode has no canary users" in printed
     found = last(printed)
-    assert [finding["kind"] for finding in found["findings"]] == ["noise"]
+    assert [finding["kind"] for finding in found["findings"]] == ["clipping", "noise"]
     assert found["schedule"]["unit"] == "record"
 
 
@@ -162,7 +162,7 @@ def test_record_mode_audits_its_noise_and_says_what_it_cannot_do(capsys):
         ((), "RUN_DIR or a --preset"),
         (("--preset", "nothing"), "choose one of"),
         (("--preset", "open"), "claims no privacy"),
-        (("--preset", "record", "--kind", "one-run"), "record mode has no canaries"),
+        (("--preset", "record", "--kind", "one-run"), "record mode has no canary users"),
         (("--preset", "demo", "--kind", "membership"), "needs a RUN_DIR"),
         (("--preset", "demo", "--canaries", "5"), "20 canaries"),
         (("--preset", "demo", "--confidence", "2"), "confidence"),

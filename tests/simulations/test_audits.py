@@ -18,7 +18,7 @@ from simulations.audits.canaries import FAMILY, OVERLONG, Stage, canaries_answer
 from simulations.audits.members import find_suspects, membership_audit, nearest
 from simulations.audits.probes import canary_run, clip_probe, silent_releases
 from simulations.audits.schedule import NothingToAudit, Schedule
-from simulations.audits.silos import silent_silos
+from simulations.audits.silos import silent_silos, silo_clip_probe
 from simulations.benchmarks.audit_power import FAULTS, repeated_noise, weaker_noise
 from simulations.cli import audit as audit_cli
 
@@ -168,6 +168,18 @@ def test_too_much_noise_is_no_privacy_leak_but_not_what_the_ledger_says():
         assert raised(make_schedule()) == {"noise"}
 
 
+@pytest.mark.parametrize("clip", [0.3, 1000.0])
+def test_a_glaring_record_arrives_at_the_clip_and_a_missing_clip_is_caught(monkeypatch, clip):
+    schedule = make_schedule(
+        privacy__unit="record", critic__family="wgan", privacy__clipping_norm=clip
+    )
+    assert silo_clip_probe(schedule) == pytest.approx(1.0, abs=1e-3)
+    monkeypatch.setattr(
+        "client.record_mode.clip_and_sum", lambda rows, _: (rows.double().sum(0), None)
+    )
+    assert silo_clip_probe(schedule) > 5
+
+
 def test_weaker_noise_on_nodes_of_record_mode_is_caught(monkeypatch):
     import client.record_mode
 
@@ -192,7 +204,7 @@ def test_nothing_is_audited_where_nothing_is_claimed():
 
 def test_record_mode_refuses_canaries_with_the_reason(source):
     schedule = make_schedule(privacy__unit="record", critic__family="wgan")
-    with pytest.raises(NothingToAudit, match="no canaries"):
+    with pytest.raises(NothingToAudit, match="no canary users"):
         list(run_audits(schedule, Plan("one-run"), source=source))
 
 
