@@ -68,11 +68,10 @@ def log_moments(
     if rate == 1.0:
         whole = n * (n - 1) * a
         return whole, whole
-    light = n * (n - 1) * a <= _OVERFLOW
-    left, right = _light(orders, rate, a)
-    for at in np.flatnonzero(~light.all(axis=1)):
-        heavy = ~light[at]
-        left[at, heavy], right[at, heavy] = _heavy(orders[at] + 1, rate, a[heavy])
+    rising = np.argsort(a)
+    sides = _Terms(orders, rate, a[rising]).log_sums()
+    left, right = np.empty(shape), np.empty(shape)
+    left[:, rising], right[:, rising] = sides
     return left, right
 
 
@@ -108,28 +107,59 @@ def checked_lambdas(lambdas: Sequence[int]) -> tuple[int, ...]:
     return tuple(int(order) for order in lambdas)
 
 
-def _light(orders: tuple[int, ...], rate: float, a: Floats) -> tuple[Floats, Floats]:
-    """One matrix product for both moments; meaningless where some exp(X_k) overflows."""
-    left_weights, right_weights = _weights(orders, rate)
-    k = np.arange(2, max(orders) + 2, dtype=np.float64)
-    grown = np.expm1(np.minimum(np.multiply.outer(k * (k - 1), a), _OVERFLOW))
-    return np.log1p(left_weights @ grown), np.log1p(right_weights @ grown)
+class _Terms:
+    """The table of log(exp(X_k) − 1) at k = 2 … and each distance, rising from left to right."""
 
+    def __init__(self, orders: tuple[int, ...], rate: float, a: Floats) -> None:
+        self._orders, self._rate = orders, rate
+        k = np.arange(2, max(orders) + 2, dtype=np.float64)
+        self._log_grown = np.multiply.outer(k * (k - 1), a)  # X_k, to begin with
+        self._grown = np.expm1(np.minimum(self._log_grown, _OVERFLOW))
+        close = self._log_grown < -_NEGLIGIBLE
+        with np.errstate(divide="ignore"):
+            self._log_grown[close] = np.log(self._grown[close])
+        n = np.array(orders) + 1
+        self._light = (n[:, None] * (n[:, None] - 1) * a <= _OVERFLOW).sum(axis=1)
 
-def _heavy(n: int, rate: float, a: Floats) -> tuple[Floats, Floats]:
-    """One order n = λ + 1 in the log domain, for columns with X_n > `_OVERFLOW`."""
-    k, log_weights = _log_weights(n, rate)
-    exponents = np.multiply.outer(k * (k - 1), a)
-    exponents += log_weights[:, None]
-    few = int(np.searchsorted(k * (k - 1) * a.min(), -_NEGLIGIBLE))
-    small = np.multiply.outer(k[:few] * (k[:few] - 1), a)
-    exponents[:few] += np.log(-np.expm1(-small))
-    top = exponents.max(axis=0)
-    exponents -= top
-    kept = exponents.max(axis=1) > _NEGLIGIBLE
-    terms = np.exp(exponents[kept])
-    left, right = terms.sum(axis=0), (k[kept] / (n * rate)) @ terms
-    return np.logaddexp(0.0, top + np.log(left)), np.logaddexp(0.0, top + np.log(right))
+    def log_sums(self) -> tuple[Floats, Floats]:
+        """Both log-moments, float64 [orders, m]: where no exponential overflows, one product."""
+        left_weights, right_weights = _weights(self._orders, self._rate)
+        left, right = np.log1p(left_weights @ self._grown), np.log1p(right_weights @ self._grown)
+        users = left.shape[1]
+        for at in np.flatnonzero(self._light < users):
+            for columns in self._groups(self._orders[at] + 1, self._light[at], users):
+                left[at, columns], right[at, columns] = self._large(self._orders[at] + 1, columns)
+        return left, right
+
+    def _groups(self, n: int, first: int, last: int) -> list[slice]:
+        """Columns in which small k make up the sum, and those in which k close to n do."""
+        ends = self._log_grown[n - 2, first:last]
+        between = first + int(np.searchsorted(ends, -n * math.log(self._rate)))
+        return [slice(*ends) for ends in ((first, between), (between, last)) if ends[0] < ends[1]]
+
+    def _large(self, n: int, columns: slice) -> tuple[Floats, Floats]:
+        """One order n = λ + 1 in the log domain."""
+        k, log_weights = _log_weights(n, self._rate)
+        kept = self._window(log_weights, columns)
+        exponents = self._log_grown[kept, columns] + log_weights[kept, None]
+        top = exponents.max(axis=0)
+        exponents -= top
+        terms = np.exp(np.maximum(exponents, 2 * _NEGLIGIBLE, out=exponents), out=exponents)
+        left, right = terms.sum(axis=0), (k[kept] / (n * self._rate)) @ terms
+        return np.logaddexp(0.0, top + np.log(left)), np.logaddexp(0.0, top + np.log(right))
+
+    def _window(self, log_weights: Floats, columns: slice) -> slice:
+        """The k whose terms count in any of the columns.
+
+        As the distance grows, terms grow faster the larger their k is: what is too small at the
+        first column and lies below its largest term stays too small, and likewise at the last.
+        """
+        size = log_weights.size
+        first = self._log_grown[:size, columns.start] + log_weights
+        last = self._log_grown[:size, columns.stop - 1] + log_weights
+        low = int(np.argmax(first > first.max() + _NEGLIGIBLE))
+        high = size - int(np.argmax(last[::-1] > last.max() + _NEGLIGIBLE))
+        return slice(low, high)
 
 
 @functools.lru_cache(maxsize=4096)
