@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Literal
 
 from accountant.bayesian import BayesianAccountant, NormHistogram
 from accountant.bounds import Bound, require_probability
@@ -96,7 +97,7 @@ class Account:
     def _reckoned(self) -> Spending:
         differential = self._differential.epsilon(self._delta_dp)
         everybody = self._differential.epsilon(self._delta_bdp)
-        corrected = self._bayesian.corrected()
+        corrected, sound = self._bayesian.corrected(), self._bayesian.sound().epsilon
         return Spending(
             rounds=self._bayesian.rounds,
             dp_epsilon=differential.epsilon,
@@ -105,20 +106,21 @@ class Account:
             delta_dp=self._delta_dp,
             dp_epsilon_at_bdp_delta=everybody.epsilon,
             bdp_as_published=self._bayesian.as_published().epsilon,
-            bdp_corrected=corrected.epsilon,
-            bdp_sound=min(self._bayesian.sound().epsilon, everybody.epsilon),
+            bdp_corrected=min(corrected.epsilon, sound, everybody.epsilon),
+            bdp_sound=min(sound, everybody.epsilon),
             bdp_order=corrected.order,
             delta_bdp=self._delta_bdp,
             confidence_failure=self._bayesian.confidence_failure,
             schedule=tuple(self._schedule.items()),
             noise_source=self._noise_source,
             warnings=self._warnings(),
-            percentiles=self._percentiles(everybody),
+            percentiles=self._curve("sound", everybody),
+            percentiles_corrected=self._curve("corrected", everybody),
         )
 
-    def _percentiles(self, everybody: Bound) -> dict[str, float]:
+    def _curve(self, figure: Literal["sound", "corrected"], everybody: Bound) -> dict[str, float]:
         """The curve, keyed by share; share 1 is everybody, who have differential privacy."""
-        curve = percentile_curve(self._bayesian, everybody, shares=SHARES)
+        curve = percentile_curve(self._bayesian, everybody, shares=SHARES, figure=figure)
         points = {f"{point.share:g}": point.bound.epsilon for point in curve}
         return {**points, "1": everybody.epsilon} if self._schedule else {}
 

@@ -37,7 +37,7 @@ class Spending:
     bdp_as_published: float
     """Bayesian ε at ``delta_bdp`` by the paper's formulas; bounds nothing."""
     bdp_corrected: float
-    """Bayesian ε at ``delta_bdp``, corrected: an estimate."""
+    """Bayesian ε at ``delta_bdp``, corrected: an estimate; never above the sound one."""
     bdp_sound: float
     """Bayesian ε at ``delta_bdp`` by distribution-free confidence bounds, or that of differential
     privacy where it is smaller."""
@@ -54,6 +54,8 @@ class Spending:
     """What weakens the Bayesian figures."""
     percentiles: Mapping[str, float] = field(default_factory=dict)
     """Sound ε at ``delta_bdp`` that holds for a share of users at least, keyed by that share."""
+    percentiles_corrected: Mapping[str, float] = field(default_factory=dict)
+    """The same of the corrected figure: an estimate."""
 
     @property
     def private(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import altair as alt
 import streamlit as st
@@ -12,10 +13,11 @@ from dashboard.privacy import delta_text
 from server.store import RoundRecord
 
 HEIGHT = 260
-FOR_MOST = "BDP sound, for most users"
+SOUND = "BDP sound, for most users"
+CORRECTED = "BDP corrected, for most users (estimate)"
 FOR_ALL = "DP, any person"
 COLUMNS = ["share", "epsilon", "bound"]
-COLOURS = ("#2a8c6c", "#1f5fa8")
+COLOURS = ("#2a8c6c", "#d1711b", "#1f5fa8")
 
 
 def curve_frame(last: RoundRecord, users: int) -> Frame:
@@ -25,14 +27,15 @@ def curve_frame(last: RoundRecord, users: int) -> Frame:
         last: the run's latest round.
         users: N, enrolled users.
     """
-    curve = {float(share): epsilon for share, epsilon in last.percentiles.items()}
-    everybody = curve.pop(1.0, math.inf)
-    shown = sorted(s for s, e in curve.items() if (1 - s) * users >= 1 and math.isfinite(e))
-    if not shown:
-        return frame([], COLUMNS)
-    rows = [{"share": s, "epsilon": curve[s], "bound": FOR_MOST} for s in shown]
-    if math.isfinite(everybody):
-        ends = (shown[0], 1.0)
+    rows: list[dict[str, Any]] = [
+        {"share": share, "epsilon": epsilon, "bound": name}
+        for name, curve in ((SOUND, last.percentiles), (CORRECTED, last.percentiles_corrected))
+        for share, epsilon in sorted((float(s), e) for s, e in curve.items())
+        if share < 1 and (1 - share) * users >= 1 and math.isfinite(epsilon)
+    ]
+    everybody = last.percentiles.get("1", math.inf)
+    if rows and math.isfinite(everybody):
+        ends = (min(row["share"] for row in rows), 1.0)
         rows += [{"share": s, "epsilon": everybody, "bound": FOR_ALL} for s in ends]
     return frame(rows, COLUMNS)
 
@@ -48,7 +51,7 @@ def chart(rows: Frame) -> alt.Chart:
             ),
             y=alt.Y("epsilon:Q", title="ε that holds for them"),
             color=alt.Color(
-                "bound:N", scale=alt.Scale(domain=[FOR_MOST, FOR_ALL], range=list(COLOURS))
+                "bound:N", scale=alt.Scale(domain=[SOUND, CORRECTED, FOR_ALL], range=list(COLOURS))
             )
             .title(None)
             .legend(orient="bottom", labelLimit=400),
@@ -74,7 +77,7 @@ def show(last: RoundRecord, users: int) -> None:
     )
     st.caption(
         f"At δ = {delta_text(last.delta_bdp)}: at least that share of people drawn like those "
-        "enrolled is protected with the ε of the curve, by Markov's inequality from the sound "
+        "enrolled is protected with the ε of a curve, by Markov's inequality from that "
         "figure; DP's ε holds for every single person. A share that leaves out less than one of "
         f"{users:,} users would say nothing and is not shown."
     )

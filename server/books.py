@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 from accountant.account import Account, Spending
@@ -188,9 +189,14 @@ def presentable(spending: Spending) -> Spending:
         bdp_as_published=_rounded_up(spending.bdp_as_published),
         bdp_corrected=min(_rounded_up(spending.bdp_corrected), most),
         bdp_sound=min(_rounded_up(spending.bdp_sound), most),
-        percentiles={s: min(_rounded_up(e), most) for s, e in spending.percentiles.items()},
+        percentiles=_rounded_curve(spending.percentiles, most),
+        percentiles_corrected=_rounded_curve(spending.percentiles_corrected, most),
         warnings=weak if spending.warnings else (),
     )
+
+
+def _rounded_curve(curve: Mapping[str, float], most: float) -> dict[str, float]:
+    return {share: min(_rounded_up(epsilon), most) for share, epsilon in curve.items()}
 
 
 def _rounded_up(value: float) -> float:

@@ -34,6 +34,7 @@ from server.store import (
 
 STRIP_SEED = 1_000_003
 RELEASE_SEED = 2_000_003
+CURVES = ("percentiles", "percentiles_corrected")
 
 
 def guarantees_something(config: Config) -> bool:
@@ -170,6 +171,7 @@ def round_facts(
         "seconds": seconds,
         "dp_method": spending.dp_method,
         "percentiles": _without_infinities(spending.percentiles),
+        "percentiles_corrected": _without_infinities(spending.percentiles_corrected),
         **figures,
     }
 
@@ -184,6 +186,6 @@ def _with_infinities(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 def _round_record(run_id: str, facts: Mapping[str, Any]) -> RoundRecord:
     """The record of `round_facts`; runs begun before there was a sound figure have none."""
-    known = {"bdp_sound": None, "percentiles": {}, **facts}
-    curve = _with_infinities(known["percentiles"])
-    return RoundRecord(run_id=run_id, **{**_with_infinities(known), "percentiles": curve})
+    known = {"bdp_sound": None, **{name: {} for name in CURVES}, **facts}
+    curves = {name: _with_infinities(known[name]) for name in CURVES}
+    return RoundRecord(run_id=run_id, **{**_with_infinities(known), **curves})

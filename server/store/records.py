@@ -98,6 +98,8 @@ class RoundRecord:
     delta_bdp: float
     percentiles: Mapping[str, float] = field(default_factory=dict)
     """ε at ``delta_bdp`` (sound) that holds for a share of users at least; keyed by that share."""
+    percentiles_corrected: Mapping[str, float] = field(default_factory=dict)
+    """The same, corrected: an estimate."""
     seconds: float
     """Wall-clock time of the round, seconds."""
 
@@ -106,6 +108,7 @@ class RoundRecord:
         check_spending(self)
         check_text(self, "dp_method")
         check_percentiles(self.percentiles)
+        check_percentiles(self.percentiles_corrected)
         require(math.isfinite(self.seconds), "seconds", self.seconds, "give a finite number")
         for name, value in self.metrics.items():
             require(isinstance(value, int | float), f"metrics[{name!r}]", value, "give a float")

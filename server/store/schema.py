@@ -133,6 +133,7 @@ class Round(Base):
     bdp_sound: Mapped[float] = mapped_column(Epsilon, nullable=True)
     delta_bdp: Mapped[float]
     percentiles: Mapped[Mapping[str, float]] = mapped_column(Metrics, nullable=True)
+    percentiles_corrected: Mapped[Mapping[str, float]] = mapped_column(Metrics, nullable=True)
     seconds: Mapped[float]
 
 

@@ -7,12 +7,13 @@ thread, on this machine: compare within a table, not between machines.
 
 from __future__ import annotations
 
-import os
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 from rich.console import Console
@@ -21,7 +22,7 @@ from rich.table import Table
 from accountant.bayesian import BayesianAccountant
 from accountant.calibration import noise_for
 from accountant.differential import DifferentialAccountant
-from accountant.events import SubsampledGaussian
+from accountant.events import Sampler, SubsampledGaussian
 from accountant.ledger import Ledger
 from accountant.norms import NormHistogram
 
@@ -59,7 +60,7 @@ Query = Callable[[Setting], float]
 
 
 def _event(setting: Setting) -> SubsampledGaussian:
-    sampler = "none" if setting.rate == 1 else "poisson"
+    sampler: Sampler = "none" if setting.rate == 1 else "poisson"
     return SubsampledGaussian("user", sampler, "add-remove", setting.rate, setting.noise, 1.0)
 
 
@@ -229,7 +230,7 @@ def bayesian(users: int = 64, size: int = 100_000) -> Table:
     event = SubsampledGaussian("user", "poisson", "add-remove", 0.01, 1.0, 1.0)
     for orders in (32, 128):
         lambdas = range(1, orders + 1)
-        slow = _milliseconds(lambda orders=lambdas: direct_round(updates, 0.01, 1.0, orders), 3)
+        slow = _milliseconds(partial(direct_round, updates, 0.01, 1.0, lambdas), 3)
 
         def ours(orders: Sequence[int] = lambdas) -> None:
             account = BayesianAccountant(10, 1e-5, lambdas=orders)
@@ -240,7 +241,7 @@ def bayesian(users: int = 64, size: int = 100_000) -> Table:
     norms = norms_of(updates)
     for name, given in (("norms", norms), ("histogram", NormHistogram.from_norms(norms, 1.0))):
         account = BayesianAccountant(1000, 1e-5)
-        ms = _milliseconds(lambda a=account, g=given: a.compose(event, g), 50)
+        ms = _milliseconds(partial(account.compose, event, given), 50)
         table.add_row(f"given {name}, default orders", "", f"{ms:.2f} ms", "goal: under 5 ms")
     return table
 
@@ -257,13 +258,10 @@ def ledger() -> Table:
             kept.append(event, round=next(counter), purpose="round", evidence_digest=None)
 
         synced = _milliseconds(append, 200)
-        sync, os.fsync = os.fsync, lambda _: None
-        try:
+        with mock.patch("os.fsync"):
             plain = _milliseconds(append, 2000)
             for _ in range(LINES - len(kept)):
                 append()
-        finally:
-            os.fsync = sync
         opening = _milliseconds(lambda: Ledger.open(kept.path), 3)
     table.add_row("append, all but fsync", f"{plain:.3f} ms", "1 ms")
     table.add_row("append", f"{synced:.3f} ms", "")

@@ -16,6 +16,7 @@ def upgrade() -> None:
     op.add_column("rounds", method)
     op.add_column("rounds", sa.Column("bdp_sound", _EPSILON, nullable=True))
     op.add_column("rounds", sa.Column("percentiles", sa.JSON(), nullable=True))
+    op.add_column("rounds", sa.Column("percentiles_corrected", sa.JSON(), nullable=True))
     op.add_column("batches", sa.Column("bdp_sound", _EPSILON, nullable=True))
 
 
@@ -23,5 +24,5 @@ def downgrade() -> None:
     with op.batch_alter_table("batches") as batches:
         batches.drop_column("bdp_sound")
     with op.batch_alter_table("rounds") as rounds:
-        for name in ("percentiles", "bdp_sound", "dp_method"):
+        for name in ("percentiles_corrected", "percentiles", "bdp_sound", "dp_method"):
             rounds.drop_column(name)
