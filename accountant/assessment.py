@@ -28,7 +28,7 @@ class Assessment:
     as_published: Bound
     """Equations 6 to 8 of arXiv:2003.00997; bounds nothing, and is never capped."""
     corrected: Bound
-    """Hölder and Student-t: an estimate; method ``dp`` where differential privacy is less."""
+    """Hölder and Student-t: an estimate, never capped by another figure; each cost is at d = C."""
     confidence_failure: float
     """Probability, within δ, that a confidence bound of the corrected figure fails; the sound
     figure's own fail with no more."""
@@ -40,6 +40,8 @@ class Assessment:
     """Without Hölder's slack or any confidence bound, if the norms are those of all users."""
     percentiles: tuple[Percentile, ...]
     """The sound figure for most users, shares ascending."""
+    percentiles_corrected: tuple[Percentile, ...]
+    """The corrected figure for most users: an estimate."""
     warnings: tuple[str, ...]
     """What weakens the corrected figure."""
 
@@ -103,14 +105,16 @@ def assess(
     differential = DifferentialAccountant()
     differential.compose(event, rounds)
     dp = differential.epsilon(delta)
+    counted = _enrolled(users, panel, distances.size)
     return Assessment(
         as_published=bayesian.as_published(),
-        corrected=capped(bayesian.corrected(), dp),
+        corrected=bayesian.corrected(),
         confidence_failure=bayesian.confidence_failure,
         sound=capped(bayesian.sound(), dp),
         dp=dp,
         panel=_panel(event, distances, rounds, delta, orders) if panel else None,
-        percentiles=percentile_curve(bayesian, dp, users=_enrolled(users, panel, distances.size)),
+        percentiles=percentile_curve(bayesian, dp, users=counted),
+        percentiles_corrected=percentile_curve(bayesian, dp, users=counted, figure="corrected"),
         warnings=bayesian.warnings(),
     )
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from accountant.percentiles import Percentile
 
 _WIDTH, _HEIGHT, _DPI = 4.2, 3.6, 110
-BLUE, ORANGE, GREY = "#1f5fa8", "#d1711b", "#777777"
+BLUE, GREEN, ORANGE, GREY = "#1f5fa8", "#2a8c6c", "#d1711b", "#777777"
 
 
 def plot_what_if(plan: Plan, what_if: Mapping[str, Sequence[WhatIf]], path: Path) -> None:
@@ -69,28 +69,37 @@ def plot_percentiles(assessment: Assessment, delta: float, path: Path) -> None:
     """
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
     axes = figure.subplots()
-    curve = assessment.percentiles
-    _draw_curve(axes, [p for p in curve if p.meaningful], "-", "sound, for most users (Markov)")
-    _draw_curve(axes, [p for p in curve if not p.meaningful], ":", "less than one user is left out")
-    for bound, style, colour, label in (
-        (assessment.dp, "-", ORANGE, "differential privacy: anybody"),
-        (assessment.sound, "--", BLUE, "Bayesian, sound: on average over users"),
+    axes.axhline(assessment.dp.epsilon, color=BLUE, linewidth=1.2, label="DP: anybody")
+    for name, colour, average, curve in (
+        ("sound", GREEN, assessment.sound, assessment.percentiles),
+        ("corrected (estimate)", ORANGE, assessment.corrected, assessment.percentiles_corrected),
     ):
-        axes.axhline(bound.epsilon, linestyle=style, color=colour, linewidth=1.2, label=label)
+        _draw_curve(axes, curve, colour, f"BDP {name}: for most users")
+        label = f"BDP {name}: on average over users"
+        axes.axhline(average.epsilon, linestyle="--", color=colour, linewidth=0.9, label=label)
     axes.set(xlabel="share of users left out, p", ylabel=f"ε at δ = {delta:g}", xscale="log")
     axes.invert_xaxis()
     axes.set_ylim(bottom=0)
-    axes.set_title("ε that holds for at least a share 1 - p of users", fontsize=10)
+    axes.set_title("ε for at least a share 1 - p of users; hollow: nobody is left out", fontsize=10)
     axes.legend(fontsize=8)
     _save(figure, path)
 
 
-def _draw_curve(axes: Axes, points: Sequence[Percentile], style: str, label: str) -> None:
-    shown = [p for p in points if p.share < 1 and math.isfinite(p.bound.epsilon)]
-    if shown:
-        left_out = [1 - p.share for p in shown]
-        values = [p.bound.epsilon for p in shown]
-        axes.plot(left_out, values, style, marker=".", color=BLUE, label=label)
+def _draw_curve(axes: Axes, curve: Sequence[Percentile], colour: str, label: str) -> None:
+    """A line through the meaningful points; hollow marks where less than one user is left out."""
+    points = [p for p in curve if p.share < 1 and math.isfinite(p.bound.epsilon)]
+    for meaningful, line, filled in ((True, "-", "full"), (False, "none", "none")):
+        shown = [p for p in points if p.meaningful is meaningful]
+        axes.plot(
+            [1 - p.share for p in shown],
+            [p.bound.epsilon for p in shown],
+            linestyle=line,
+            marker="o",
+            markersize=4,
+            fillstyle=filled,
+            color=colour,
+            label=label if meaningful else None,
+        )
 
 
 def _save(figure: Figure, path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from simulations.cli.schedules import (
 if TYPE_CHECKING:
     from accountant.assessment import Assessment
     from accountant.bounds import Bound
+    from accountant.percentiles import Percentile
 
 NEEDED = ("--sampling-rate", "--noise-multiplier", "--delta", "--rounds")
 MEANINGS = {
@@ -137,10 +139,16 @@ def _print(assessment: Assessment, delta: float) -> None:
         say(f"ε = {figure(bound.epsilon):>9}  order {bound.order:<6g} {MEANINGS[name]}")
     failure = assessment.confidence_failure
     say(f"All at δ = {delta:g}; confidence bounds fail with probability {failure:.3g} within it.")
-    for point in assessment.percentiles:
-        mark = "" if point.meaningful else "  (less than one user: says nothing)"
-        share, epsilon = share_in_words(point.share), figure(point.bound.epsilon)
-        say(f"for at least {share} of users ({epsilon}, {delta:g})-DP{mark}")
+    if assessment.corrected.epsilon > assessment.dp.epsilon:
+        say(
+            "Differential privacy is below the corrected figure here: it holds, and is what counts."
+        )
+    say(f"ε that holds at δ = {delta:g} for a share of users at least: sound / corrected")
+    curves = zip(assessment.percentiles, assessment.percentiles_corrected, strict=True)
+    for sound, corrected in curves:
+        mark = "" if sound.meaningful else "  (leaves out less than one user: says nothing)"
+        epsilons = " / ".join(f"{figure(p.bound.epsilon):>8}" for p in (sound, corrected))
+        say(f"  {share_in_words(sound.share):>8}  {epsilons}{mark}")
     for warning in assessment.warnings:
         say(f"Note: {warning}.")
 
@@ -154,9 +162,11 @@ def _record(assessment: Assessment, args: argparse.Namespace) -> dict[str, Any]:
         **record,
         "delta": args.delta,
         "rounds": args.rounds,
-        "percentiles": [
-            {"share": p.share, "meaningful": p.meaningful, **bound_record(p.bound)}
-            for p in assessment.percentiles
-        ],
+        "percentiles": _curve(assessment.percentiles),
+        "percentiles_corrected": _curve(assessment.percentiles_corrected),
         "warnings": list(assessment.warnings),
     }
+
+
+def _curve(points: Sequence[Percentile]) -> list[dict[str, Any]]:
+    return [{"share": p.share, "meaningful": p.meaningful, **bound_record(p.bound)} for p in points]
