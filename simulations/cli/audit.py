@@ -188,7 +188,7 @@ def _print(schedule: Schedule, findings: list[Finding]) -> None:
     for found in findings:
         claimed = f"{figure(found.claimed_epsilon)} ({found.delta:.3g})"
         bound = "" if found.lower_bound is None else f"{found.lower_bound:.3g}"
-        cap = "" if found.cap is None else figure(found.cap)
+        cap = "" if found.cap is None else f"{found.cap:.3g}"
         row = f"{found.kind:<11}{claimed:>17}{bound:>12}{_estimate(found):>22}{cap:>8}"
         say(f"{row}  {VERDICTS[found.verdict]}")
     say()
@@ -199,12 +199,13 @@ def _print(schedule: Schedule, findings: list[Finding]) -> None:
 
 
 def _estimate(found: Finding) -> str:
+    """To the nearest figure: an estimate is no bound, so it is not rounded up."""
     if found.estimate is None:
         return ""
     if found.interval is None:
-        return figure(found.estimate)
+        return f"{found.estimate:.3g}"
     low, high = found.interval
-    return f"{figure(found.estimate)} [{figure(low)}, {figure(high)}]"
+    return f"{found.estimate:.3g} [{low:.3g}, {high:.3g}]"
 
 
 def _hints(schedule: Schedule, findings: list[Finding]) -> Iterator[str]:
