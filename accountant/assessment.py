@@ -31,7 +31,7 @@ class Assessment:
     """Hölder and Student-t: an estimate, never capped by another figure; each cost is at d = C."""
     confidence_failure: float
     """Probability, within δ, that a confidence bound of the corrected figure fails; the sound
-    figure's own fail with no more."""
+    figure's fail with rounds · orders · gamma at most."""
     sound: Bound
     """Distribution-free confidence bounds; method ``dp`` where differential privacy is less."""
     dp: Bound

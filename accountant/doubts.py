@@ -54,12 +54,15 @@ class Doubts:
             return True
         if sample.at_largest:
             return True
-        if sample.size < self._least:
+        few = sample.size < self._least
+        if few and self._charged:
             self._few += rounds
-            if self._charged:
-                return True
-        self._equal += rounds * sample.constant
-        return sample.constant
+            return True
+        if sample.constant:
+            self._equal += rounds
+            return True
+        self._few += rounds * few
+        return False
 
     def charge_orders(self, sample: Sample, power: int, rounds: int) -> NDArray[np.bool_]:
         """At which orders like rounds are charged at the clipping norm, bool [orders]."""

@@ -60,7 +60,7 @@ def log_moments(
     lambdas: Sequence[int], rate: float, distances: ArrayLike, noise_std: float
 ) -> tuple[Floats, Floats]:
     """`left_log_moments` and `right_log_moments`, each float64 [orders, m]."""
-    a, orders = _squared_over_noise(distances, noise_std), checked_lambdas(lambdas)
+    a, orders = squared_over_noise(distances, noise_std), checked_lambdas(lambdas)
     shape = (len(orders), a.size)
     if rate == 0.0 or not a.any():
         return np.zeros(shape), np.zeros(shape)
@@ -73,26 +73,6 @@ def log_moments(
     left, right = np.empty(shape), np.empty(shape)
     left[:, rising], right[:, rising] = sides
     return left, right
-
-
-def pair_log_moments(
-    lambdas: Sequence[int], rate: float, distances: ArrayLike, noise_std: float
-) -> Floats:
-    """Log of a bound on the moment when one unit is replaced by another, float64 [orders, m].
-
-    Both data sets give mixtures, (1−q)·P₀ + q·P₁ and (1−q)·P₀ + q·P₂ with P₁ and P₂ at distance d.
-    Joint convexity of (μ, ν) ↦ E_ν[(μ/ν)^(λ+1)] bounds the moment by 1 + q·(exp(λ(λ+1)·d²/(2s²)) −
-    1) in both directions, and that is exact at q = 1. Arguments as in `left_log_moments`, q > 0.
-    """
-    a = _squared_over_noise(distances, noise_std)
-    n = np.array(checked_lambdas(lambdas), dtype=np.float64)[:, None] + 1
-    x = n * (n - 1) * a
-    if rate == 1.0:
-        return x
-    with np.errstate(divide="ignore"):
-        excess = math.log(rate) + x + np.log(-np.expm1(-x))
-    result: Floats = np.logaddexp(0.0, excess)
-    return result
 
 
 def checked_lambdas(lambdas: Sequence[int]) -> tuple[int, ...]:
@@ -180,7 +160,12 @@ def _weights(orders: tuple[int, ...], rate: float) -> tuple[Floats, Floats]:
     return left, right
 
 
-def _squared_over_noise(distances: ArrayLike, noise_std: float) -> NDArray[np.float64]:
+def squared_over_noise(distances: ArrayLike, noise_std: float) -> NDArray[np.float64]:
+    """d²/(2s²) at each distance, float64 [m].
+
+    Raises:
+        ValueError: naming ``distances`` or ``noise_std``.
+    """
     d = np.asarray(distances, dtype=np.float64)
     if d.ndim != 1:
         raise ValueError(f"distances has shape {d.shape}: give one distance a sample, shape [m]")

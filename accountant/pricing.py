@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from accountant.binomial import Floats
 from accountant.events import Event, GaussianRelease, Mechanism
-from accountant.loss_moments import log_moments, pair_log_moments
+from accountant.loss_moments import log_moments
 from accountant.norms import BIN_EDGES, NORM_BINS, NormHistogram, checked_norms
+from accountant.pair_moments import pair_log_moments
 from accountant.replaced import replaced_divergences
 
 Norms = NormHistogram | NDArray[np.float64]
