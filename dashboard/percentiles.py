@@ -12,11 +12,12 @@ from dashboard.frames import Frame, frame
 from dashboard.privacy import delta_text
 from server.store import RoundRecord
 
-HEIGHT = 260
+HEIGHT = 340
 SOUND = "BDP sound, for most users"
 CORRECTED = "BDP corrected, for most users (estimate)"
 FOR_ALL = "DP, any person"
-COLUMNS = ["share", "epsilon", "bound"]
+COLUMNS = ["left out", "epsilon", "bound"]
+ROUNDING = 1e-9
 COLOURS = ("#2a8c6c", "#d1711b", "#1f5fa8")
 
 
@@ -28,36 +29,36 @@ def curve_frame(last: RoundRecord, users: int) -> Frame:
         users: N, enrolled users.
     """
     rows: list[dict[str, Any]] = [
-        {"share": share, "epsilon": epsilon, "bound": name}
+        {"left out": round(1 - share, 9), "epsilon": epsilon, "bound": name}
         for name, curve in ((SOUND, last.percentiles), (CORRECTED, last.percentiles_corrected))
         for share, epsilon in sorted((float(s), e) for s, e in curve.items())
-        if share < 1 and (1 - share) * users >= 1 and math.isfinite(epsilon)
+        if (1 - share) * users >= 1 - ROUNDING and math.isfinite(epsilon)
     ]
     everybody = last.percentiles.get("1", math.inf)
     if rows and math.isfinite(everybody):
-        ends = (min(row["share"] for row in rows), 1.0)
-        rows += [{"share": s, "epsilon": everybody, "bound": FOR_ALL} for s in ends]
+        ends = sorted({row["left out"] for row in rows})
+        rows += [{"left out": p, "epsilon": everybody, "bound": FOR_ALL} for p in ends]
     return frame(rows, COLUMNS)
 
 
 def chart(rows: Frame) -> alt.Chart:
-    """ε against the share of users that it holds for."""
+    """ε against the share of users that it leaves out."""
     drawn: alt.Chart = (
         alt.Chart(rows)
         .mark_line(point=alt.OverlayMarkDef(size=28), strokeWidth=2)
         .encode(
-            x=alt.X("share:Q", title="Share of users", axis=alt.Axis(format=".1%")).scale(
-                zero=False, nice=False, padding=8
-            ),
-            y=alt.Y("epsilon:Q", title="ε that holds for them"),
+            x=alt.X(
+                "left out:Q", title="Share of users left out", axis=alt.Axis(format="~%")
+            ).scale(type="log", reverse=True, nice=False, padding=8),
+            y=alt.Y("epsilon:Q", title="ε for all others"),
             color=alt.Color(
                 "bound:N", scale=alt.Scale(domain=[SOUND, CORRECTED, FOR_ALL], range=list(COLOURS))
             )
             .title(None)
-            .legend(orient="bottom", labelLimit=400),
+            .legend(orient="bottom", labelLimit=400, symbolType="stroke", columns=1),
             tooltip=[
                 alt.Tooltip("bound:N", title="Bound"),
-                alt.Tooltip("share:Q", title="Share of users", format=".1%"),
+                alt.Tooltip("left out:Q", title="Share of users left out", format="~%"),
                 alt.Tooltip("epsilon:Q", title="ε", format=".3g"),
             ],
         )
@@ -73,11 +74,17 @@ def show(last: RoundRecord, users: int) -> None:
         return
     st.markdown("#### For most users")
     st.altair_chart(
-        chart(rows), alt="Line chart of epsilon against the share of users it holds for"
+        chart(rows), alt="Line chart of epsilon against the share of users that it leaves out"
     )
+    flat = " Here no share of users is protected better than all." if _flat(rows) else ""
     st.caption(
-        f"At δ = {delta_text(last.delta_bdp)}: at least that share of people drawn like those "
-        "enrolled is protected with the ε of a curve, by Markov's inequality from that "
-        "figure; DP's ε holds for every single person. A share that leaves out less than one of "
-        f"{users:,} users would say nothing and is not shown."
+        f"At δ = {delta_text(last.delta_bdp)}: all people drawn like those enrolled, but for the "
+        "share left out, are protected with the ε of a curve, by Markov's inequality from that "
+        "figure; DP's ε holds for every single person. A share of less than one of "
+        f"{users:,} users would say nothing and is not shown.{flat}"
     )
+
+
+def _flat(rows: Frame) -> bool:
+    """Whether Bayesian accounting gains nothing: updates met the clip, or too few were seen."""
+    return float(rows["epsilon"].max()) == float(rows["epsilon"].min())

@@ -161,14 +161,14 @@ def test_the_percentile_curve_leaves_out_shares_of_less_than_one_user() -> None:
     curve = {"0.5": 1.0, "0.99": 2.0, "0.9999": 2.9, "1": 3.0}
     rows = percentiles.curve_frame(replace(a_round(1), percentiles=curve), users=1000)
     most = rows[rows["bound"] == percentiles.SOUND]
-    assert most[["share", "epsilon"]].to_numpy().tolist() == [[0.5, 1.0], [0.99, 2.0]]
+    assert most[["left out", "epsilon"]].to_numpy().tolist() == [[0.5, 1.0], [0.01, 2.0]]
     everybody = rows[rows["bound"] == percentiles.FOR_ALL]
-    assert everybody[["share", "epsilon"]].to_numpy().tolist() == [[0.5, 3.0], [1.0, 3.0]]
+    assert everybody[["left out", "epsilon"]].to_numpy().tolist() == [[0.01, 3.0], [0.5, 3.0]]
     assert percentiles.CORRECTED not in set(rows["bound"])
     both = replace(a_round(1), percentiles=curve, percentiles_corrected={"0.5": 0.4, "1": 3.0})
     estimate = percentiles.curve_frame(both, users=1000).query("bound == @percentiles.CORRECTED")
-    assert estimate[["share", "epsilon"]].to_numpy().tolist() == [[0.5, 0.4]]
-    assert percentiles.chart(rows).to_dict()["encoding"]["x"]["field"] == "share"
+    assert estimate[["left out", "epsilon"]].to_numpy().tolist() == [[0.5, 0.4]]
+    assert percentiles.chart(rows).to_dict()["encoding"]["x"]["field"] == "left out"
 
 
 def test_there_is_no_percentile_curve_without_a_finite_bound() -> None:
