@@ -67,7 +67,7 @@ def mean_bound(values: Floats, weights: Floats, gamma: float) -> Floats:
 
         μ ≤ min_j (1 − exp(mean_i log(1 − τ_j·X_i) − κ_j)) / τ_j.
 
-    τ = 1 serves samples close to 0 and is then as good as Hoeffding's Bernoulli bound (1963,
+    τ = 1 serves samples close to 0 and is then nearly as good as Hoeffding's Bernoulli bound (1963,
     theorem 1); smaller τ make use of a small variance, as empirical likelihood does. The minimum
     over every τ would be the KL-inf bound of Honda and Takemura (2010); a fixed grid costs a factor
     on gamma that does not grow with m. It stays valid for samples drawn without replacement
