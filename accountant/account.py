@@ -147,8 +147,10 @@ class Account:
 
 
 def _fits(norms: NormHistogram, event: Event) -> bool:
-    """Whether evidence can be of an event: one-shot releases have none."""
-    return isinstance(event, SubsampledGaussian) and norms.clipping_norm == event.clipping_norm
+    """Whether norms can be an event's evidence: one-shot releases and replaced units have none."""
+    if not isinstance(event, SubsampledGaussian) or event.adjacency != "add-remove":
+        return False
+    return norms.clipping_norm == event.clipping_norm
 
 
 def _noise_source(value: str) -> NoiseSource:

@@ -114,11 +114,12 @@ def _mechanisms(entries: Iterable[Entry]) -> list[dict[str, Any]]:
 def _figures(spending: Spending) -> dict[str, Any]:
     record = asdict(spending)
     del record["schedule"]
-    record["percentiles"] = {k: _finite(v) for k, v in record["percentiles"].items()}
     return {key: _finite(value) for key, value in record.items()}
 
 
 def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _finite(inner) for key, inner in value.items()}
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -16,7 +16,7 @@ from scipy.special import gammaln
 
 from accountant.binomial import Floats, log_sum_exp
 from accountant.loss_moments import checked_lambdas, squared_over_noise
-from accountant.replaced import _log_absolute_moments, _log_ternary
+from accountant.replaced import log_absolute_moments, log_ternary
 
 _NOTHING = -1e6
 """Stands for the logarithm of 0 without infinities to subtract from each other."""
@@ -57,9 +57,9 @@ def pair_log_moments(
 def _log_terms(largest: int, rate: float, log_shares: Floats, noise: float) -> Floats:
     """log(q^j·T_j/j!) at j = 2 … ``largest`` and each d, float64 [largest − 1, m]."""
     j, s = np.arange(2, largest + 1), 1 / (noise * noise)
-    apart = j * (j - 1) * (s / 2) + j * math.log(s) / 2 + _log_absolute_moments(j, math.sqrt(s))
+    apart = j * (j - 1) * (s / 2) + j * math.log(s) / 2 + log_absolute_moments(j, math.sqrt(s))
     near = apart[:, None] + np.multiply.outer(j, log_shares)
-    ternary = np.minimum(near, _log_ternary(largest, noise)[:, None])
+    ternary = np.minimum(near, log_ternary(largest, noise)[:, None])
     result: Floats = ternary + (j * math.log(rate) - gammaln(j + 1))[:, None]
     return result
 

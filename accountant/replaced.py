@@ -65,7 +65,7 @@ def replaced_divergences(
 
 def _log_moments(alphas: Whole, q: float, z: float) -> Floats:
     """(α−1)·D_α at whole orders α ≥ 1, float64 [orders]; 0 at α = 1."""
-    log_terms = _log_ternary(int(alphas.max()), z)
+    log_terms = log_ternary(int(alphas.max()), z)
     result = np.zeros(alphas.shape)
     for at, alpha in enumerate(alphas):
         if alpha > 1:
@@ -86,16 +86,16 @@ def _convexity_excess(alpha: int, q: float, z: float) -> float:
     return math.log(q) + x + math.log(-math.expm1(-x))
 
 
-def _log_ternary(largest: int, z: float) -> Floats:
+def log_ternary(largest: int, z: float) -> Floats:
     """Logarithms of bounds on T_j for j = 2 … ``largest``, float64 [largest − 1]."""
     j, s = np.arange(2, max(largest, 2) + 1), 1 / (z * z)
-    apart: Floats = j * math.log(s) / 2 + _log_absolute_moments(j, math.sqrt(s))
+    apart: Floats = j * math.log(s) / 2 + log_absolute_moments(j, math.sqrt(s))
     result: Floats = np.add(j * (j - 1) * (s / 2), np.minimum(math.log(2), apart))
     result[0] = min(result[0], math.log(2) + s + math.log(-math.expm1(-s / 2)))
     return result
 
 
-def _log_absolute_moments(j: Whole, root: float) -> Floats:
+def log_absolute_moments(j: Whole, root: float) -> Floats:
     """Log of a bound on E|b + g|^j with b = (j−1)·root and g ~ N(0,1), float64 [j]."""
     shift: Floats = np.log(j - 1) + math.log(root)
     log_norm = math.log(2) / 2 + (gammaln((j + 1) / 2) - math.log(math.pi) / 2) / j

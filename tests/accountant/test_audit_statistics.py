@@ -360,7 +360,9 @@ def test_membership_verdicts():
         found, checked = (
             membership.attack(*pair, delta=1e-5, source=source) for pair in (real, control)
         )
-        return membership_finding(found, checked, checked, found, cap=cap, claim=Claim(claimed, 1e-5))
+        return membership_finding(
+            found, checked, checked, found, cap=cap, claim=Claim(claimed, 1e-5)
+        )
 
     assert verdict(blind, replay, 2.0).verdict == "nothing-found"
     assert verdict(replay, replay, 2.0).verdict == "alarm"

@@ -54,7 +54,10 @@ def test_an_event_survives_json(rate, noise, clip, count, released):
     ],
 )
 def test_what_cannot_be_accounted_for_is_refused_by_name(field, value):
-    with pytest.raises(EventError, match={"none": "sampling_rate", "without-replacement": "adjacency"}.get(value, field)):
+    with pytest.raises(
+        EventError,
+        match={"none": "sampling_rate", "without-replacement": "adjacency"}.get(value, field),
+    ):
         replace(EVENT, **{field: value})
 
 

@@ -67,7 +67,7 @@ def check(tmp_path, *names):
         mine = Counter(e.round for e in granted if e.run == ledger.header["run_id"])
         own = Counter(e.round for e in Ledger.verify(ledger.path))
         assert not own - mine
-        for release in (tmp_path / name / "checkpoint").glob("release-*"):
+        for release in (tmp_path / name / "checkpoint").glob("release-*.safetensors"):
             assert int(release.stem.split("-")[1]) in own
     return len(granted)
 
