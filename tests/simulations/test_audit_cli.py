@@ -47,7 +47,9 @@ def trained(tmp_path_factory) -> Path:
     """A run to audit."""
     path = tmp_path_factory.mktemp("audited") / "run"
     config = Config().updated(SETTINGS)
-    simulate(config, RunDirectory.create(path, config), student=False)
+    with pytest.MonkeyPatch.context() as patch:  # made before the tests' own environment is clean
+        patch.delenv("FEDLENS_STORE", raising=False)
+        simulate(config, RunDirectory.create(path, config), student=False)
     return path
 
 
