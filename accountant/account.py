@@ -120,8 +120,13 @@ class Account:
 
     def _curve(self, figure: Literal["sound", "corrected"], everybody: Bound) -> dict[str, float]:
         """The curve, keyed by share; share 1 is everybody, who have differential privacy."""
-        curve = percentile_curve(self._bayesian, everybody, shares=SHARES, figure=figure)
-        points = {f"{point.share:g}": point.bound.epsilon for point in curve}
+        curves = [percentile_curve(self._bayesian, everybody, shares=SHARES)]
+        if figure == "corrected":  # it presumes more than the sound one, so it is never above
+            curves.append(percentile_curve(self._bayesian, everybody, shares=SHARES, figure=figure))
+        points = {
+            f"{same[0].share:g}": min(point.bound.epsilon for point in same)
+            for same in zip(*curves, strict=True)
+        }
         return {**points, "1": everybody.epsilon} if self._schedule else {}
 
     def statement(self, users: int) -> str:

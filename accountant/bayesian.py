@@ -159,9 +159,11 @@ class BayesianAccountant:
 
         Args:
             event: the mechanism.
-            evidence: the round's distances in the unit of the event's clipping norm (pooled, for
-                several releases in the round): see `pricing.Norms`. None charges the largest
-                distance there can be, as a one-shot release always does.
+            evidence: the round's distances in the unit of the event's clipping norm: see
+                `pricing.Norms`. For several releases in the round they are pooled, each user's
+                ``event.count`` times, so that a ``count``-th of them are users that tell of the
+                population. None charges the largest distance there can be, as a one-shot release
+                always does.
             rounds: how many such rounds, each with this evidence.
 
         Raises:
@@ -268,12 +270,15 @@ class BayesianAccountant:
         if self._doubts.charge_round(sample, rounds) or sample is None:
             return most
         power = self._total_rounds * count
+        users = sample.size // count  # pooled norms count each user once for every release
+        if users < FEWEST:
+            return most
         cost = hoelder_cost(
             sample.moments,
-            sample.weights,
+            sample.weights / count,
             power=power,
             rounds=self._total_rounds,
-            quantile=student_quantile(self._gamma, sample.size),
+            quantile=student_quantile(self._gamma, users),
         )
         self._estimated += rounds
         charged = self._doubts.charge_orders(sample, power, rounds)
@@ -286,7 +291,7 @@ class BayesianAccountant:
         self._bounded += rounds
         cost = sound_cost(
             sample.moments,
-            sample.weights,
+            sample.weights / count,  # pooled norms count each user once for every release
             sample.largest,
             power=self._total_rounds * count,
             rounds=self._total_rounds,

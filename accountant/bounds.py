@@ -9,6 +9,8 @@ from typing import Protocol
 from accountant.events import Event
 
 NO_ORDER = 0.0
+MOST = 10**15
+"""Counts above this are refused: nothing is released so often."""
 
 
 @dataclass(frozen=True)
@@ -56,3 +58,5 @@ def require_count(name: str, value: int) -> None:
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(f"{name} = {value!r} cannot be used: give a whole number ≥ 1")
+    if value > MOST:
+        raise ValueError(f"{name} is above {MOST:.0e} and cannot be used: give a smaller number")

@@ -17,6 +17,8 @@ _METHODS = ("best", "rdp")
 _MOST_NOISE = 1e9
 _MOST_ROUNDS = 10**9
 _SLACK = 2e-5
+LEAST_EPSILON = 1e-9
+"""Smaller targets are refused: they ask for more noise than numbers can tell apart."""
 
 
 class CalibrationError(ValueError):
@@ -59,7 +61,12 @@ def noise_for(
     def at(noise: float, how: Method) -> float:
         return _epsilon(replace(event, noise_multiplier=noise), rounds, delta, how)
 
-    start = _least(lambda noise: at(noise, "rdp"), epsilon, 1.0)
+    try:
+        start = _least(lambda noise: at(noise, "rdp"), epsilon, 1.0)
+    except CalibrationError:
+        if method == "rdp":
+            raise
+        start = 1.0  # the moments accountant's orders end somewhere; the tight one has none
     return start if method == "rdp" else _least(lambda noise: at(noise, "best"), epsilon, start)
 
 
@@ -87,8 +94,11 @@ def rounds_within(event: Event, *, epsilon: float, delta: float, method: Method 
 
 def _check(epsilon: float, delta: float, method: str) -> None:
     require_probability("delta", delta)
-    if not (math.isfinite(epsilon) and epsilon > 0):
-        raise ValueError(f"epsilon = {epsilon!r} cannot be used: give a finite number above 0")
+    if not (math.isfinite(epsilon) and epsilon >= LEAST_EPSILON):
+        raise ValueError(
+            f"epsilon = {epsilon!r} cannot be used: give a finite number, at least "
+            f"{LEAST_EPSILON:g}"
+        )
     if method not in _METHODS:
         raise ValueError(f"method = {method!r} cannot be used: choose 'best' or 'rdp'")
 

@@ -18,6 +18,7 @@ Kind = Literal["gaussian", "poisson", "replaced"]
 LEAST_NOISE = 1e-6
 _LARGEST = 1e300
 _TEXT_LIMIT = 200
+_MOST = 10**15
 _UNITS = ("user", "record")
 _SAMPLERS = ("poisson", "without-replacement", "none")
 _ADJACENCIES = ("add-remove", "replace-one")
@@ -82,7 +83,7 @@ class _Noised:
         held = z == 0 or z >= LEAST_NOISE
         _require(held, "noise_multiplier", z, f"give {LEAST_NOISE:g} at least, or 0 for no privacy")
         whole = isinstance(count, int) and not isinstance(count, bool)
-        _require(whole and count >= 1, "count", count, "give a whole number ≥ 1")
+        _require(whole and 1 <= count <= _MOST, "count", count, f"give 1 to {_MOST:.0e}")
         text = isinstance(released, str) and len(released) <= _TEXT_LIMIT
         _require(text, "released", released, f"give at most {_TEXT_LIMIT} characters")
 

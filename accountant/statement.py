@@ -100,7 +100,7 @@ def _bayesian(spending: Spending) -> str:
     if not math.isfinite(spending.bdp_corrected):
         return "There is no Bayesian figure."
     text = (
-        f"Bayesian differential privacy at δ = {spending.delta_bdp:.3g}: "
+        f"Bayesian differential privacy at δ = {shown(spending.delta_bdp)}: "
         f"ε = {shown(spending.bdp_corrected)} corrected, "
         f"{shown(spending.bdp_sound)} sound, {shown(spending.bdp_as_published)} as published; "
         f"differential privacy at that δ: {shown(spending.dp_epsilon_at_bdp_delta)}. The Bayesian "

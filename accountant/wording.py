@@ -13,21 +13,25 @@ Schedule = Sequence[tuple[Event, int]]
 
 _KINDS_NAMED = 4
 _ROUNDING = 1e-6
+_CAUTION = 0.2
+"""δ of more than this share of 1/N is warned of."""
 _METHODS = {
     "rdp": "moments accountant of order {order:g}",
-    "analytic": "exact privacy loss of the Gaussian mechanism",
+    "analytic": "closed form of the privacy loss",
     "contour": "privacy loss by contour inversion",
 }
 METHODS = tuple(_METHODS)
 """Names of the computations that can give a differential privacy figure."""
 
 
-def shown(epsilon: float) -> str:
-    """An ε with three significant digits, rounded up: what is shown never promises too much."""
-    if epsilon == 0 or not math.isfinite(epsilon):
-        return "infinite" if epsilon else "0"
-    unit = 10.0 ** (math.floor(math.log10(epsilon)) - 2)
-    return f"{math.ceil(epsilon / unit - _ROUNDING) * unit:.3g}"
+def shown(value: float, digits: int = 3) -> str:
+    """An ε or δ with some significant digits, rounded up: what is shown never promises too much."""
+    if value == 0 or not math.isfinite(value):
+        return "infinite" if value else "0"
+    unit = 10.0 ** (math.floor(math.log10(value)) + 1 - digits)
+    if unit == 0.0:
+        return f"{value!r}"
+    return f"{math.ceil(value / unit - _ROUNDING) * unit:.{digits}g}"
 
 
 def method_in_words(bound: Bound) -> str:
@@ -65,7 +69,7 @@ def differential(schedule: Schedule, bound: Bound, delta: float) -> str:
         delta: δ.
     """
     return (
-        f"({shown(bound.epsilon)}, {delta:.3g})-differential privacy for "
+        f"({shown(bound.epsilon)}, {shown(delta)})-differential privacy for "
         f"{neighbours_in_words(schedule[0][0])}, whoever that is and whatever the others hold: "
         f"{releases_in_words(schedule)} ({method_in_words(bound)})."
     )
@@ -73,11 +77,11 @@ def differential(schedule: Schedule, bound: Bound, delta: float) -> str:
 
 def delta_in_words(delta: float, users: int) -> str:
     """How δ stands to 1/N for N enrolled users."""
-    if delta * users < 1:
-        return f"δ is {delta * users:.2g} of 1/N for N = {users} users."
+    if delta * users < _CAUTION:
+        return f"δ is {shown(delta * users, 2)} of 1/N for N = {users} users."
     return (
-        f"Caution: δ = {delta:.3g} is not below 1/N = {1 / users:.3g}; publishing somebody's data "
-        "outright could satisfy such a δ. Choose a smaller one."
+        f"Caution: δ = {shown(delta)} is not far below 1/N = {1 / users:.3g}; publishing "
+        "somebody's data outright could satisfy a δ above it. Choose a smaller one."
     )
 
 

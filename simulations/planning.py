@@ -12,7 +12,7 @@ import numpy as np
 
 from accountant.bounds import Bound
 from accountant.differential import DifferentialAccountant
-from accountant.events import GaussianRelease, SubsampledGaussian
+from accountant.events import LEAST_NOISE, GaussianRelease, SubsampledGaussian
 from accountant.statement import LEFT_OUT
 from accountant.wording import Schedule, delta_in_words, differential
 
@@ -66,7 +66,9 @@ class Plan:
         if not bound.epsilon < float("inf"):
             return "No guarantee: without noise ε is infinite."
         parts = [differential(self.schedule, bound, self.delta)]
-        if self.users is not None:
+        if self.round.unit == "record":
+            parts.append("δ must be far below one over the number of records.")
+        elif self.users is not None:
             parts.append(delta_in_words(self.delta, self.users))
         return " ".join([*parts, LEFT_OUT])
 
@@ -91,7 +93,8 @@ def against_noise(plan: Plan) -> list[WhatIf]:
     def changed(noise: float) -> Plan:
         return replace(plan, round=replace(plan.round, noise_multiplier=noise))
 
-    return [WhatIf(z, changed(z).cost()) for z in _around(plan.round.noise_multiplier)]
+    values = (z for z in _around(plan.round.noise_multiplier) if z >= LEAST_NOISE)
+    return [WhatIf(z, changed(z).cost()) for z in values]
 
 
 def against_users(plan: Plan) -> list[WhatIf]:
@@ -109,6 +112,8 @@ def against_users(plan: Plan) -> list[WhatIf]:
 
 def tables(plan: Plan) -> dict[str, Sequence[WhatIf]]:
     """All what-if tables that the plan allows, by what they vary."""
+    if not plan.round.private:
+        raise ValueError("noise_multiplier = 0: there is nothing to compare, ε is infinite")
     found: dict[str, Sequence[WhatIf]] = {
         "rounds": against_rounds(plan),
         "noise multiplier": against_noise(plan),

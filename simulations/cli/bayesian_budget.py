@@ -117,7 +117,10 @@ def read_norms(path: Path) -> list[float]:
         raise WrongUse(f"--norms {path}: not JSON ({error}); give a list of numbers") from error
     if not isinstance(found, list) or not all(_is_number(value) for value in found):
         raise WrongUse(f"--norms {path}: give a JSON list of numbers, one norm a user")
-    return [float(value) for value in found]
+    try:
+        return [float(value) for value in found]
+    except OverflowError as error:
+        raise WrongUse(f"--norms {path}: one number is too large; give norms up to C") from error
 
 
 def _is_number(value: object) -> bool:

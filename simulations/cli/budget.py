@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simulations.cli import bayesian_budget
+from accountant.wording import shown
+from simulations.cli import WrongUse, bayesian_budget
 from simulations.cli.output import add_json_flag, bound_record, figure, print_json, say
 from simulations.cli.schedules import (
     add_mechanism_flags,
@@ -63,6 +65,8 @@ def run(args: argparse.Namespace) -> int:
     """Price the schedule and print it."""
     require_flags(args, "--sampling-rate", "--noise-multiplier", "--rounds", "--delta")
     check_users(args.users)
+    if args.at_epsilon is not None and not math.isfinite(args.at_epsilon):
+        raise WrongUse(f"--at-epsilon {args.at_epsilon}: give a finite epsilon ≥ 0")
     from simulations.planning import Plan, tables
 
     with plain_refusals():
@@ -73,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
         what_if = tables(plan) if args.what_if or args.plot else {}
     _print(plan, cost)
     if at is not None:
-        say(f"At ε = {args.at_epsilon:g}, δ = {at:.4g}.")
+        say(f"At ε = {args.at_epsilon:g}, δ = {shown(at, 4)}.")
     _print_tables(what_if if args.what_if else {}, plan.delta)
     plot = _draw(args.plot, plan, what_if)
     if args.json:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from accountant.wording import shown
 from simulations.cli import WrongUse
 from simulations.cli.output import add_json_flag, bound_record, print_json, say
 from simulations.cli.schedules import (
@@ -55,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
         raise WrongUse("give one of --rounds (to find the noise) and --noise-multiplier")
     check_users(args.users)
     with plain_refusals():
-        best, moments = _search(args, "best"), _search(args, "rdp")
+        best, moments = _search(args, "best"), _moments(args)
     if best.rounds == 0:
         say("No round fits into this budget with this noise.")
     else:
@@ -63,6 +64,16 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(_record(args, best, moments))
     return 0
+
+
+def _moments(args: argparse.Namespace) -> Found | None:
+    """The moments accountant's answer, or None where its orders reach no such budget."""
+    from accountant.calibration import CalibrationError
+
+    try:
+        return _search(args, "rdp")
+    except CalibrationError:
+        return None
 
 
 def _search(args: argparse.Namespace, method: Literal["best", "rdp"]) -> Found:
@@ -92,26 +103,28 @@ def _plan(args: argparse.Namespace, found: Found) -> Plan:
     return Plan(event, found.rounds, args.delta, users=args.users)
 
 
-def _print(args: argparse.Namespace, best: Found, moments: Found) -> None:
+def _print(args: argparse.Namespace, best: Found, moments: Found | None) -> None:
     plan = _plan(args, best)
     if args.rounds is None:
-        say(f"{best.rounds} rounds (the moments accountant alone would allow {moments.rounds})")
+        alone = "no number" if moments is None else str(moments.rounds)
+        say(f"{best.rounds} rounds (the moments accountant alone would allow {alone})")
     else:
+        alone = "more than there is" if moments is None else shown(moments.noise_multiplier, 6)
         say(
-            f"noise multiplier {best.noise_multiplier:.6g} (the moments accountant alone would "
-            f"ask for {moments.noise_multiplier:.6g})"
+            f"noise multiplier {shown(best.noise_multiplier, 6)} (the moments accountant alone "
+            f"would ask for {alone})"
         )
     say(plan.statement(plan.cost().best))
 
 
-def _record(args: argparse.Namespace, best: Found, moments: Found) -> dict[str, Any]:
+def _record(args: argparse.Namespace, best: Found, moments: Found | None) -> dict[str, Any]:
     record: dict[str, Any] = {
         "noise_multiplier": best.noise_multiplier,
         "rounds": best.rounds,
         "sampling_rate": args.sampling_rate,
         "delta": args.delta,
         "target_epsilon": args.epsilon,
-        "rdp": {"noise_multiplier": moments.noise_multiplier, "rounds": moments.rounds},
+        "rdp": None if moments is None else asdict(moments),
     }
     if best.rounds == 0:
         return {**record, "epsilon": 0.0, "order": 0.0, "method": "", "statement": ""}

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 SAMPLERS = ("poisson", "without-replacement", "none")
 ADJACENCIES = ("add-remove", "replace-one")
+MOST_ORDER = 4096
 _PERCENT = 100
 
 
@@ -132,11 +133,13 @@ def parse_orders(text: str) -> tuple[int, ...]:
     try:
         for part in text.split(","):
             first, _, last = part.partition(":")
-            orders.extend(range(int(first), int(last or first) + 1))
+            orders.extend(range(int(first), min(int(last or first), MOST_ORDER) + 1))
     except ValueError:
         orders = []
-    if not orders or min(orders) < 1:
-        raise WrongUse(f"--orders {text!r}: give whole numbers ≥ 1, as in 1:64 or 2,4,8,16,32")
+    if not orders or min(orders) < 1 or max(orders) >= MOST_ORDER:
+        raise WrongUse(
+            f"--orders {text!r}: give whole numbers ≥ 1, below {MOST_ORDER}, as in 1:64 or 2,4,8"
+        )
     return tuple(sorted(set(orders)))
 
 

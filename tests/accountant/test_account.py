@@ -216,7 +216,7 @@ def test_the_statement_says_who_the_neighbours_are():
 
 
 def test_a_delta_that_is_no_promise_is_called_out():
-    assert "Caution: δ = 0.01 is not below 1/N" in charged(1, delta_dp=0.01).statement(1000)
+    assert "Caution: δ = 0.01 is not far below 1/N" in charged(1, delta_dp=0.01).statement(1000)
 
 
 @pytest.mark.parametrize("name", ["total_rounds", "delta_dp", "delta_bdp"])

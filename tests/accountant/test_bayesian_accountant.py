@@ -221,12 +221,12 @@ def test_the_order_of_rounds_does_not_matter():
 
 
 def test_a_round_of_many_releases_costs_what_many_rounds_do():
-    """The same exponent over both; the confidence bound is taken once instead of often."""
+    """The same exponent over both; pooled norms are of a twentieth as many users."""
     event = SubsampledGaussian("user", "poisson", "add-remove", 0.05, 1.5, CLIP, count=20)
     together = spent(1, histogram(), total=1, event=event)
     apart = spent(20, histogram(), total=20)
     assert together.as_published().epsilon == pytest.approx(apart.as_published().epsilon)
-    assert together.corrected().epsilon == pytest.approx(apart.corrected().epsilon, rel=0.01)
+    assert 1 < together.corrected().epsilon / apart.corrected().epsilon < 1.1
     assert spent(1, None, total=1, event=event).corrected().epsilon == pytest.approx(
         spent(20, None, total=20).corrected().epsilon
     )

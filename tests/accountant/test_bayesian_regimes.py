@@ -1,6 +1,7 @@
 """What the Bayesian accountant refuses, charges at the clip or tells of; every kind of event."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -223,3 +224,18 @@ def test_norms_in_one_pass_are_norms():
             expected = np.linalg.norm(updates.astype(np.float64), axis=1)
             np.testing.assert_allclose(norms_of(updates), expected, rtol=1e-6)
             np.testing.assert_allclose(norms_of(updates[::2]), expected[::2], rtol=1e-6)
+
+
+@pytest.mark.parametrize("figure", ["sound", "corrected"])
+def test_pooled_norms_of_several_releases_tell_of_each_user_once(figure):
+    """The same 40 users, pooled over 8 releases, are 40 independent users and not 320."""
+    eight = replace(EVENT, count=8, noise_multiplier=3.0)
+    cohort = norms(high=0.4, count=40)
+    more = norms(high=0.4, count=320)
+    pooled, ample = (
+        spent((eight, np.repeat(cohort, 8)), least_norms=3),
+        spent((eight, np.repeat(more, 8)), least_norms=3),
+    )
+    of_one = spent((eight, np.repeat(cohort, 1)), least_norms=3)
+    found = [getattr(account, figure)().epsilon for account in (ample, pooled, of_one)]
+    assert found[0] < found[1] <= found[2]
