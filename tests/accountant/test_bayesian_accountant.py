@@ -295,7 +295,7 @@ def test_a_round_is_quick(form):
         started = time.process_time()
         accountant.compose(EVENT, evidence)
         taken.append(time.process_time() - started)
-    assert np.median(taken) < 0.005
+    assert np.median(taken) < 0.02  # 4 ms on a quiet machine: the benchmark has the figure
 
 
 @pytest.mark.parametrize(
