@@ -17,6 +17,9 @@ from server.directory import RunDirectory
 from server.mechanism import round_event
 from server.populations import joined, population_folder
 
+FAILURE_SHARE = 0.01
+"""Share of δ that confidence bounds may fail with at most; how much they do tells of cohorts."""
+
 
 class Books:
     """Opened once per process; entries are durable when `charge` returns.
@@ -189,6 +192,8 @@ def presentable(spending: Spending) -> Spending:
         bdp_as_published=_rounded_up(spending.bdp_as_published),
         bdp_corrected=min(_rounded_up(spending.bdp_corrected), most),
         bdp_sound=min(_rounded_up(spending.bdp_sound), most),
+        bdp_order=0.0,  # it moves with the norms
+        confidence_failure=0.0 if not spending.rounds else FAILURE_SHARE * spending.delta_bdp,
         percentiles=_rounded_curve(spending.percentiles, most),
         percentiles_corrected=_rounded_curve(spending.percentiles_corrected, most),
         warnings=weak if spending.warnings else (),
