@@ -27,6 +27,29 @@ BAD = [
     ("rounds.count", "ten", "type int"),
     ("rounds.count", True, "type int"),
     ("seed", -1, "≥ 0"),
+    ("warmup.rounds", -1, "≥ 0"),
+    ("warmup.rounds", 2, "critic.family = 'wgan'"),
+    ("warmup.sampling_rate", 0.0, "(0, 1]"),
+    ("warmup.noise_multiplier", -4.0, "or 0 (not private)"),
+    ("warmup.clipping_norm", 0.0, "above 0"),
+    ("warmup.steps", 0, "above 0"),
+    ("warmup.rate", 0.0, "above 0"),
+    ("warmup.weight", -1.0, "≥ 0"),
+    ("annotator.rounds", -1, "≥ 0"),
+    ("annotator.sampling_rate", 1.5, "(0, 1]"),
+    ("annotator.noise_multiplier", 1e-9, "or 0 (not private)"),
+    ("annotator.clipping_norm", -1.0, "above 0"),
+    ("annotator.components", 0, "above 0"),
+    ("annotator.decorrelation", -0.5, "≥ 0"),
+    ("annotator.rate", 0.0, "above 0"),
+    ("annotator.momentum", 1.0, "[0, 1)"),
+    ("annotator.weight", -0.1, "≥ 0"),
+    ("annotator.sharpness", 0.0, "above 0"),
+    ("annotator.guided_steps", -1, "≥ 0"),
+    ("generator.guided_rate", 0.0, "above 0"),
+    ("release.agreement", 1.0, "[0, 1)"),
+    ("release.agreement", 0.5, "annotator.rounds"),
+    ("release.attempts", 0, "above 0"),
 ]
 
 
@@ -49,6 +72,53 @@ def test_toml_and_flat_forms_give_the_same_tree_back(tmp_path):
     path.write_text(config.to_toml())
     assert read_config(path) == config == Config().updated(config.flat())
     assert read_config(path).digest() == config.digest() != Config().digest()
+
+
+@pytest.mark.parametrize(
+    ("changes", "digest"),
+    [
+        ({}, "84be249f70ddf3a209a341034e2266c66baaa98abf7518cf503a083401cca6c1"),
+        (
+            {"data.users": 50, "privacy.population": "staff"},
+            "e09abb535569c94a2ce127bcb89ef16af3bbfa5ea6f514f6dd839834f8cd034c",
+        ),
+        (
+            {"privacy.unit": "record", "critic.family": "wgan", "seed": 7},
+            "c8fc722a4e60d64d140274064e114d64efe2d7a29bceaca08772de80c1553487",
+        ),
+    ],
+)
+def test_runs_of_before_there_were_parts_keep_their_digest(changes, digest):
+    """The digests are those that the program gave these settings then."""
+    assert Config().updated(changes).digest() == digest
+
+
+LATER = {
+    "warmup.steps": 5,
+    "annotator.rounds": 2,
+    "annotator.rate": 2.0,
+    "generator.guided_rate": 0.1,
+    "release.attempts": 3,
+}
+
+
+@pytest.mark.parametrize("key", LATER)
+def test_a_later_setting_changes_the_digest_where_it_is_set(key):
+    assert Config().updated({key: LATER[key]}).digest() != Config().digest()
+
+
+def test_a_run_is_noised_where_all_of_its_parts_are():
+    open_annotator = {"annotator.noise_multiplier": 0.0, "privacy.delta": 1e-5}
+    assert Config().updated(open_annotator).noised  # it has no rounds
+    assert not Config().updated({**open_annotator, "annotator.rounds": 1}).noised
+    assert not Config().updated({"privacy.noise_multiplier": 0.0, "annotator.rounds": 1}).noised
+
+
+def test_record_mode_trains_every_family_and_bounds_the_one_whose_weights_travel():
+    record = {"privacy.unit": "record", "critic.weight_limit": 0.0}
+    assert Config().updated(record).critic.family == "frozen"
+    with pytest.raises(ConfigError, match=r"critic\.weight_limit = 0\.0"):
+        Config().updated({**record, "critic.family": "wgan"})
 
 
 @pytest.mark.parametrize("text", ["= 3", "[privacy\nx=1", "\x00"])
