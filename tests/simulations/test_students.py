@@ -59,6 +59,31 @@ def test_the_same_seed_gives_the_same_student_and_touches_nothing(digits, one_th
     assert not torch.equal(one.model.head.weight, other.model.head.weight)
 
 
+@pytest.mark.parametrize(("architecture", "least"), [("mlp", 0.92), ("residual", 0.96)])
+def test_every_architecture_learns_the_real_digits(architecture, least, digits, one_thread):
+    result = train_student(*digits, classes=10, architecture=architecture, epochs=3)
+    assert result.accuracy > least and result.architecture == architecture
+
+
+def test_certain_soft_labels_are_hard_ones(digits, one_thread):
+    images, labels, test_images, test_labels = digits
+    few = (images[:500], labels[:500], test_images[:200], test_labels[:200])
+    soft = torch.nn.functional.one_hot(few[1], 10).float()
+    hard = train_student(*few, classes=10, epochs=1)
+    same = train_student(few[0], soft, *few[2:], classes=10, epochs=1)
+    assert torch.allclose(hard.model.head.weight, same.model.head.weight, atol=1e-4)
+
+
+def test_soft_labels_teach_more_than_which_class_is_likeliest(digits, one_thread):
+    """A student of a teacher that says how sure it is answers as unsurely as it was taught."""
+    images, labels, test_images, test_labels = digits
+    unsure = 0.5 * torch.nn.functional.one_hot(labels, 10) + 0.05
+    result = train_student(images, unsure, test_images, test_labels, classes=10, epochs=2)
+    with torch.no_grad():
+        surest = torch.softmax(result.model(test_images), 1).max(1).values
+    assert result.accuracy > 0.9 and float(surest.median()) == pytest.approx(0.55, abs=0.1)
+
+
 def test_labels_without_meaning_teach_nothing(digits, one_thread):
     images, labels, test_images, test_labels = digits
     shuffled = labels[torch.randperm(10_000, generator=torch.Generator().manual_seed(0))]
@@ -90,6 +115,9 @@ def test_one_image_is_enough_to_run(one_thread):
         (lambda i, y: (i, y[:1], i, y), ValueError, "images: 2 images and 1 labels"),
         (lambda i, y: (i, y, i[:0], y[:0]), ValueError, "test_images: 0 images"),
         (lambda i, y: (i, y + 9, i, y), ValueError, r"from 9 to 9, outside 0\.\.1"),
+        (lambda i, y: (i, torch.full((2, 3), 1 / 3), i, y), ValueError, r"give \[n, 2\]"),
+        (lambda i, y: (i, torch.full((2, 2), 0.4), i, y), ValueError, "make each sum to 1"),
+        (lambda i, y: (i, torch.full((2, 2), torch.nan), i, y), ValueError, "sum to 1"),
         (lambda i, y: (i[0], y[:1], i, y), ShapeError, "images has shape"),
         (lambda i, y: (i[..., :20], y, i, y), ShapeError, "28 x 20"),
         (lambda i, y: (i, y, i.expand(2, 3, 28, 28), y), ShapeError, "test images are"),

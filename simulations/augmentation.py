@@ -1,0 +1,118 @@
+"""Changes of synthetic images that keep their meaning: affine maps, mirror images, mixtures.
+
+All public: the settings are chosen for a kind of picture (digits do not survive a mirror, clothes
+do), never from anybody's data. Every draw comes from an explicit generator.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+BACKGROUND = -1.0
+"""Pixels that an affine map brings in from outside the image."""
+CHUNK = 5000
+KINDS = ("affine", "flips", "none")
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """Which changes, and how far they go.
+
+    Raises:
+        ValueError: naming the setting that cannot be used.
+    """
+
+    kind: str = "affine"
+    """``affine``: random rotation, scale, shear and shift. ``flips``: mirror images, left to
+    right. ``none``."""
+    rotation: float = 0.2
+    """Most radians of rotation, either way."""
+    scale: float = 0.12
+    """Most relative change of the size, in height and width apart."""
+    shear: float = 0.2
+    """Most horizontal shear."""
+    shift: float = 0.15
+    """Most displacement, as a share of half the image's side."""
+    mixing: float = 0.5
+    """Most weight of the second image in a mixture of two; 0 for no mixtures."""
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"kind={self.kind!r}: choose one of {', '.join(KINDS)}")
+        for name in ("rotation", "scale", "shear", "shift", "mixing"):
+            value = getattr(self, name)
+            if not 0 <= value < 1:
+                raise ValueError(f"{name}={value!r}: give a number in [0, 1)")
+
+
+def augment(images: Tensor, settings: Augmentation, generator: torch.Generator) -> Tensor:
+    """Every image changed once by its kind's random change, float32 [n, c, h, w] in [-1, 1]."""
+    if settings.kind == "affine":
+        return affine(images, settings, generator)
+    if settings.kind == "flips":
+        return flips(images, generator)
+    return images.clone()
+
+
+def affine(images: Tensor, settings: Augmentation, generator: torch.Generator) -> Tensor:
+    """Each image under an affine map of its own, resampled bilinearly.
+
+    Args:
+        images: float32 [n, c, h, w] in [-1, 1].
+        settings: how far maps go; each of their numbers is uniform within its bound.
+        generator: CPU generator that all of them are drawn from.
+    """
+    maps = _maps(len(images), settings, generator).to(images.device)
+    parts = zip(torch.split(images, CHUNK), torch.split(maps, CHUNK), strict=True)
+    return torch.cat([_resampled(part, theta) for part, theta in parts]) if len(images) else images
+
+
+def _maps(count: int, settings: Augmentation, generator: torch.Generator) -> Tensor:
+    """Inverse maps float32 [n, 2, 3], from where to where each pixel is looked up."""
+
+    def uniform(bound: float) -> Tensor:
+        return (2 * torch.rand(count, generator=generator) - 1) * bound
+
+    angle, shear = uniform(settings.rotation), uniform(settings.shear)
+    wide, tall = 1 + uniform(settings.scale), 1 + uniform(settings.scale)
+    right, down = uniform(settings.shift), uniform(settings.shift)
+    rows = (
+        torch.stack([angle.cos() * wide, shear - angle.sin() * tall, right], 1),
+        torch.stack([angle.sin() * wide, angle.cos() * tall, down], 1),
+    )
+    return torch.stack(rows, 1)
+
+
+def _resampled(images: Tensor, theta: Tensor) -> Tensor:
+    grid = F.affine_grid(theta, list(images.shape), align_corners=False)
+    # what lies outside is filled with 0, so the background is moved there and back
+    return F.grid_sample(images - BACKGROUND, grid, align_corners=False) + BACKGROUND
+
+
+def flips(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Every other image, drawn at random, mirrored left to right."""
+    turned = torch.rand(len(images), generator=generator) < 0.5
+    return torch.where(turned.to(images.device)[:, None, None, None], images.flip(3), images)
+
+
+def mixup(images: Tensor, most: float, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+    """Mixtures of pairs of images (Zhang et al. 2018, their eq. 1 with uniform weights).
+
+    Args:
+        images: float32 [n, c, h, w].
+        most: largest weight of the second image of a pair, in [0, 1).
+        generator: CPU generator of pairs and weights.
+
+    Returns:
+        The mixtures [n, c, h, w]; the partner of each image, int64 [n]; and its weight,
+        float32 [n] in [0, most]. A caller with labels mixes them alike.
+    """
+    partners = torch.randperm(len(images), generator=generator)
+    weights = torch.rand(len(images), generator=generator) * most
+    share = weights.to(images.device)[:, None, None, None]
+    mixed = (1 - share) * images + share * images[partners.to(images.device)]
+    return mixed, partners, weights

@@ -1,0 +1,136 @@
+"""Students taught by the private annotator: it labels synthetic images softly, they learn from it.
+
+Images are changed first and labelled after, so that labels say what is seen. All of it is
+post-processing of what was released and costs no privacy; only the test images are real, and their
+use is outside every budget.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from simulations.augmentation import Augmentation, augment, mixup
+from simulations.students import Progress, StudentResult, train_student
+
+IMAGES, EPOCHS = 120_000, 4
+SHARPNESS = 1.5
+"""The annotator's logits are multiplied by it: its noise keeps it less sure than it may be."""
+CHUNK = 5000
+
+
+class Source(Protocol):
+    """Where images of a class come from; `server.curation.Sampler` is one."""
+
+    @property
+    def classes(self) -> int:
+        """How many classes there are, numbered from 0."""
+        ...
+
+    def draw(self, labels: Tensor, seed: int) -> Tensor:
+        """Images [n, c, h, w] in [-1, 1] of the classes int64 [n]."""
+        ...
+
+
+class Teacher(Source, Protocol):
+    """A source that can label images too."""
+
+    def label(self, images: Tensor) -> Tensor:
+        """Probabilities [n, classes] of images [n, c, h, w]."""
+        ...
+
+
+def taught_student(
+    sampler: Teacher,
+    test_images: Tensor,
+    test_labels: Tensor,
+    *,
+    images: int = IMAGES,
+    epochs: int = EPOCHS,
+    architecture: str = "cnn",
+    seed: int = 0,
+    augmentation: Augmentation | None = None,
+    progress: Progress | None = None,
+) -> StudentResult:
+    """Train a student on synthetic images with the annotator's soft labels, test it on real ones.
+
+    Args:
+        sampler: draws the images and labels them.
+        test_images: float32 [m, c, h, w], real.
+        test_labels: int64 [m].
+        images: how many to train on in total: samples, changed samples and mixtures of samples in
+            equal parts.
+        epochs: passes over them.
+        architecture: one of `simulations.students.ARCHITECTURES`.
+        seed: decides samples, changes, weights and batches.
+        augmentation: which changes; affine maps and mixtures by default.
+        progress: called as ``progress(step, steps)`` after each training step.
+
+    Raises:
+        ValueError: the sampler has no annotator, or an argument is out of range.
+    """
+    pictures, targets = lesson(sampler, images=images, seed=seed, augmentation=augmentation)
+    return train_student(
+        pictures,
+        targets,
+        test_images,
+        test_labels,
+        classes=sampler.classes,
+        architecture=architecture,
+        epochs=epochs,
+        seed=seed,
+        progress=progress,
+    )
+
+
+def lesson(
+    sampler: Teacher, *, images: int, seed: int, augmentation: Augmentation | None = None
+) -> tuple[Tensor, Tensor]:
+    """What a taught student learns from: images [n, c, h, w] and probabilities [n, classes]."""
+    pictures, _ = varied_samples(sampler, images=images, seed=seed, augmentation=augmentation)
+    parts = torch.split(pictures, CHUNK)
+    return pictures, torch.cat([sharpened(sampler.label(part)) for part in parts])
+
+
+def varied_samples(
+    sampler: Source, *, images: int, seed: int, augmentation: Augmentation | None = None
+) -> tuple[Tensor, Tensor]:
+    """Samples, changed samples and mixtures of samples, with the classes they were asked for.
+
+    Args:
+        sampler: draws the samples, all classes equally often.
+        images: how many images in total.
+        seed: decides everything.
+        augmentation: which changes; affine maps and mixtures by default.
+
+    Returns:
+        Images float32 [n, c, h, w], and probabilities float32 [n, classes] by requested class: one
+        for a sample, two for a mixture.
+    """
+    if images < 1:
+        raise ValueError(f"images={images} must be at least 1")
+    settings = augmentation if augmentation is not None else Augmentation()
+    generator = torch.Generator().manual_seed(seed)
+    kinds = 1 + (settings.kind != "none") + (settings.mixing > 0)
+    each = -(-images // kinds)
+    labels = torch.arange(each) % sampler.classes
+    samples = sampler.draw(labels, seed)
+    requested = F.one_hot(labels, sampler.classes).to(samples.dtype)
+    pictures, targets = [samples], [requested]
+    if settings.kind != "none":
+        pictures.append(augment(samples, settings, generator))
+        targets.append(requested)
+    if settings.mixing > 0:
+        mixed, partners, weights = mixup(samples, settings.mixing, generator)
+        pictures.append(mixed)
+        targets.append(torch.lerp(requested, requested[partners], weights[:, None]))
+    return torch.cat(pictures)[:images], torch.cat(targets)[:images]
+
+
+def sharpened(probabilities: Tensor, sharpness: float = SHARPNESS) -> Tensor:
+    """Probabilities [n, classes] as if their logits had been multiplied by ``sharpness``."""
+    logits = probabilities.float().clamp_min(1e-12).log() * sharpness
+    return torch.softmax(logits, 1)
