@@ -14,8 +14,8 @@ from accountant.norms import NormHistogram
 from accountant.population import Population
 from server.config import Config
 from server.directory import RunDirectory
-from server.mechanism import round_event
 from server.populations import joined, population_folder
+from server.schedule import parts, total_rounds
 
 FAILURE_SHARE = 0.01
 """Share of δ that confidence bounds may fail with at most; how much they do tells of cohorts."""
@@ -170,7 +170,7 @@ def spending_of(config: Config, directory: RunDirectory) -> Spending:
 
 def _empty_account(config: Config) -> Account:
     return Account(
-        total_rounds=config.rounds.count,
+        total_rounds=total_rounds(config),
         delta_dp=config.privacy.delta,
         delta_bdp=config.privacy.bayesian_delta,
         noise_source=noise_source(config),
@@ -216,8 +216,9 @@ def _rounded_up(value: float) -> float:
 def planned(config: Config) -> Spending:
     """What all declared rounds will have spent: DP exactly, Bayesian DP at worst."""
     account = _empty_account(config)
-    for _ in range(config.rounds.count):
-        account.charge(round_event(config), None)
+    for part in parts(config):
+        for _ in range(part.rounds):
+            account.charge(part.event, None)
     return presentable(account.spending())
 
 
@@ -231,7 +232,7 @@ def _header(config: Config, run_id: str, population: Population | None) -> dict[
         "run_id": run_id,
         "config_sha256": config.digest(),
         "users": config.data.users,
-        "rounds_declared": config.rounds.count,
+        "rounds_declared": total_rounds(config),
         "unit": config.privacy.unit,
         "noise_source": noise_source(config),
         **({} if population is None else {"population": population.identity}),

@@ -20,6 +20,7 @@ from server.books import noise_source, planned
 from server.config import Config
 from server.directory import RunDirectory
 from server.generator import as_pixels, draw_images
+from server.schedule import total_rounds
 from server.store import (
     BatchRecord,
     CheckpointRow,
@@ -39,7 +40,7 @@ CURVES = ("percentiles", "percentiles_corrected")
 
 def guarantees_something(config: Config) -> bool:
     """Whether the run's noise protects anybody."""
-    return config.privacy.noise_multiplier > 0 and noise_source(config) == "os-entropy"
+    return config.noised and noise_source(config) == "os-entropy"
 
 
 class Publication:
@@ -64,7 +65,7 @@ class Publication:
                 unit=config.privacy.unit,
                 users=config.data.users,
                 nodes=config.data.nodes,
-                rounds_planned=config.rounds.count,
+                rounds_planned=total_rounds(config),
                 private=guarantees_something(config),
                 guarantee=f"When all its rounds are done: {promise(planned(config))}",
             )

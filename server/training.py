@@ -15,6 +15,7 @@ from server.directory import RunDirectory
 from server.enrolment import enrol
 from server.publication import Publication
 from server.rounds import Observer, Training
+from server.schedule import check_affordable
 from server.store import RunStatus, open_store
 
 logger = logging.getLogger(__name__)
@@ -56,10 +57,12 @@ def train(
         observer: told of progress at every generator step.
 
     Raises:
+        ConfigError: the schedule has several parts and passes its own budget; nobody was asked.
         EnrolmentError: the nodes are not the declared federation.
         NoUsableReply: a whole round failed.
         StoreError, LedgerError, PopulationError, RunDirectoryError: what they say.
     """
+    check_affordable(config)
     url = store_url or directory.default_store
     with directory.locked(), open_store(url, create=True) as store:
         directory.sweep()
