@@ -1,0 +1,121 @@
+"""Drawing samples: by class and seed, with the annotator as a filter where there is one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from models.annotators import Annotator
+from models.generators import Generator
+
+BATCH = 500
+"""Images drawn at once; it decides memory and nothing else."""
+_NORMALS_AT_ONCE = 16
+"""PyTorch fills normals in blocks of this length, and a last short block in another way."""
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """A source of synthetic images; all it does is post-processing of releases.
+
+    With an annotator and ``agreement`` above 0, candidates are drawn for each image until the
+    annotator gives the requested class at least that probability; after ``attempts`` candidates
+    the one with the highest is taken, so there is always an image of the class.
+
+    Raises:
+        ValueError: ``agreement`` outside [0, 1), above 0 without an annotator, or ``attempts``
+            below 1; a generator that is not in evaluation mode (its images would depend on each
+            other); a generator and an annotator of different classes or shapes.
+    """
+
+    generator: Generator
+    annotator: Annotator | None = None
+    agreement: float = 0.0
+    attempts: int = 8
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.agreement < 1:
+            raise ValueError(f"agreement={self.agreement} must lie in [0, 1)")
+        if self.attempts < 1:
+            raise ValueError(f"attempts={self.attempts} must be at least 1")
+        judge, maker = self.annotator, self.generator
+        if maker.training:
+            raise ValueError("samples are drawn in evaluation mode: call generator.eval() first")
+        if judge is None and self.agreement > 0:
+            raise ValueError(f"agreement={self.agreement} needs an annotator; use 0 without one")
+        if judge and (judge.shape, judge.classes) != (maker.shape, maker.classes):
+            raise ValueError(
+                f"an annotator of {judge.classes} classes and images {judge.shape} cannot judge a "
+                f"generator of {maker.classes} and {maker.shape}"
+            )
+
+    @property
+    def classes(self) -> int:
+        """Number of classes."""
+        return self.generator.classes
+
+    @property
+    def latent(self) -> int:
+        """Length of the generator's noise vector."""
+        return self.generator.latent
+
+    def unfiltered(self) -> Sampler:
+        """The same source without the filter: every image is its first candidate."""
+        return replace(self, agreement=0.0)
+
+    @torch.no_grad()
+    def draw(self, labels: Tensor, seed: int) -> Tensor:
+        """Images float32 [n, c, h, w] in [-1, 1] of classes int64 [n]; the same for the same seed.
+
+        Image i depends on ``seed``, i and its label alone, up to float32 rounding, and not on how
+        many others are drawn.
+        """
+        images = self._candidates(labels, seed, torch.arange(len(labels)))
+        if self.annotator is None or self.agreement == 0:
+            return images
+        best = self._belief(images, labels)
+        for attempt in range(1, self.attempts):
+            open_ = (best < self.agreement).nonzero()[:, 0]
+            if not len(open_):
+                break
+            others = self._candidates(labels, _seed_of(seed, attempt), open_)
+            belief = self._belief(others, labels[open_])
+            better = belief > best[open_]
+            images[open_[better]], best[open_[better]] = others[better], belief[better]
+        return images
+
+    @torch.no_grad()
+    def label(self, images: Tensor) -> Tensor:
+        """The annotator's class probabilities, float32 [n, classes], of images [n, c, h, w].
+
+        Raises:
+            ValueError: there is no annotator.
+        """
+        if self.annotator is None:
+            raise ValueError("this run trained no annotator: set annotator.rounds above 0")
+        parts = [self.annotator(part) for part in torch.split(images, BATCH)]
+        return torch.softmax(torch.cat(parts), 1)
+
+    def _belief(self, images: Tensor, labels: Tensor) -> Tensor:
+        return self.label(images).gather(1, labels[:, None])[:, 0]
+
+    def _candidates(self, labels: Tensor, seed: int, places: Tensor) -> Tensor:
+        """The images at ``places``; the noise of all is drawn, so each has its own."""
+        noise = _normals(len(labels), self.latent, seed)
+        parts = [self.generator(noise[i], labels[i]) for i in torch.split(places, BATCH)]
+        return torch.cat(parts)
+
+
+def _normals(rows: int, length: int, seed: int) -> Tensor:
+    """Standard normals [rows, length] whose first rows do not depend on how many there are."""
+    source = torch.Generator().manual_seed(seed)
+    whole = -(-length // _NORMALS_AT_ONCE) * _NORMALS_AT_ONCE
+    return torch.randn(rows, whole, generator=source)[:, :length]
+
+
+def _seed_of(seed: int, attempt: int) -> int:
+    """The seed of a later attempt, apart from the seeds of neighbouring draws."""
+    return int(np.random.SeedSequence([seed, attempt]).generate_state(1, np.uint64)[0] >> 1)

@@ -1,0 +1,155 @@
+"""The annotator's trainer: its steps, what it hands out, and that it goes on bit for bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from models.annotators import Annotator
+from models.vectors import load_vector
+from server.annotator import AnnotatorTrainer
+from server.config import Config
+from simulations.data_sources.embedded import load_embedded
+
+SHAPE, CLASSES, COMPONENTS = (1, 28, 28), 10, 40
+
+
+def trainer(rounds=4, **settings):
+    changes = {f"annotator.{name}": value for name, value in settings.items()}
+    known = {"annotator.rounds": rounds, "annotator.components": COMPONENTS}
+    return AnnotatorTrainer(Config().updated({**known, **changes}), SHAPE, CLASSES)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    dataset = load_embedded()
+    images = torch.from_numpy(dataset.train_images[:1400].copy()).float() / 127.5 - 1
+    return images, torch.from_numpy(dataset.train_labels[:1400].copy())
+
+
+def releases(count, seed=0):
+    source = np.random.default_rng(seed)
+    return [source.normal(0, 0.01, CLASSES * (COMPONENTS + 1)) for _ in range(count)]
+
+
+def iterate_of(made):
+    annotator = Annotator(SHAPE, CLASSES, COMPONENTS)
+    load_vector(annotator, made.weights())
+    return annotator.weight.numpy().ravel()
+
+
+def mean_of(made):
+    return made.network.weight.numpy().ravel().copy()
+
+
+def test_it_begins_once_and_learns_only_after_that(digits):
+    made = trainer()
+    assert not made.begun and not made.ready
+    with pytest.raises(ValueError, match="no frame yet"):
+        made.absorb(releases(1)[0])
+    made.begin(digits[0][:50])
+    assert made.begun and not made.ready
+    assert made.size == CLASSES * (COMPONENTS + 1)
+    with pytest.raises(ValueError, match="taken once"):
+        made.begin(digits[0][50:99])
+    with pytest.raises(ValueError, match=r"shape \(3,\), expected \(410,\)"):
+        made.absorb(np.zeros(3))
+    made.absorb(releases(1)[0])
+    assert made.ready
+
+
+def test_a_release_moves_the_weight_along_it(digits):
+    made = trainer(rate=2.0, momentum=0.5)
+    made.begin(digits[0][:50])
+    first, second = releases(2)
+    made.absorb(first)
+    np.testing.assert_allclose(iterate_of(made), 2 * first, atol=1e-6)
+    made.absorb(second)
+    np.testing.assert_allclose(iterate_of(made), 3 * first + 2 * second, atol=1e-6)
+
+
+@pytest.mark.parametrize("rounds", [1, 4, 5])
+def test_the_network_has_the_mean_of_the_last_half(digits, rounds):
+    made = trainer(rounds, rate=1.0)
+    made.begin(digits[0][:50])
+    iterates = []
+    for release in releases(rounds):
+        made.absorb(release)
+        iterates.append(iterate_of(made))
+        counted = iterates[rounds // 2 :] or iterates[-1:]
+        np.testing.assert_allclose(mean_of(made), np.mean(counted, axis=0), atol=1e-6)
+    assert made.network.frame_digest() == trainer_frame(made)
+
+
+def trainer_frame(made):
+    annotator = Annotator(SHAPE, CLASSES, COMPONENTS)
+    load_vector(annotator, made.weights())
+    return annotator.frame_digest()
+
+
+@pytest.mark.parametrize("cut", [0, 1, 3])
+def test_a_restored_one_goes_on_bit_for_bit(digits, cut):
+    def fresh():
+        return trainer(momentum=0.9)
+
+    whole = fresh()
+    whole.begin(digits[0][:50])
+    for release in releases(4):
+        whole.absorb(release)
+    before = fresh()
+    before.begin(digits[0][:50])
+    for release in releases(4)[:cut]:
+        before.absorb(release)
+    after = fresh()
+    after.restore({name: value.copy() for name, value in before.state().items()})
+    assert (after.begun, after.ready) == (True, cut > 0)
+    for release in releases(4)[cut:]:
+        after.absorb(release)
+    for name, value in whole.state().items():
+        assert np.array_equal(value, after.state()[name]), name
+    assert torch.equal(after.network.weight, whole.network.weight)
+    assert after.network.frame_digest() == whole.network.frame_digest()
+
+
+def test_a_state_is_a_copy(digits):
+    made = trainer()
+    made.begin(digits[0][:50])
+    kept = {name: value.copy() for name, value in made.state().items()}
+    held = made.state()
+    made.absorb(releases(1)[0])
+    assert all(np.array_equal(held[name], kept[name]) for name in kept)
+
+
+def test_rounds_without_noise_teach_it_digits_it_has_not_seen(digits):
+    images, labels = digits
+    made = trainer(rounds=40, rate=60.0)
+    made.begin(images[:400])
+    node = Annotator(SHAPE, CLASSES, COMPONENTS)
+    for _ in range(40):
+        load_vector(node, made.weights())
+        rows = node.rows(images[:400])
+        errors = F.one_hot(labels[:400], CLASSES) - torch.softmax(rows @ node.weight.mT, 1)
+        made.absorb((errors.mT @ rows / 400).numpy().astype(np.float64).ravel())
+    right = (made.network(images[400:]).argmax(1) == labels[400:]).float().mean()
+    assert float(right) > 0.8
+
+
+def test_the_loss_is_a_sharpened_cross_entropy_that_reaches_the_images(digits):
+    images, labels = digits[0][:20], digits[1][:20]
+    plain, sharp = trainer(sharpness=1.0), trainer(sharpness=3.0)
+    for made in (plain, sharp):
+        made.begin(digits[0][:50])
+        made.absorb(releases(1)[0])
+    logits = plain.network(images)
+    torch.testing.assert_close(plain.loss(images, labels), F.cross_entropy(logits, labels))
+    torch.testing.assert_close(sharp.loss(images, labels), F.cross_entropy(3 * logits, labels))
+    watched = images.clone().requires_grad_()
+    sharp.loss(watched, labels).backward()
+    assert float(watched.grad.abs().sum()) > 0
+
+
+def test_too_many_components_are_refused():
+    with pytest.raises(ValueError, match="components=5000"):
+        trainer(components=5000)
