@@ -2,11 +2,47 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
 
-def clip_and_sum(updates: Tensor, clipping_norm: float) -> tuple[Tensor, Tensor]:
+@dataclass(frozen=True)
+class Blocks:
+    """Updates most of whose values are zeros, as the blocks that are not.
+
+    An update is a [slots, width] matrix, flattened row by row. No two blocks of one update are at
+    the same slot.
+    """
+
+    values: Tensor
+    """[blocks, width], any float dtype."""
+    owners: Tensor
+    """int64 [blocks]: whose update a block belongs to, in [0, updates)."""
+    places: Tensor
+    """int64 [blocks]: its slot, in [0, slots)."""
+    updates: int
+    slots: int
+
+    def __post_init__(self) -> None:
+        """Check.
+
+        Raises:
+            ValueError: a slot is filled twice, so that norms could not be told from the blocks.
+        """
+        filled = self.owners * self.slots + self.places
+        if len(torch.unique(filled)) != len(filled):
+            raise ValueError("two blocks of one update lie at the same slot: add them up first")
+
+    def dense(self) -> Tensor:
+        """The updates as rows, [updates, slots x width]."""
+        whole = self.values.new_zeros(self.updates * self.slots, self.values.shape[1])
+        whole[self.owners * self.slots + self.places] = self.values
+        return whole.view(self.updates, -1)
+
+
+def clip_and_sum(updates: Tensor | Blocks, clipping_norm: float) -> tuple[Tensor, Tensor]:
     """Clip each row to the L2 norm ``clipping_norm`` and add the rows up.
 
     Guarantees, whatever the input holds: each row's contribution to the sum has norm at most
@@ -14,19 +50,61 @@ def clip_and_sum(updates: Tensor, clipping_norm: float) -> tuple[Tensor, Tensor]
     exactly nothing. The sum's L2 sensitivity to adding or removing one row is ``clipping_norm``.
 
     Args:
-        updates: one user's (or record's) update a row, shape [n, P], any float dtype.
+        updates: one user's (or record's) update a row, shape [n, P], any float dtype; or the same
+            as `Blocks`.
         clipping_norm: C > 0.
 
     Returns:
         The sum, float64 [P], and the clipped norms, float64 [n].
     """
+    if isinstance(updates, Blocks):
+        return _clip_and_sum_blocks(updates, clipping_norm)
     rows = updates.double()
-    norms = rows.norm(dim=1)
-    sound = torch.isfinite(norms)  # a row's norm is finite only if each of its values is
-    scale = torch.where(sound, (clipping_norm / norms.clamp(min=1e-300)).clamp(max=1.0), 0.0)
-    clipped = torch.where(sound, norms.clamp(max=clipping_norm), 0.0)
+    scale, clipped, sound = _shrunk(rows.norm(dim=1), clipping_norm)
     finite = torch.where(sound[:, None], rows, 0.0)  # 0 x infinity would be NaN
     return scale @ finite, clipped
+
+
+def clip_and_sum_products(
+    left: Tensor, right: Tensor, clipping_norm: float
+) -> tuple[Tensor, Tensor]:
+    """`clip_and_sum` of rows that are outer products, without making the rows.
+
+    Row i is ``left[i] ⊗ right[i]``, whose norm is the product of both norms; the guarantees are
+    those of `clip_and_sum`.
+
+    Args:
+        left: [n, a], any float dtype.
+        right: [n, b].
+        clipping_norm: C > 0.
+
+    Returns:
+        The sum, float64 [a x b], and the clipped norms, float64 [n].
+    """
+    left, right = left.double(), right.double()
+    scale, clipped, sound = _shrunk(left.norm(dim=1) * right.norm(dim=1), clipping_norm)
+    finite_left, finite_right = (torch.where(sound[:, None], x, 0.0) for x in (left, right))
+    return ((finite_left * scale[:, None]).mT @ finite_right).reshape(-1), clipped
+
+
+def _clip_and_sum_blocks(updates: Blocks, clipping_norm: float) -> tuple[Tensor, Tensor]:
+    values, owners = updates.values.double(), updates.owners
+    squares = values.new_zeros(updates.updates).index_add_(0, owners, values.square().sum(1))
+    scale, clipped, sound = _shrunk(squares.sqrt(), clipping_norm)
+    finite = torch.where(sound[owners][:, None], values, 0.0)
+    total = values.new_zeros(updates.slots, values.shape[1])
+    total.index_add_(0, updates.places, finite * scale[owners][:, None])
+    return total.view(-1), clipped
+
+
+def _shrunk(norms: Tensor, clipping_norm: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Factors that bring rows of these norms within the clip, the norms then, and what is sound.
+
+    A row's norm is finite only if each of its values is; the factor of another one is 0.
+    """
+    sound = torch.isfinite(norms)
+    scale = torch.where(sound, (clipping_norm / norms.clamp(min=1e-300)).clamp(max=1.0), 0.0)
+    return scale, torch.where(sound, norms.clamp(max=clipping_norm), 0.0), sound
 
 
 def histogram(norms: Tensor, clipping_norm: float, bins: int) -> Tensor:

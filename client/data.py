@@ -57,9 +57,13 @@ OpenUsers = Callable[[Context], LocalUsers]
 """How a ClientApp finds its node's users; simulations and deployments each bring their own."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ArrayUsers:
-    """Users over arrays in memory (or memory-mapped), in compressed sparse row order."""
+    """Users over arrays in memory (or memory-mapped), in compressed sparse row order.
+
+    Two of them are equal only if they are the same object, which what is kept between rounds goes
+    by: the arrays must not change.
+    """
 
     images: NDArray[np.uint8]
     """[records, channels, height, width], 0..255."""

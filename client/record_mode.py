@@ -1,12 +1,13 @@
-"""Record mode: a silo's critic steps with per-record clipping and noise added on the node.
+"""Record mode: a silo's updates with per-record clipping and noise added on the node.
 
 DP-SGD (Abadi et al., arXiv:1607.00133, algorithm 1): each step draws every record of the silo with
-probability q, clips its gradient to C, sums, adds N(0, (zC)^2) and divides by a fixed number. A
-record's gradient is that of the critic's loss on the record itself, against generated images of
-its class: the latter are public, and inside the clip they cancel what all records have in common,
-which would otherwise fill it. Opacus computes the gradients record by record; clipping and noise
-are the project's own, since a record with a non-finite gradient must contribute nothing and the
-noise must come from the operating system's entropy.
+probability q, clips its gradient to C, sums, adds N(0, (zC)^2) and divides by a fixed number. For
+the frozen critic and the annotator a round is one such sum (`client.record_sums`). Here are the
+local steps of the ``wgan`` critic. A record's gradient is that of the critic's loss on the record
+itself, against generated images of its class: the latter are public, and inside the clip they
+cancel what all records have in common, which would otherwise fill it. Opacus computes the gradients
+record by record; clipping and noise are the project's own, since a record with a non-finite
+gradient must contribute nothing and the noise must come from the operating system's entropy.
 """
 
 from __future__ import annotations
@@ -21,25 +22,36 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from accountant.noise import gaussian, private_source
 from client.clipping import clip_and_sum
-from client.cohort import sound_records
 from client.critics.wgan import FAKES_PER_CLASS, draw_fakes, load_networks
 from client.data import LocalData, LocalUsers
+from client.drawn import sound_records
+from client.record_sums import SUMS, train_sum
 from client.records import TrainReply, TrainRequest
+from client.silo import drawn, noised
 from models.critics import WganCritic
 from models.limits import clamp_weights, weight_limits
 
-_SAMPLING, _NOISE = 1, 2
-
 
 def train_records(users: LocalUsers, request: TrainRequest) -> TrainReply:
-    """The silo's noised change of the critic after ``local_steps`` private steps.
+    """The silo's noised contribution to a round of the request's family.
 
     Guarantees: each step is a Poisson-subsampled Gaussian mechanism at record level with the
     request's sampling rate and noise multiplier, relative to the L2 sensitivity C of the sum of
-    clipped gradients when one record is added or removed.
+    clipped gradients when one record is added or removed. There are ``local_steps`` of them for
+    the ``wgan`` critic, and one otherwise.
+
+    Raises:
+        KeyError: the family is not known.
     """
+    family = str(request.settings["family"])
+    if family == "wgan":
+        return _train_steps(users, request)
+    return train_sum(SUMS[family](users, request), users.partition, request)
+
+
+def _train_steps(users: LocalUsers, request: TrainRequest) -> TrainReply:
+    """The noised change of the ``wgan`` critic after its private local steps."""
     silo = _pooled(users)
     critic, generator = load_networks(users, request)
     start = parameters_to_vector(critic.parameters()).detach().clone()
@@ -71,26 +83,15 @@ def _private_slope(
     step: int,
 ) -> Tensor:
     """The gradient of a step: clipped by record, summed, noised once, over a fixed denominator."""
-    settings = request.settings
-    seed = int(settings["fixed_seed"])
-    bound = float(settings["clipping_norm"])
-    draw = private_source(seed, request.round, _SAMPLING, node, step)
-    chosen = np.flatnonzero(draw.random(len(silo.labels)) < float(settings["sampling_rate"]))
+    bound = float(request.settings["clipping_norm"])
+    chosen = drawn(len(silo.labels), request, node, step)
     total = torch.zeros(sum(p.numel() for p in critic.parameters()), dtype=torch.float64)
-    for part in np.array_split(chosen, max(1, len(chosen) // 256)):
-        if len(part):
-            rows = torch.from_numpy(part)
-            labels = silo.labels[rows]
-            gradients = record_gradients(critic, silo.images[rows], labels, settings)
-            total += clip_and_sum(gradients + against[labels.to(against.device)], bound)[0].cpu()
-    noise = gaussian(
-        len(total),
-        noise_multiplier=float(settings["noise_multiplier"]),
-        sensitivity=bound,
-        source=private_source(seed, request.round, _NOISE, node, step),
-    )
+    for part in torch.split(chosen, 256):
+        labels = silo.labels[part]
+        gradients = record_gradients(critic, silo.images[part], labels, request.settings)
+        total += clip_and_sum(gradients + against[labels.to(against.device)], bound)[0].cpu()
     # a fixed denominator: the realised batch, and even the silo's size, are private
-    return (total + torch.from_numpy(noise)) / int(settings["local_batch"])
+    return noised(total, request, node, step) / int(request.settings["local_batch"])
 
 
 def record_gradients(

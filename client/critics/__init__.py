@@ -7,6 +7,8 @@ from typing import Protocol
 
 from torch import Tensor
 
+from client.clipping import Blocks
+from client.critics.annotator import AnnotatorLocalCritic
 from client.critics.frozen import FrozenLocalCritic
 from client.critics.wgan import WganLocalCritic
 from client.data import LocalData, LocalUsers
@@ -19,7 +21,7 @@ class LocalCritic(Protocol):
     chunk: int
     """Users to hold in memory at once."""
 
-    def updates(self, cohort: Sequence[LocalData], seeds: Sequence[int]) -> Tensor:
+    def updates(self, cohort: Sequence[LocalData], seeds: Sequence[int]) -> Tensor | Blocks:
         """Each user's *unclipped* update, a row each, shape [len(cohort), P].
 
         A row depends on its own user's records, its seed and public state only.
@@ -27,6 +29,7 @@ class LocalCritic(Protocol):
 
 
 FAMILIES: dict[str, Callable[[LocalUsers, TrainRequest], LocalCritic]] = {
+    "annotator": AnnotatorLocalCritic,
     "frozen": FrozenLocalCritic,
     "wgan": WganLocalCritic,
 }

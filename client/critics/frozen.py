@@ -10,15 +10,16 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 import torch
-from torch import Tensor
 
+from client.clipping import Blocks
 from client.data import LocalData, LocalUsers
 from client.records import TrainRequest
 from models.features import PatchFeatures
 
 
 @lru_cache(maxsize=2)
-def _features(shape: tuple[int, int, int], seed: int) -> PatchFeatures:
+def public_features(shape: tuple[int, int, int], seed: int) -> PatchFeatures:
+    """The critic's features, which follow from their public seed."""
     return PatchFeatures(shape, seed)
 
 
@@ -29,16 +30,21 @@ class FrozenLocalCritic:
 
     def __init__(self, users: LocalUsers, request: TrainRequest) -> None:
         self._classes = users.classes
-        self._features = _features(users.shape, int(request.settings["feature_seed"]))
+        self._features = public_features(users.shape, int(request.settings["feature_seed"]))
 
     @torch.no_grad()
-    def updates(self, cohort: Sequence[LocalData], seeds: Sequence[int]) -> Tensor:
-        """Each user's class-mean embedding; a user without records contributes zeros."""
-        counts = torch.tensor([len(data.labels) for data in cohort])
-        owners = torch.repeat_interleave(torch.arange(len(cohort)), counts)
-        labels = torch.cat([data.labels for data in cohort])
-        rows = self._features(torch.cat([data.images for data in cohort]))
-        slots = owners * self._classes + labels
-        sums = torch.zeros(len(cohort) * self._classes, rows.shape[1])
-        sums.index_add_(0, slots, rows / counts[owners, None])
-        return sums.view(len(cohort), -1)
+    def updates(self, cohort: Sequence[LocalData], seeds: Sequence[int]) -> Blocks:
+        """Each user's class-mean embedding, a block for each class that the user holds.
+
+        A user without records contributes zeros.
+        """
+        held = list(cohort)
+        counts = torch.tensor([len(data.labels) for data in held])
+        owners = torch.repeat_interleave(torch.arange(len(held)), counts)
+        labels = torch.cat([data.labels for data in held])
+        rows = self._features(torch.cat([data.images for data in held]))
+        filled, block = torch.unique(owners * self._classes + labels, return_inverse=True)
+        values = torch.zeros(len(filled), rows.shape[1])
+        values.index_add_(0, block, rows / counts[owners, None])
+        owner, place = filled // self._classes, filled % self._classes
+        return Blocks(values, owner, place, len(held), self._classes)

@@ -78,7 +78,7 @@ def test_a_user_whose_update_is_not_finite_contributes_nothing(users, make_reque
     updates = FAMILIES["frozen"].updates
 
     def poisoned(self, cohort, seeds):
-        rows = updates(self, cohort, seeds)
+        rows = updates(self, cohort, seeds).dense()
         rows[0, 3] = float("nan")
         return rows
 
@@ -118,7 +118,7 @@ def test_the_frozen_update_is_the_mean_feature_vector_of_each_class(users, make_
     from models.features import PatchFeatures, class_embedding
 
     data: LocalData = users.user(2)
-    update = FAMILIES["frozen"](users, make_request(2)).updates([data], [0])[0]
+    update = FAMILIES["frozen"](users, make_request(2)).updates([data], [0]).dense()[0]
     features = PatchFeatures(users.shape, 123)
     expected = class_embedding(features(data.images), data.labels, users.classes)
     torch.testing.assert_close(update, expected.reshape(-1), atol=1e-6, rtol=1e-5)

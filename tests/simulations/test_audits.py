@@ -181,10 +181,10 @@ def test_a_glaring_record_arrives_at_the_clip_and_a_missing_clip_is_caught(monke
 
 
 def test_weaker_noise_on_nodes_of_record_mode_is_caught(monkeypatch):
-    import client.record_mode
+    import client.silo
 
-    real = client.record_mode.gaussian
-    monkeypatch.setattr(client.record_mode, "gaussian", lambda *a, **k: 0.9 * real(*a, **k))
+    real = client.silo.gaussian
+    monkeypatch.setattr(client.silo, "gaussian", lambda *a, **k: 0.9 * real(*a, **k))
     schedule = make_schedule(privacy__unit="record", critic__family="wgan", critic__width=4)
     assert verdicts(schedule, Plan("noise")) == {"noise": "alarm"}
 

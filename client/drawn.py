@@ -1,0 +1,102 @@
+"""Users that take part: their sound records, looked up once and only where somebody looks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import overload
+
+import numpy as np
+import torch
+
+from client.data import LocalData, LocalUsers
+
+BATCH = 512
+"""Records that are gathered before they are computed together."""
+
+
+def sound_records(users: LocalUsers, user: int) -> LocalData:
+    """A user's records that fit the schema; the others are as if they were not there.
+
+    Users are computed together, so a label or an image of one must never reach another's rows, or
+    fail the node: the sensitivity of the sum to one user would not be C.
+    """
+    data = users.user(user)
+    if data.images.shape[1:] != users.shape or data.labels.shape != data.images.shape[:1]:
+        return LocalData(torch.zeros(0, *users.shape), torch.zeros(0, dtype=torch.int64))
+    fits = (data.labels >= 0) & (data.labels < users.classes)
+    fits &= torch.isfinite(data.images).flatten(1).all(1)
+    return LocalData(data.images[fits], data.labels[fits])
+
+
+def batched_records(
+    users: LocalUsers, positions: Iterable[int]
+) -> Iterator[tuple[LocalData, list[int]]]:
+    """Sound records of users in the order given, together until there are `BATCH` or more.
+
+    Which records come together depends on the positions and the node's data alone, so that what is
+    computed of them is the same bit for bit each time.
+
+    Yields:
+        Some users' records, and how many each of these users has.
+    """
+    waiting: list[LocalData] = []
+    for position in positions:
+        waiting.append(sound_records(users, position))
+        if sum(len(data.labels) for data in waiting) >= BATCH:
+            yield _together(waiting)
+            waiting = []
+    if waiting:
+        yield _together(waiting)
+
+
+def _together(found: list[LocalData]) -> tuple[LocalData, list[int]]:
+    images, labels = torch.cat([d.images for d in found]), torch.cat([d.labels for d in found])
+    return LocalData(images, labels), [len(data.labels) for data in found]
+
+
+class DrawnUsers(Sequence[LocalData]):
+    """The records of some users of a node; a user's are read when they are first looked at."""
+
+    def __init__(self, users: LocalUsers, positions: Sequence[int]) -> None:
+        self.positions = tuple(positions)
+        self._users = users
+        self._known: dict[int, LocalData] = {}
+
+    def __len__(self) -> int:
+        """How many users."""
+        return len(self.positions)
+
+    @overload
+    def __getitem__(self, index: int) -> LocalData: ...
+    @overload
+    def __getitem__(self, index: slice) -> DrawnUsers: ...
+    def __getitem__(self, index: int | slice) -> LocalData | DrawnUsers:
+        """The sound records of one of them."""
+        if isinstance(index, slice):
+            return DrawnUsers(self._users, self.positions[index])
+        position = self.positions[index]
+        if position not in self._known:
+            self._known[position] = sound_records(self._users, position)
+        return self._known[position]
+
+
+class UserSeeds(Sequence[int]):
+    """A seed for each user's batches, from the request's; it depends on no other user."""
+
+    def __init__(self, seed: int, positions: Sequence[int]) -> None:
+        self._seed, self._positions = seed, tuple(positions)
+
+    def __len__(self) -> int:
+        """How many users."""
+        return len(self._positions)
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> UserSeeds: ...
+    def __getitem__(self, index: int | slice) -> int | UserSeeds:
+        """The seed of one of them."""
+        if isinstance(index, slice):
+            return UserSeeds(self._seed, self._positions[index])
+        mixed = np.random.SeedSequence([self._seed, self._positions[index]])
+        return int(mixed.generate_state(1, np.uint64)[0])

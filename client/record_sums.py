@@ -1,0 +1,151 @@
+"""Record mode of the frozen critic and of the annotator: one noised sum a round.
+
+Both have a gradient that is known in closed form, so nothing is stepped on the node: each record
+is drawn with probability q, its gradient clipped to C, all added up, N(0, (zC)^2) added once, and
+divided by the number that was declared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from client.clipping import Blocks, clip_and_sum, clip_and_sum_products
+from client.critics.annotator import errors, load_annotator
+from client.critics.frozen import public_features
+from client.data import LocalData, LocalUsers
+from client.drawn import batched_records
+from client.framed import FramedGroup, FramedUsers
+from client.records import TrainReply, TrainRequest
+from client.silo import chosen_of, noised, sampling_source
+from models.features import PatchFeatures
+
+AT_ONCE = 128
+"""Feature rows of images that are made and clipped together."""
+
+
+class Portion(Protocol):
+    """Some of a silo's records."""
+
+    def __len__(self) -> int:
+        """How many."""
+
+    def clipped_sum(self, chosen: Tensor, bound: float) -> Tensor:
+        """What the records at positions ``chosen``, int64 [k], add up to, float64 [P].
+
+        Each contributes at most ``bound`` in L2 norm, so that is the sum's sensitivity to adding
+        or removing one record.
+        """
+
+
+class RecordSum(Protocol):
+    """A family whose records contribute to one sum."""
+
+    size: int
+    """P: length of the sum."""
+
+    def portions(self) -> Iterable[Portion]:
+        """All sound records of the silo, some at a time, always in the same order."""
+
+
+@dataclass(frozen=True)
+class FrozenPortion:
+    """Records as images; each contributes its feature row at its class."""
+
+    data: LocalData
+    features: PatchFeatures
+    classes: int
+
+    def __len__(self) -> int:
+        """How many records."""
+        return len(self.data.labels)
+
+    @torch.no_grad()
+    def clipped_sum(self, chosen: Tensor, bound: float) -> Tensor:
+        """The clipped embeddings of the chosen records, added up, float64 [classes x dim]."""
+        total = torch.zeros(self.classes * self.features.dim, dtype=torch.float64)
+        for part in torch.split(chosen, AT_ONCE):
+            rows, labels = self.features(self.data.images[part]), self.data.labels[part]
+            blocks = Blocks(rows, torch.arange(len(rows)), labels, len(rows), self.classes)
+            total += clip_and_sum(blocks, bound)[0]
+        return total
+
+
+@dataclass(frozen=True)
+class AnnotatorPortion:
+    """Records as rows; each contributes minus its gradient with respect to the weight.
+
+    That is the outer product of an error of norm at most √2 with a row of norm at most 1.
+    """
+
+    group: FramedGroup
+    weight: Tensor
+
+    def __len__(self) -> int:
+        """How many records."""
+        return len(self.group.labels)
+
+    @torch.no_grad()
+    def clipped_sum(self, chosen: Tensor, bound: float) -> Tensor:
+        """Minus the clipped gradients of the chosen records, float64 [classes x (k + 1)]."""
+        rows, labels = self.group.rows[chosen], self.group.labels[chosen]
+        return clip_and_sum_products(errors(rows, labels, self.weight), rows, bound)[0]
+
+
+class FrozenRecords:
+    """The frozen critic's sum, [classes x dim], row by row."""
+
+    def __init__(self, users: LocalUsers, request: TrainRequest) -> None:
+        self._users = users
+        self._features = public_features(users.shape, int(request.settings["feature_seed"]))
+        self.size = users.classes * self._features.dim
+
+    def portions(self) -> Iterable[Portion]:
+        """The users' records, as images."""
+        for data, _ in batched_records(self._users, range(len(self._users))):
+            yield FrozenPortion(data, self._features, self._users.classes)
+
+
+class AnnotatorRecords:
+    """The annotator's sum, [classes x (components + 1)], row by row."""
+
+    def __init__(self, users: LocalUsers, request: TrainRequest) -> None:
+        annotator = load_annotator(users, request)
+        self._weight = annotator.weight
+        self._framed = FramedUsers(users, annotator)
+        self.size = self._weight.numel()
+
+    def portions(self) -> Iterable[Portion]:
+        """The users' records, as rows that are kept between rounds."""
+        return (AnnotatorPortion(group, self._weight) for group in self._framed.groups())
+
+
+SUMS: dict[str, Callable[[LocalUsers, TrainRequest], RecordSum]] = {
+    "annotator": AnnotatorRecords,
+    "frozen": FrozenRecords,
+}
+
+
+def train_sum(family: RecordSum, node: int, request: TrainRequest) -> TrainReply:
+    """The node's noised sum over ``settings["denominator"]``."""
+    total = noised(clipped_sum(family, node, request), request, node, 0)
+    # a fixed denominator: how many took part, and even the silo's size, are private
+    mean = total / float(request.settings["denominator"])
+    return TrainReply(mean.numpy(), np.zeros(0, dtype=np.int64))
+
+
+def clipped_sum(family: RecordSum, node: int, request: TrainRequest) -> Tensor:
+    """A round's sum before its noise, float64 [P]: private, of L2 sensitivity C."""
+    bound = float(request.settings["clipping_norm"])
+    total = torch.zeros(family.size, dtype=torch.float64)
+    source = sampling_source(request, node, 0)
+    for portion in family.portions():
+        chosen = chosen_of(len(portion), request, source)
+        if len(chosen):
+            total += portion.clipped_sum(chosen, bound)
+    return total
