@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
@@ -92,7 +93,8 @@ def open_node_users(context: Context) -> LocalUsers:
 
     The file is named in the node's own configuration (``--node-config 'data="/abs/users.npz"
     partition-id=0'``), never by the server. It holds ``images`` uint8 [n, c, h, w], ``labels``
-    int64 [n], ``users`` int64 [n] (each record's user) and ``classes``.
+    int64 [n], ``users`` int64 [n] (each record's user) and ``classes``. The same object as before
+    for as long as the file is not written to.
 
     Raises:
         NodeDataError: no file is named, or it cannot be read, lacks an array, or has one of
@@ -101,7 +103,19 @@ def open_node_users(context: Context) -> LocalUsers:
     named = context.node_config.get("data")
     if not named:
         raise NodeDataError("no data is named: start it with --node-config 'data=\"/abs/file\"'")
-    images, labels, owners, classes = _read_users(Path(str(named)))
+    path = Path(str(named))
+    try:
+        status = path.stat()
+    except OSError:
+        raise NodeDataError(f"{path} cannot be read as a NumPy .npz file") from None
+    stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
+    return _opened_users(path, stamp, int(context.node_config.get("partition-id", 0)))
+
+
+@lru_cache(maxsize=1)
+def _opened_users(path: Path, stamp: tuple[int, int, int], partition: int) -> ArrayUsers:
+    """The users in a file; ``stamp`` tells whether it was written to since it was read."""
+    images, labels, owners, classes = _read_users(path)
     order = np.argsort(owners, kind="stable")
     _, counts = np.unique(owners, return_counts=True)
     channels, height, width = (int(side) for side in images.shape[1:])
@@ -112,7 +126,7 @@ def open_node_users(context: Context) -> LocalUsers:
         offsets=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
         shape=(channels, height, width),
         classes=classes,
-        partition=int(context.node_config.get("partition-id", 0)),
+        partition=partition,
     )
 
 

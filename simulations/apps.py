@@ -43,9 +43,27 @@ def open_simulated_users(context: Context) -> LocalUsers:
     return node_users(config, number)
 
 
+@lru_cache(maxsize=2)
+def _hosted(data: DataConfig, seed: int) -> dict[int, ArrayUsers]:
+    """The users of nodes that were opened before, by the node's number."""
+    return {}
+
+
 def node_users(config: Config, number: int) -> ArrayUsers:
-    """The users of simulated node ``number``: an equal block of the partition."""
+    """The users of simulated node ``number``: an equal block of the partition.
+
+    The same object for the same data set and node, so that nodes can keep between rounds what they
+    made of it.
+    """
     dataset, dealt = simulated_federation(config.data, config.seed)
+    hosted = _hosted(config.data, config.seed)
+    known = hosted.get(number)
+    if known is None or known.images is not dataset.train_images:
+        hosted[number] = _block(config, number, dataset, dealt)
+    return hosted[number]
+
+
+def _block(config: Config, number: int, dataset: Dataset, dealt: Partition) -> ArrayUsers:
     bounds = np.linspace(0, dealt.users, config.data.nodes + 1).astype(int)
     first, last = int(bounds[number]), int(bounds[number + 1])
     channels, height, width = (int(side) for side in dataset.train_images.shape[1:])

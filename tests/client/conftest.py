@@ -37,12 +37,21 @@ def users() -> ArrayUsers:
 def make_request():
     """A request with settings over the defaults."""
 
-    def make(*chosen: int, seed: int = 5, round_number: int = 1, **changes: object) -> TrainRequest:
+    def make(
+        *chosen: int,
+        seed: int = 5,
+        round_number: int = 1,
+        family: str | None = None,
+        denominator: float = 1.0,
+        **changes: object,
+    ) -> TrainRequest:
         settings = {k.replace("__", "."): v for k, v in changes.items()}
         config = Config().updated(settings)
         parts = ("critic.", "privacy.")
         flat = {k.split(".")[1]: v for k, v in config.flat().items() if k.startswith(parts)}
         flat |= {"generator_width": 48, "generator_latent": 64}
+        flat |= {"components": config.annotator.components, "denominator": denominator}
+        flat["family"] = family or config.critic.family
         critic = WganCritic(SHAPE, CLASSES)
         weights = {
             "critic": parameters_to_vector(critic.parameters()).detach().numpy(),
