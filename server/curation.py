@@ -10,6 +10,10 @@ from torch import Tensor
 
 from models.annotators import Annotator
 from models.generators import Generator
+from models.shapes import ImageShape
+from models.vectors import load_vector, to_vector
+from server.config import Config
+from server.tensors import Arrays
 
 BATCH = 500
 """Images drawn at once; it decides memory and nothing else."""
@@ -107,6 +111,36 @@ class Sampler:
         noise = _normals(len(labels), self.latent, seed)
         parts = [self.generator(noise[i], labels[i]) for i in torch.split(places, BATCH)]
         return torch.cat(parts)
+
+
+def sampler_of(config: Config, generator: Generator, annotator: Annotator | None) -> Sampler:
+    """The configured filter over a generator in evaluation mode; none without an annotator."""
+    release = config.release
+    agreement = 0.0 if annotator is None else release.agreement
+    return Sampler(generator, annotator, agreement, release.attempts)
+
+
+def kept_arrays(sampler: Sampler) -> Arrays:
+    """All of a sampler that was trained: what a kept generator's file holds."""
+    arrays: Arrays = {"average": to_vector(sampler.generator)}
+    if sampler.annotator is not None:
+        arrays["annotator"] = to_vector(sampler.annotator)
+    return arrays
+
+
+def restored_sampler(config: Config, shape: ImageShape, classes: int, arrays: Arrays) -> Sampler:
+    """The sampler of which `kept_arrays` were kept.
+
+    Raises:
+        ValueError: the arrays are of networks of other sizes than the configuration's.
+    """
+    made = Generator(shape, classes, config.generator.width, config.generator.latent)
+    load_vector(made, arrays["average"].astype(np.float32))
+    annotator = None
+    if "annotator" in arrays:
+        annotator = Annotator(shape, classes, config.annotator.components)
+        load_vector(annotator, arrays["annotator"].astype(np.float32))
+    return sampler_of(config, made.eval(), annotator)
 
 
 def _normals(rows: int, length: int, seed: int) -> Tensor:

@@ -215,14 +215,28 @@ class RunDirectory:
         return self.checkpoints / f"generator-{round_number:06d}.safetensors"
 
     def save_generator(self, round_number: int, arrays: Arrays) -> str:
-        """Keep a generator that samples are drawn from; returns its digest."""
+        """Keep a generator that samples are drawn from; returns its digest.
+
+        Args:
+            round_number: the last round behind it.
+            arrays: ``average``, the flat generator; ``annotator``, the flat annotator that samples
+                are filtered and labelled with, where there is one.
+        """
         write_durably(self.generator_path(round_number), save(_contiguous(arrays)))
         return digest_of(arrays)
 
 
-def load_generator(path: Path) -> NDArray[np.float32]:
-    """The flat generator of a kept file, float32 [n]."""
-    return load_file(path)["average"].astype(np.float32)
+def load_generator(path: Path) -> Arrays:
+    """What `RunDirectory.save_generator` kept.
+
+    Raises:
+        RunDirectoryError: the file was damaged.
+    """
+    try:
+        arrays: Arrays = load_file(path)
+    except SafetensorError:
+        raise RunDirectoryError(f"{path} is damaged; restore it from a backup") from None
+    return arrays
 
 
 def _contiguous(arrays: Arrays) -> Arrays:

@@ -29,7 +29,6 @@ class GeneratorTrainer:
 
     def __init__(self, config: Config, shape: ImageShape, classes: int) -> None:
         self._settings, self._classes = config.generator, classes
-        self._steps_planned = config.generator.steps * config.rounds.count
         self._source = torch.Generator().manual_seed(config.seed + 1)
         self.network = Generator(
             shape,
@@ -44,18 +43,39 @@ class GeneratorTrainer:
         )
         self._steps = 0
 
-    def train(self, loss: Loss, on_step: Callable[[int], None] | None = None) -> float:
-        """One round's steps against a loss; returns the mean loss.
+    def train(
+        self,
+        loss: Loss,
+        *,
+        steps: int,
+        rate: float,
+        done: int,
+        planned: int,
+        on_step: Callable[[int], None] | None = None,
+    ) -> float:
+        """Some steps against a loss; returns the mean loss, 0 for no steps.
+
+        The learning rate falls along one cosine over ``planned`` steps, however many calls share
+        them out; each part of a run has its own cosine.
 
         Args:
             loss: of images [n, c, h, w] and labels int64 [n], every class equally often in blocks.
-            on_step: told the number of steps taken in this round, for a progress display.
+            steps: to take now.
+            rate: learning rate of Adam at the first planned step; the last has a twentieth of it.
+            done: planned steps that were taken before.
+            planned: steps of the whole cosine.
+            on_step: told the number of steps taken in this call, for a progress display.
+
+        Raises:
+            ValueError: more steps than are planned, or a count below 0.
         """
+        if min(steps, done) < 0 or done + steps > planned:
+            raise ValueError(f"steps={steps} after done={done} do not fit in planned={planned}")
         torch.set_num_threads(self._settings.threads)
         labels = self._labels()
         total = 0.0
-        for step in range(self._settings.steps):
-            self._set_rate()
+        for step in range(steps):
+            self._optimiser.param_groups[0]["lr"] = rate * _cosine((done + step) / planned)
             noise = torch.randn(len(labels), self.network.latent, generator=self._source)
             value = loss(self.network(noise, labels), labels)
             self._optimiser.zero_grad()
@@ -66,17 +86,11 @@ class GeneratorTrainer:
             total += float(value.detach())
             if on_step is not None:
                 on_step(step + 1)
-        return total / self._settings.steps
+        return total / max(1, steps)
 
     def _labels(self) -> Tensor:
         each = max(2, self._settings.batch // self._classes)
         return torch.arange(self._classes).repeat_interleave(each)
-
-    def _set_rate(self) -> None:
-        """A cosine from the configured rate to a twentieth of it over all planned steps."""
-        share = min(1.0, self._steps / max(1, self._steps_planned))
-        cosine = 0.05 + 0.95 * (1 + math.cos(math.pi * share)) / 2
-        self._optimiser.param_groups[0]["lr"] = self._settings.rate * cosine
 
     @torch.no_grad()
     def _follow(self) -> None:
@@ -112,16 +126,9 @@ class GeneratorTrainer:
         restore_optimiser(self._optimiser, state)
 
 
-@torch.no_grad()
-def draw_images(generator: Generator, labels: Tensor, seed: int) -> Tensor:
-    """Images [n, c, h, w] in [-1, 1] of the given classes; the same for the same seed.
-
-    The noise is drawn in one piece, so image i depends on ``seed`` and i, not on the batch size.
-    """
-    source = torch.Generator().manual_seed(seed)
-    noise = torch.randn(len(labels), generator.latent, generator=source)
-    parts = zip(torch.split(noise, 500), torch.split(labels, 500), strict=True)
-    return torch.cat([generator(z, y) for z, y in parts])
+def _cosine(share: float) -> float:
+    """From 1 at ``share`` 0 down to a twentieth at 1."""
+    return 0.05 + 0.95 * (1 + math.cos(math.pi * share)) / 2
 
 
 def as_pixels(images: Tensor) -> NDArray[np.uint8]:

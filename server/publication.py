@@ -15,11 +15,11 @@ import torch
 from accountant.account import Spending, statement
 from accountant.ledger import Entry
 from accountant.statement import promise
-from models.generators import Generator
 from server.books import noise_source, planned
 from server.config import Config
+from server.curation import Sampler
 from server.directory import RunDirectory
-from server.generator import as_pixels, draw_images
+from server.generator import as_pixels
 from server.schedule import total_rounds
 from server.store import (
     BatchRecord,
@@ -114,15 +114,20 @@ class Publication:
         self._store.record_checkpoint(row)
 
     def samples(
-        self, purpose: str, number: int, generator: Generator, sha256: str, spending: Spending
+        self, purpose: str, number: int, sampler: Sampler, sha256: str, spending: Spending
     ) -> None:
-        """Draw a batch from a kept generator and store it with its provenance."""
+        """Draw a batch from a kept generator and store it with its provenance.
+
+        A strip shows the generator as it is, so that rounds before and after the annotator's can
+        be compared; a release is drawn through the sampler's filter.
+        """
         settings, strip = self._config.release, purpose == "strip"
-        each = settings.strip if strip else -(-settings.samples // generator.classes)
-        labels = torch.arange(generator.classes).repeat(each)
+        sampler = sampler.unfiltered() if strip else sampler
+        each = settings.strip if strip else -(-settings.samples // sampler.classes)
+        labels = torch.arange(sampler.classes).repeat(each)
         labels = labels if strip else labels[: settings.samples]
         seed = self._config.seed + (STRIP_SEED if strip else RELEASE_SEED)
-        pixels = as_pixels(draw_images(generator, labels, seed))
+        pixels = as_pixels(sampler.draw(labels, seed))
         records = [
             SampleRecord.from_pixels(position=i, requested_class=int(label), pixels=image)
             for i, (label, image) in enumerate(zip(labels, pixels, strict=True))

@@ -18,10 +18,10 @@ from flwr.serverapp import Grid
 from accountant.account import Spending
 from accountant.population import OutOfBudget
 from client.records import Vector
-from models.vectors import to_vector
 from server.books import Books
 from server.config import Config
 from server.critics import FAMILIES
+from server.curation import kept_arrays, sampler_of
 from server.directory import RunDirectory, Snapshot, digest_of
 from server.enrolment import Federation
 from server.generator import GeneratorTrainer
@@ -137,7 +137,15 @@ class Training:
             self._lost.add(number)
         else:
             self._critic.absorb(release)
-        loss = self._trainer.train(self._critic.loss, lambda step: self._show(number, step))
+        settings, rounds = self._config.generator, self._config.rounds.count
+        loss = self._trainer.train(
+            self._critic.loss,
+            steps=settings.steps,
+            rate=settings.rate,
+            done=settings.steps * (number - 1),
+            planned=settings.steps * rounds,
+            on_step=lambda step: self._show(number, step),
+        )
         self._done = number
         seconds = time.monotonic() - started
         metrics = {"generator_loss": loss}
@@ -160,10 +168,10 @@ class Training:
             self._publish_samples("strip", number)
 
     def _publish_samples(self, purpose: str, number: int) -> None:
-        average = self._trainer.average
-        sha256 = self._directory.save_generator(number, {"average": to_vector(average)})
+        sampler = sampler_of(self._config, self._trainer.average, None)
+        sha256 = self._directory.save_generator(number, kept_arrays(sampler))
         self._publication.checkpoint(number, sha256)
-        self._publication.samples(purpose, number, average, sha256, self._books.spending())
+        self._publication.samples(purpose, number, sampler, sha256, self._books.spending())
 
     def _release_samples(self) -> None:
         if self._done:

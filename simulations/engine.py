@@ -24,7 +24,7 @@ from simulations.apps import client_app, simulated_federation
 from simulations.pictures import contact_sheet, plot_run
 from simulations.reading import (
     fresh_samples,
-    kept_generator,
+    kept_sampler,
     labelled_samples,
     store_url_of,
     stored_samples,
@@ -182,7 +182,7 @@ def measure_student(
 
     Simulation only: the test images are real and their use is in no budget.
     """
-    samples, labels = fresh_samples(kept_generator(directory), images, config.seed + STUDENT_SEED)
+    samples, labels = fresh_samples(kept_sampler(directory), images, config.seed + STUDENT_SEED)
     return _tested_student(config, samples, labels, epochs)
 
 

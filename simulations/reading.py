@@ -12,40 +12,38 @@ from sqlalchemy import make_url
 from torch import Tensor
 
 from accountant.ledger import Ledger
-from models.generators import Generator
-from models.vectors import load_vector
-from server.config import Config
+from server.curation import Sampler, restored_sampler
 from server.directory import RunDirectory, RunDirectoryError, load_generator
-from server.generator import draw_images
 from server.store import SampleFilter, Store, decode_png
 
 
-def kept_generator(directory: RunDirectory, round_number: int | None = None) -> Generator:
-    """The generator of a round (the last one by default), ready to draw from.
+def kept_sampler(directory: RunDirectory, round_number: int | None = None) -> Sampler:
+    """The generator of a round (the last one by default) with its annotator, ready to draw from.
 
     Raises:
-        RunDirectoryError: the run has no whole round yet, or kept no generator of this one.
+        RunDirectoryError: the run has no whole round yet, kept no generator of this one, or one
+            that this version of fedlens cannot read.
     """
-    config, snapshot = directory.config(), directory.load_state()
+    snapshot = directory.load_state()
     if snapshot is None:
         raise RunDirectoryError(f"{directory.path} has no whole round yet: `fedlens resume` it")
-    path = directory.generator_path(round_number or snapshot.round)
+    round_number = round_number or snapshot.round
+    path = directory.generator_path(round_number)
     if not path.exists():
         raise RunDirectoryError(f"round {round_number} kept no generator; see {path.parent}")
     channels, height, width = snapshot.facts["shape"]
-    generator = _empty(config, (channels, height, width), int(snapshot.facts["classes"]))
-    load_vector(generator, load_generator(path))
-    return generator.eval()
+    shape, classes = (channels, height, width), int(snapshot.facts["classes"])
+    arrays = load_generator(path)
+    try:
+        return restored_sampler(directory.config(), shape, classes, arrays)
+    except (KeyError, ValueError) as error:
+        raise RunDirectoryError(f"{path} is not this version's: {error}; train anew") from None
 
 
-def _empty(config: Config, shape: tuple[int, int, int], classes: int) -> Generator:
-    return Generator(shape, classes, config.generator.width, config.generator.latent)
-
-
-def fresh_samples(generator: Generator, count: int, seed: int) -> tuple[Tensor, Tensor]:
+def fresh_samples(sampler: Sampler, count: int, seed: int) -> tuple[Tensor, Tensor]:
     """``count`` images in [-1, 1] with their requested classes, all equally often."""
-    labels = torch.arange(count) % generator.classes
-    return draw_images(generator, labels, seed), labels
+    labels = torch.arange(count) % sampler.classes
+    return sampler.draw(labels, seed), labels
 
 
 def stored_samples(

@@ -8,7 +8,9 @@ from torch.nn import functional as F
 
 from models.annotators import Annotator
 from models.generators import Generator
-from server.curation import Sampler
+from server.config import Config
+from server.curation import Sampler, kept_arrays, restored_sampler, sampler_of
+from server.directory import RunDirectory, RunDirectoryError, digest_of, load_generator
 
 SHAPE, CLASSES = (1, 28, 28), 4
 
@@ -145,3 +147,28 @@ def test_what_cannot_be_drawn_from_is_refused(blobs, judge):
         Sampler(Generator(SHAPE, 5, 8).eval(), judge)
     with pytest.raises(ValueError, match="trained no annotator"):
         Sampler(blobs).label(torch.zeros(1, *SHAPE))
+
+
+@pytest.mark.parametrize("with_annotator", [False, True])
+def test_a_sampler_comes_back_from_what_is_kept_of_it(labels, tmp_path, with_annotator):
+    changes = {"generator.width": 8, "annotator.rounds": 2, "annotator.components": 10}
+    changes["release.agreement"] = 0.3
+    config = Config().updated(changes)
+    generator = Generator(SHAPE, CLASSES, 8).eval()
+    annotator = Annotator(SHAPE, CLASSES, 10) if with_annotator else None
+    if annotator is not None:
+        annotator.fit_frame(generator(torch.randn(30, 64), torch.arange(30) % CLASSES), 0.5)
+        annotator.weight.copy_(torch.randn(CLASSES, 11))
+    sampler = sampler_of(config, generator, annotator)
+    assert sampler.agreement == (0.3 if with_annotator else 0.0)
+    directory = RunDirectory.create(tmp_path / "run", config)
+    digest = directory.save_generator(3, kept_arrays(sampler))
+    arrays = load_generator(directory.generator_path(3))
+    assert digest_of(arrays) == digest
+    back = restored_sampler(config, SHAPE, CLASSES, arrays)
+    assert torch.equal(back.draw(labels, 5), sampler.draw(labels, 5))
+    with pytest.raises(ValueError, match="a network of"):
+        restored_sampler(config.updated({"generator.width": 16}), SHAPE, CLASSES, arrays)
+    directory.generator_path(3).write_bytes(b"cut")
+    with pytest.raises(RunDirectoryError, match="damaged"):
+        load_generator(directory.generator_path(3))
