@@ -17,6 +17,7 @@ VERBS = (
     "resume",
     "samples",
     "student",
+    "study",
     "budget",
     "calibrate",
     "ledger",

@@ -1,0 +1,175 @@
+"""``fedlens study``: what samples are worth, measured alike for every row of a table."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from simulations.cli.output import add_json_flag, print_json, say
+
+if TYPE_CHECKING:
+    from simulations.study.rows import Row
+    from simulations.study.table import Line
+
+OUT = Path("runs") / "study"
+
+
+def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """The verb, its one table, and its flags."""
+    parser = verbs.add_parser(
+        "study",
+        help="train and measure whole tables of runs",
+        description="Train and measure whole tables of runs, each the same way.",
+    )
+    tables = parser.add_subparsers(dest="table", metavar="TABLE", required=True)
+    table = tables.add_parser(
+        "table1",
+        help="what samples are worth, by data, unit and guarantee",
+        description="Train real runs at several guarantees and measure what their samples are "
+        "worth, beside a control and published figures. Goes on where it was stopped: only what is "
+        "missing is computed. Simulation only: real test images are in no privacy budget.",
+        epilog="example: fedlens study table1 --quick",
+    )
+    table.add_argument("--rows", nargs="+", default=[], metavar="ROW", help=_rows_help())
+    table.add_argument(
+        "--seeds", nargs="+", default=[], metavar="SEED", help="seeds (default: 0 1 2)"
+    )
+    table.add_argument(
+        "--guarantee",
+        nargs="+",
+        default=[],
+        metavar="EPSILON@DELTA",
+        help="guarantees, each for everything that a run releases: 1@1e-10, none for no noise, "
+        "preset for the preset's own noise (default: 1@1e-10 1@1e-5 10@1e-5 none)",
+    )
+    table.add_argument(
+        "--quick",
+        action="store_true",
+        help="MNIST records and MNIST 3,000 users at 1@1e-10 with one seed",
+    )
+    table.add_argument(
+        "--out", type=Path, default=OUT, help="folder of the study (default: runs/study)"
+    )
+    table.add_argument("--data-dir", help="folder of the data sets' files")
+    table.add_argument(
+        "--jobs",
+        type=int,
+        default=min(2, os.cpu_count() or 1),
+        help="runs trained or measured at a time (default: 2, or 1 on one core)",
+    )
+    table.add_argument("--page", type=Path, help="write the results as a Markdown page there too")
+    add_json_flag(table)
+    table.set_defaults(run=run)
+
+
+def _rows_help() -> str:
+    from simulations.study.rows import ROWS
+
+    return f"rows (default: all whose preset is there): {', '.join(ROWS)}"
+
+
+def run(args: argparse.Namespace) -> int:
+    """Check, fill in what is missing, print the table."""
+    from simulations.cli import WrongUse
+    from simulations.datasets import DatasetError
+    from simulations.study.errors import StudyError
+
+    try:
+        return _table(args)
+    except (StudyError, DatasetError) as error:
+        raise WrongUse(str(error)) from None
+
+
+def _table(args: argparse.Namespace) -> int:
+    from simulations.cli import DONE, FAILED
+    from simulations.study import effort
+    from simulations.study.guarantees import parse_guarantee
+    from simulations.study.rows import STRONG, chosen_rows
+    from simulations.study.runner import Study, cells_of
+    from simulations.study.table import lines_of, render
+
+    rows = chosen_rows(args.rows, quick=args.quick)
+    guarantees = [parse_guarantee(text) for text in args.guarantee]
+    if args.quick and not guarantees:
+        guarantees = [parse_guarantee(STRONG)]
+    out = _folder(args)
+    data_dir = str(Path(args.data_dir).absolute()) if args.data_dir else ""
+    cells = cells_of(rows, guarantees, _seeds(args), out)
+    study = Study(cells, out, effort=effort.FULL, data_dir=data_dir, jobs=args.jobs, say=_tell)
+    if study.missing():
+        _check_data(rows, data_dir)
+    failures = study.run()
+    lines = lines_of(cells)
+    if lines:
+        say(render(lines))
+        say("simulation only: real test images measured this and are in no budget")
+        _draw(args, out, lines)
+    for failure in failures:
+        _tell(f"fedlens: {failure}")
+    if args.json:
+        print_json([line.to_json() for line in lines])
+    return FAILED if failures else DONE
+
+
+def _seeds(args: argparse.Namespace) -> list[int]:
+    from simulations.study.errors import StudyError
+    from simulations.study.rows import SEEDS
+
+    if not args.seeds:
+        return [0] if args.quick else list(SEEDS)
+    for text in args.seeds:
+        if not text.isdecimal() or int(text) >= 1_000_000:
+            raise StudyError(f"--seeds {text!r}: give whole numbers from 0, below a million")
+    return list(dict.fromkeys(int(text) for text in args.seeds))
+
+
+def _folder(args: argparse.Namespace) -> Path:
+    """The study's folder, which may be written to."""
+    from simulations.study.errors import StudyError
+
+    if args.jobs < 1:
+        raise StudyError(f"--jobs {args.jobs}: give at least 1")
+    out: Path = args.out
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StudyError(f"--out {out}: cannot be written to: {error.strerror}") from None
+    return out
+
+
+def _check_data(rows: Sequence[Row], data_dir: str) -> None:
+    """Bad data is told before anything is trained."""
+    from simulations.datasets import load
+
+    for name in dict.fromkeys(row.data for row in rows):
+        load(name, data_dir or None)
+
+
+def _draw(args: argparse.Namespace, out: Path, lines: Sequence[Line]) -> None:
+    from simulations.study import effort
+    from simulations.study.charts import plot_labels, plot_privacy
+    from simulations.study.literature import published_figures
+    from simulations.study.page import write_page
+
+    published = published_figures()
+    plots = [
+        plot_privacy(lines, published, out / "accuracy-epsilon.png"),
+        plot_labels(lines, published, out / "accuracy-labels.png"),
+    ]
+    pages = [out / "results.md", *([args.page] if args.page else [])]
+    for page in pages:
+        page.parent.mkdir(parents=True, exist_ok=True)
+        write_page(page, lines, published, effort.FULL)
+    for made in (*plots, *pages):
+        if made is not None:
+            say(f"  {made}")
+
+
+def _tell(text: str) -> None:
+    """One line for people on standard error, at once."""
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()

@@ -1,0 +1,1 @@
+"""The study: what a run's samples are worth, measured the same way for every row of a table."""

@@ -1,0 +1,115 @@
+"""A cell: one row at one guarantee with one seed, and the folder where all of it is kept.
+
+``plan.json``       what is trained and measured
+``run/``            the run's directory
+``training.json``   what it spent and took; written when training is done
+``cell.json``       what was measured; written last, whole or not at all
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from server.config import Config
+from server.files import write_durably
+from simulations.study.effort import Effort
+from simulations.study.guarantees import Guarantee
+from simulations.study.rows import Row
+
+Step = Literal["train", "measure"]
+_PLACES = ("data.dir", "data.name")
+"""Settings that say where data lies rather than what it is."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A row at a guarantee with a seed."""
+
+    row: Row
+    guarantee: Guarantee
+    seed: int
+    folder: Path
+
+    @classmethod
+    def of(cls, row: Row, guarantee: Guarantee, seed: int, out: Path) -> Cell:
+        """The cell with its folder in a study's folder ``out``."""
+        folder = out.absolute() / "cells" / row.name / str(guarantee) / f"seed-{seed}"
+        return cls(row, guarantee, seed, folder)
+
+    def __str__(self) -> str:
+        """For people to read."""
+        return f"{self.row.name} {self.guarantee} seed {self.seed}"
+
+    @property
+    def measured(self) -> dict[str, Any] | None:
+        """What ``cell.json`` says, or None."""
+        return read_json(self.folder / "cell.json")
+
+    def missing(self, plan: dict[str, Any]) -> tuple[Step, ...]:
+        """The steps that are still to be done for what ``plan`` says."""
+        known = read_json(self.folder / "plan.json")
+        if known is None or known["trains"] != plan["trains"]:
+            return ("train", "measure")
+        if not (self.folder / "training.json").is_file():
+            return ("train", "measure")
+        found = self.measured
+        done = found is not None and found["measures"] == plan["measures"]
+        return () if done else ("measure",)
+
+    def begin(self, plan: dict[str, Any]) -> None:
+        """Put the plan into the folder; a run of other settings is set aside, not deleted."""
+        known = read_json(self.folder / "plan.json")
+        if known is not None and known["trains"] != plan["trains"]:
+            self._set_aside()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_json(self.folder / "plan.json", plan)
+
+    def _set_aside(self) -> None:
+        number = 1
+        while (target := self.folder.with_name(f"{self.folder.name}.old-{number}")).exists():
+            number += 1
+        self.folder.rename(target)
+
+
+def plan_of(cell: Cell, config: Config, effort: Effort) -> dict[str, Any]:
+    """All that the steps need to know, and digests of what would change their outcome.
+
+    Where the data lies is no part of the digests, so a study may be moved.
+    """
+    row = cell.row
+    settings = {k: v for k, v in config.flat().items() if k not in _PLACES}
+    trained = {**settings, "data": row.data, "fault": row.fault, "provider": row.provider}
+    measured = {"effort": effort.to_json(), "curve": row.curve, "data": row.data}
+    return {
+        "name": str(cell),
+        "trains": _digest(trained),
+        "measures": _digest(measured),
+        "config": config.flat(),
+        "effort": effort.to_json(),
+        "data": row.data,
+        "curve": row.curve,
+        "fault": row.fault,
+        "provider": row.provider,
+    }
+
+
+def _digest(value: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """A JSON object from a file, or None where there is no whole one."""
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found
+
+
+def write_json(path: Path, value: dict[str, Any]) -> None:
+    """Write a JSON object, whole or not at all."""
+    write_durably(path, (json.dumps(value, indent=1, allow_nan=False) + "\n").encode())

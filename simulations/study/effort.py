@@ -1,0 +1,41 @@
+"""How much is trained and drawn to measure a cell. The same for every cell of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Effort:
+    """Sizes of everything that is measured."""
+
+    lesson: int = 120_000
+    """Images that a taught student, and a student of requested classes, trains on."""
+    epochs: Mapping[str, int] = field(
+        default_factory=lambda: {"cnn": 4, "mlp": 4, "residual": 2},
+    )
+    """Passes over them, by architecture; the residual student needs fewer and costs more."""
+    judged: int = 10_000
+    """Samples that networks trained on real images judge."""
+    labels: tuple[int, ...] = (100, 300, 1000, 3000, 10_000)
+    """Numbers of labelled samples of the label curve."""
+    repeated: int = 40_000
+    """Changed copies of the labelled samples that a student of the curve trains on."""
+    recogniser_epochs: int = 4
+    orientation_epochs: int = 2
+    sheet: int = 8
+    """Samples of a class on a contact sheet."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return {**asdict(self), "labels": list(self.labels), "epochs": dict(self.epochs)}
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Effort:
+        """What `to_json` gave."""
+        return cls(**{**found, "labels": tuple(found["labels"])})
+
+
+FULL = Effort()

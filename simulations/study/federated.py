@@ -1,0 +1,62 @@
+"""The provider of most rows: a real run, with nodes, messages, ledger and store."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from accountant.account import statement
+from server.books import spending_of
+from server.config import Config
+from server.directory import RunDirectory
+from server.rounds import Progress
+from simulations.distillation import Source
+from simulations.engine import train_in_process
+from simulations.reading import kept_sampler
+from simulations.study.errors import CellFailed
+from simulations.study.providers import Report, Trained
+
+REPORT_SECONDS = 30.0
+
+
+def train(config: Config, folder: Path, report: Report) -> Trained:
+    """Train a run in ``folder``, or go on with the one in it.
+
+    Raises:
+        CellFailed: the run's budget stopped it early.
+    """
+    directory = RunDirectory(folder)
+    directory = directory if directory.exists() else RunDirectory.create(folder, config)
+    began = directory.config()
+    outcome = train_in_process(began, directory, directory.default_store, _Told(report))
+    if outcome.stopped:
+        raise CellFailed(f"the run ended early: {outcome.stopped}")
+    spending = spending_of(began, directory)
+    return Trained(
+        epsilon_dp=spending.dp_epsilon,
+        delta_dp=spending.delta_dp,
+        epsilon_dp_at_bdp_delta=spending.dp_epsilon_at_bdp_delta,
+        bdp_as_published=spending.bdp_as_published,
+        bdp_corrected=spending.bdp_corrected,
+        bdp_sound=spending.bdp_sound,
+        delta_bdp=spending.delta_bdp,
+        rounds=spending.rounds,
+        statement=statement(spending, began.data.users),
+    )
+
+
+def source(folder: Path) -> Source:
+    """The run's samples as they are released, with its annotator where it has one."""
+    return kept_sampler(RunDirectory.open(folder))
+
+
+class _Told:
+    """An observer that says in words how far a run is, now and then."""
+
+    def __init__(self, report: Report) -> None:
+        self._report, self._said = report, time.monotonic()
+
+    def __call__(self, progress: Progress) -> None:
+        if time.monotonic() - self._said > REPORT_SECONDS:
+            self._said = time.monotonic()
+            self._report(f"round {progress.round} of {progress.rounds}")

@@ -1,0 +1,92 @@
+"""Distances between real and synthetic images, on features of a fixed network."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+NEAREST = 5
+"""k of coverage and density; the authors' choice."""
+CHUNK = 1000
+
+
+def frechet_distance(real: Tensor, synthetic: Tensor) -> float:
+    """Squared Fréchet distance of Gaussians fitted to two sets of features.
+
+    |μ_r - μ_s|² + tr(Σ_r + Σ_s - 2 (Σ_r Σ_s)^½): eq. (6) of Heusel et al. 2017
+    (arXiv:1706.08500), there on Inception features and known as FID. On other features its figures
+    compare with one another only.
+
+    Args:
+        real: features [n, dim].
+        synthetic: features [m, dim].
+
+    Raises:
+        ValueError: fewer than two rows, or different dimensions.
+    """
+    first, second = _checked("real", real), _checked("synthetic", synthetic)
+    if first.shape[1] != second.shape[1]:
+        raise ValueError(
+            f"real features have {first.shape[1]} dimensions, synthetic ones {second.shape[1]}"
+        )
+    gap = first.mean(0) - second.mean(0)
+    spread, other = np.cov(first, rowvar=False), np.cov(second, rowvar=False)
+    spread, other = np.atleast_2d(spread), np.atleast_2d(other)
+    # tr (Σ_r Σ_s)^½ is that of the symmetric Σ_r^½ Σ_s Σ_r^½, whose eigenvalues are real
+    half = _root(spread)
+    shared = np.sqrt(np.clip(np.linalg.eigvalsh(half @ other @ half), 0, None)).sum()
+    return float(max(0.0, gap @ gap + np.trace(spread) + np.trace(other) - 2 * shared))
+
+
+def _checked(name: str, features: Tensor) -> NDArray[np.float64]:
+    if features.ndim != 2 or len(features) < 2:
+        raise ValueError(f"{name} features have shape {tuple(features.shape)}; give [n ≥ 2, dim]")
+    found: NDArray[np.float64] = features.double().numpy()
+    return found
+
+
+def _root(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
+    values, vectors = np.linalg.eigh(matrix)
+    root: NDArray[np.float64] = (vectors * np.sqrt(np.clip(values, 0, None))) @ vectors.T
+    return root
+
+
+class Cover(NamedTuple):
+    """How synthetic images lie among real ones."""
+
+    coverage: float
+    """Share of real images with a synthetic one in their neighbourhood, in [0, 1]."""
+    density: float
+    """How many real neighbourhoods a synthetic image lies in, over k; about 1 for real data."""
+
+
+def coverage_and_density(real: Tensor, synthetic: Tensor, k: int = NEAREST) -> Cover:
+    """Coverage and density as Naeem et al. 2020 (arXiv:2002.09797, section 3) define them.
+
+    A real image's neighbourhood is the ball that reaches to its k-th nearest other real image.
+
+    Args:
+        real: features [n, dim], n > k.
+        synthetic: features [m, dim].
+        k: neighbours.
+
+    Raises:
+        ValueError: too few real images.
+    """
+    if len(real) <= k or not len(synthetic):
+        raise ValueError(f"{len(real)} real and {len(synthetic)} synthetic images are too few")
+    # exact distances: the fast formula's rounding could put an image outside its own ball
+    inside = torch.zeros(len(synthetic))
+    covered = 0
+    for part in torch.split(real, CHUNK):
+        own = torch.cdist(part, real, compute_mode="donot_use_mm_for_euclid_dist")
+        reach = own.kthvalue(k + 1, dim=1).values  # the nearest of all is the image itself
+        to_synthetic = torch.cdist(part, synthetic, compute_mode="donot_use_mm_for_euclid_dist")
+        within = to_synthetic <= reach[:, None]
+        inside += within.sum(0)
+        covered += int(within.any(1).sum())
+    return Cover(covered / len(real), float(inside.mean()) / k)

@@ -1,0 +1,243 @@
+"""The page of results: written from what was measured, never by hand."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from simulations.students import ARCHITECTURES
+from simulations.study.charts import NAMES, plot_labels, plot_privacy
+from simulations.study.effort import Effort
+from simulations.study.literature import Published
+from simulations.study.rows import OPEN
+from simulations.study.table import Line, accuracy, percent
+
+IMAGES = Path("images") / "results"
+HEAD = """# Results
+
+Written by `fedlens study table1` from what it measured; do not edit.
+
+```bash
+fedlens study table1 --quick
+fedlens study table1 --rows mnist-record --seeds 0 1 2 --guarantee 1@1e-10
+```
+
+The first takes about a quarter of an hour on two cores. Without arguments the command fills in
+whatever the folder `runs/study` still lacks of the whole table; it can be stopped at any time.
+
+**All of this is simulation.** Accuracies are measured with real test images, which only somebody
+who owns them can do, and which no guarantee covers. Test images, and the networks trained on real
+training images that judge samples, are used to measure and for nothing else: no generator,
+annotator or sample depends on them.
+
+"""
+MEANING = """## What the columns say
+
+Every guarantee is one budget for all that a run releases: the critic's rounds, the annotator's rounds,
+and class masses, in one ledger. It is differential privacy by noise calibrated to the clip, which
+implies Bayesian differential privacy at the same δ. Users: all images of one person; records: one
+image of one silo.
+
+| column | meaning |
+|---|---|
+| student | share of real test images that a small convolutional network gets right which saw {lesson} synthetic images alone: samples, changed samples (digits: affine maps; clothes: mirror images) and mixtures of samples, labelled softly by the private annotator after the change. Mean ± deviation over seeds |
+| MLP, residual | the same for two other students |
+| best of 3 | the best of the three students of each seed, mean over seeds: how several others report theirs |
+| own labels | the convolutional student with the classes that samples were asked for, without the annotator's labels |
+| control | the first student with public noise images in the generator's place and the same annotator: what the annotator alone would teach. A generator is worth what is above it |
+| annotator | the private annotator itself on real test images |
+| recognised | share of samples whose requested class an independent LeNet sees in them, trained on real training images |
+| Fréchet | squared Fréchet distance (Heusel et al. 2017, eq. 6) between real test images and samples in the features of that LeNet; smaller is better, comparable within this page only |
+| coverage, density | Naeem et al. 2020, k = 5, in the same features: share of real images with a sample in their neighbourhood; how deep samples lie among real images |
+| s, MiB | seconds and peak memory of training, nodes and server in one process, {threads} |
+
+Rows without an annotator (the iterative critic alone) have students of requested classes only.
+"""  # noqa: E501
+
+
+def write_page(
+    path: Path, lines: Sequence[Line], published: Sequence[Published], effort: Effort
+) -> None:
+    """Write the Markdown page with its plots and contact sheets beside it.
+
+    Args:
+        path: the page; pictures go to ``images/results`` beside it.
+        lines: of the table.
+        published: figures of others.
+        effort: what was measured with.
+    """
+    folder = path.parent / IMAGES
+    folder.mkdir(parents=True, exist_ok=True)
+    parts = [HEAD, _tables(lines), _meaning(lines, effort), _published(published)]
+    parts += [_plots(lines, published, folder), _faults(lines), _sheets(lines, folder)]
+    path.write_text("\n".join(part for part in parts if part), encoding="utf-8")
+
+
+def _meaning(lines: Sequence[Line], effort: Effort) -> str:
+    threads = sorted({cell["training"]["threads"] for line in lines for cell in line.cells})
+    told = " or ".join(str(count) for count in threads)
+    noun = "one thread" if threads == [1] else f"{told} threads"
+    return MEANING.format(lesson=f"{effort.lesson:,}", threads=noun)
+
+
+def _tables(lines: Sequence[Line]) -> str:
+    shown = [line for line in lines if not line.row.fault]
+    parts = []
+    for data, name in NAMES.items():
+        own = [line for line in shown if line.row.data == data]
+        if own:
+            real = own[0]
+            parts += [f"## {name}", "", *_table(own), "", _reference(real), ""]
+    return "\n".join(parts)
+
+
+def _table(lines: Sequence[Line]) -> list[str]:
+    others = [name for name in ARCHITECTURES if name != "cnn"]
+    titles = {"mlp": "MLP", "residual": "residual"}
+    head = ["row", "guarantee", "seeds", "student", *(titles[name] for name in others)]
+    head += ["best of 3", "own labels", "control", "annotator", "recognised", "Fréchet"]
+    head += ["coverage", "density", "s", "MiB"]
+    rows = []
+    for line in lines:
+        rows.append(
+            [
+                line.row.title,
+                line.guarantee.words,
+                str(len(line.seeds)),
+                f"**{accuracy(line)}**",
+                *(accuracy(line, name) for name in others),
+                percent(line.best()),
+                *(percent(line.mean(key)) for key in ("own_label", "control", "annotator")),
+                percent(line.mean("recognised")),
+                f"{line.mean('frechet') or 0:.1f}",
+                f"{line.mean('coverage') or 0:.2f}",
+                f"{line.mean('density') or 0:.2f}",
+                f"{line.mean('training', 'seconds') or 0:.0f}",
+                f"{max(line.values('training', 'peak_mb')):.0f}",
+            ]
+        )
+    return markdown_table(head, rows)
+
+
+def _reference(line: Line) -> str:
+    return (
+        f"Real training images in the samples' place: Fréchet {line.mean('real', 'frechet'):.1f}, "
+        f"coverage {line.mean('real', 'coverage'):.2f}, density "
+        f"{line.mean('real', 'density'):.2f}; the LeNet recognises "
+        f"{percent(line.mean('recognised_real'))}% of real test images."
+    )
+
+
+def _published(published: Sequence[Published]) -> str:
+    if not published:
+        return ""
+    head = ["method", "data", "unit", "guarantee", "accuracy, %", "picked", "public data", "source"]
+    rows = [
+        [
+            one.method,
+            NAMES[one.data],
+            one.unit,
+            one.guarantee,
+            f"{one.accuracy:g}",
+            one.kind,
+            one.public_data or "none",
+            f"[{one.source}]({one.url})",
+        ]
+        for one in sorted(published, key=lambda p: (p.data != "mnist", p.epsilon, -p.accuracy))
+    ]
+    said = (
+        "## What others publish\n\n"
+        "Students trained on private synthetic images and tested on real ones. Compare figures of "
+        "the same unit, notion and δ only: BDP at δ = 1e-10 needs less noise than DP at ε = 1, and "
+        "the paper's generator and annotator have such a guarantee each. The best of three "
+        "classifiers lies above their mean. We found no published accuracy of a *user-level* "
+        "guarantee with ε ≤ 10 on these data.\n\n"
+    )
+    return said + "\n".join(markdown_table(head, rows)) + "\n"
+
+
+def _plots(lines: Sequence[Line], published: Sequence[Published], folder: Path) -> str:
+    parts = []
+    if plot_privacy(lines, published, folder / "accuracy-epsilon.png"):
+        parts += ["## Accuracy against ε", "", _picture("Accuracy against ε", "accuracy-epsilon")]
+    if plot_labels(lines, published, folder / "accuracy-labels.png"):
+        parts += [
+            "\n## Accuracy against the number of labelled samples",
+            "",
+            "A student of n labelled synthetic samples and changed copies of them. In a person's "
+            "place the LeNet trained on real images gives the labels, so this is what a careful "
+            "annotator's labels would be worth; it says nothing about privacy.",
+            "",
+            _picture("Accuracy against labelled samples", "accuracy-labels"),
+            "",
+            *_label_table(lines),
+        ]
+    return "\n".join([*parts, ""]) if parts else ""
+
+
+def _label_table(lines: Sequence[Line]) -> list[str]:
+    rows = [
+        [
+            line.row.title,
+            line.guarantee.words,
+            f"{point['labels']:.0f}",
+            percent(point["annotated"]),
+            percent(point["requested"]),
+        ]
+        for line in lines
+        for point in line.curve()
+    ]
+    head = ["row", "guarantee", "labelled samples", "labels in a person's place", "own labels"]
+    return markdown_table(head, rows)
+
+
+def _faults(lines: Sequence[Line]) -> str:
+    clean = {(line.row.name, str(line.guarantee)): line for line in lines}
+    rows = []
+    for line in lines:
+        beside = clean.get((line.row.clean, str(line.guarantee)))
+        if line.row.fault:
+            rows.append(
+                [
+                    line.row.title,
+                    line.guarantee.words,
+                    percent(line.row.fault, 0),
+                    percent(line.mean("judged_rotated")),
+                    percent(beside.mean("judged_rotated") if beside else None),
+                    percent(line.mean("judged_rotated_real")),
+                    accuracy(line),
+                ]
+            )
+    if not rows:
+        return ""
+    head = ["row", "guarantee", "planted, %", "samples judged rotated, %", "of a clean run, %"]
+    head += ["of real test images, %", "student"]
+    said = (
+        "## A planted fault keeps its share\n\n"
+        "Some users' (or records') images are rotated by 90 degrees before anything is trained. A "
+        "LeNet trained on upright and rotated real images judges the samples.\n\n"
+    )
+    return said + "\n".join(markdown_table(head, rows)) + "\n"
+
+
+def _sheets(lines: Sequence[Line], folder: Path) -> str:
+    parts = ["## Samples", "", "Not picked: the first eight of each class, of the first seed.", ""]
+    for line in lines:
+        if not line.sheet.is_file() or (str(line.guarantee) == OPEN and line.row.fault):
+            continue
+        name = f"{line.row.name}-{str(line.guarantee).replace('@', '-at-')}"
+        shutil.copyfile(line.sheet, folder / f"{name}.png")
+        title = f"{line.row.title}, {line.guarantee.words}"
+        parts += [f"### {title}", "", _picture(f"Samples: {title}", name), ""]
+    return "\n".join(parts)
+
+
+def _picture(said: str, name: str) -> str:
+    return f"![{said}]({(IMAGES / name).as_posix()}.png)"
+
+
+def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a Markdown table."""
+    bars = [" | ".join(row) for row in (head, ["---"] * len(head), *rows)]
+    return [f"| {bar} |" for bar in bars]

@@ -1,0 +1,472 @@
+"""The study: cells that are kept, resumed and summed up, and the command around them."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from server.config import Config
+from simulations.cli import main
+from simulations.datasets import load
+from simulations.study import effort as efforts
+from simulations.study import worker
+from simulations.study.cells import Cell, plan_of, read_json, write_json
+from simulations.study.controls import NoiseTeacher, noise_images
+from simulations.study.effort import Effort
+from simulations.study.errors import StudyError
+from simulations.study.faults import faulty_records, write_faulty_copy
+from simulations.study.guarantees import configuration, parse_guarantee
+from simulations.study.literature import NOTIONS, published_figures
+from simulations.study.rows import GUARANTEES, PRESETS, ROWS, Row
+from simulations.study.runner import Study, cells_of
+from simulations.study.table import lines_of, summary
+
+TINY = """
+[data]
+name = "embedded"
+nodes = 2
+samples_per_user = 4
+[privacy]
+noise_multiplier = 3.0
+clipping_norm = 0.3
+delta = 1e-3
+[rounds]
+count = 2
+[generator]
+steps = 3
+batch = 20
+width = 8
+[release]
+samples = 20
+strip = 1
+"""
+ANNOTATED = """
+[annotator]
+rounds = 2
+noise_multiplier = 20.0
+components = 8
+guided_steps = 2
+"""
+SMALL = Effort(
+    lesson=300,
+    epochs={"cnn": 1, "mlp": 1, "residual": 1},
+    judged=200,
+    labels=(10, 30),
+    repeated=60,
+    recogniser_epochs=1,
+    orientation_epochs=1,
+    sheet=2,
+)
+KEYS = {
+    "data", "unit", "users", "epsilon_dp", "delta_dp", "epsilon_bdp", "delta_bdp",
+    "student_accuracy", "own_label_accuracy", "control_accuracy", "annotator_accuracy",
+    "recognised", "seconds", "peak_mb", "contact_sheet",
+}  # fmt: skip
+
+
+@pytest.fixture
+def tiny(tmp_path, monkeypatch) -> dict[str, Row]:
+    """Rows that take seconds, in the place of the real ones."""
+    (tmp_path / "tiny.toml").write_text(TINY)
+    (tmp_path / "annotated.toml").write_text(TINY + ANNOTATED)
+    common = {"data": "embedded", "unit": "user", "users": 40, "guarantees": ("5@1e-3", "none")}
+    rows = [
+        Row("taught", "Taught", str(tmp_path / "annotated"), quick=True, curve=True, **common),
+        Row("plain", "Plain", str(tmp_path / "tiny"), **common),
+        Row("faulty", "Faulty", str(tmp_path / "annotated"), fault=0.5, clean="taught", **common),
+        Row("later", "Later", "a-preset-of-tomorrow", **common),
+    ]
+    monkeypatch.setattr("simulations.study.rows.ROWS", {row.name: row for row in rows})
+    monkeypatch.setattr(efforts, "FULL", SMALL)
+    monkeypatch.delenv("FEDLENS_STORE", raising=False)
+    return {row.name: row for row in rows}
+
+
+def study(capsys, *arguments) -> tuple[int, str, str]:
+    try:
+        status = main(["study", "table1", *map(str, arguments)])
+    except SystemExit as stop:  # argparse
+        status = int(stop.code or 0)
+    printed = capsys.readouterr()
+    return status, printed.out, printed.err
+
+
+# The whole command
+
+
+def test_a_table_is_made_and_drawn(capsys, tiny, tmp_path):
+    """With real processes, two at a time."""
+    out, page = tmp_path / "out", tmp_path / "docs" / "results.md"
+    wanted = ("--rows", "taught", "faulty", "--seeds", "0", "--guarantee", "5@1e-3", "--out", out)
+    status, printed, told = study(capsys, *wanted, "--jobs", 2, "--json")
+    assert status == 0, told
+    assert "2 cells, 2 of them to do" in told and "simulation only" in printed
+    rows = json.loads(printed.splitlines()[-1])
+    assert [row["row"] for row in rows] == ["taught", "faulty"]
+    for row in rows:
+        assert set(row) >= KEYS
+        assert row["data"] == "embedded" and row["unit"] == "user" and row["users"] == 40
+        assert 4.9 < row["epsilon_dp"] <= 5 and row["delta_dp"] == 1e-3
+        assert set(row["epsilon_bdp"]) == {"as_published", "corrected", "sound"}
+        assert row["delta_bdp"] == 1e-10 and row["seconds"] > 0 and 50 < row["peak_mb"] < 4000
+        assert set(row["student_accuracy"]["per_architecture"]) == {"cnn", "mlp", "residual"}
+        assert row["student_accuracy"]["std"] is None, "one seed has no deviation"
+        assert 0 <= row["student_accuracy"]["mean"] <= row["student_accuracy"]["best"] <= 1
+        assert Image.open(row["contact_sheet"]).size[0] == 10 * 28 * 2
+        assert 0 <= row["recognised"] <= 1 and 0 <= row["coverage"] <= 1 and row["frechet"] > 0
+        assert row["taught"] and 0 <= row["annotator_accuracy"] <= 1
+        assert 0 <= row["control_accuracy"] <= 1
+    assert [point["labels"] for point in rows[0]["label_curve"]] == [10, 30]
+    assert (out / "cells/faulty/5@1e-3/seed-0/faulty.npz").is_file()
+
+    # a second call computes nothing, and writes the page from what is there
+    status, printed, told = study(capsys, *wanted, "--json", "--page", page)
+    assert status == 0 and "2 cells, 0 of them to do" in told
+    assert json.loads(printed.splitlines()[-1]) == rows
+    text = page.read_text()
+    for shown in ("Taught", "simulation", "DP-FETA", "A planted fault", "Samples", "94.19"):
+        assert shown in text, shown
+    pictures = re.findall(r"!\[[^]]*\]\(([^)]+)\)", text)
+    assert len(pictures) == 4 and all((page.parent / name).is_file() for name in pictures)
+    assert {"accuracy-epsilon.png", "accuracy-labels.png"} <= {p.name for p in out.iterdir()}
+
+
+@pytest.fixture
+def same_process(monkeypatch):
+    """Steps in this process, which has everything loaded."""
+    monkeypatch.setattr(Study, "_call", lambda _, command, threads: worker.main(command[3:]))
+
+
+def test_what_was_lost_is_made_again_and_nothing_is_spent_twice(
+    capsys, tiny, tmp_path, same_process
+):
+    out = tmp_path / "out"
+    wanted = ("--rows", "plain", "--seeds", "3", "--guarantee", "5@1e-3", "--out", out, "--json")
+    status, printed, _ = study(capsys, *wanted)
+    (row,) = json.loads(printed.splitlines()[-1])
+    assert status == 0 and not row["taught"]
+    assert row["annotator_accuracy"] is row["control_accuracy"] is None
+    assert row["student_accuracy"]["mean"] == row["own_label_accuracy"]
+    folder = out / "cells/plain/5@1e-3/seed-3"
+    ledger = (folder / "run" / "ledger.jsonl").read_bytes()
+
+    (folder / "cell.json").unlink()
+    status, printed, told = study(capsys, *wanted)
+    assert status == 0 and "plain 5@1e-3 seed 3: measuring" in told and "training" not in told
+    (again,) = json.loads(printed.splitlines()[-1])
+    assert again["student_accuracy"] == row["student_accuracy"]
+
+    for name in ("training.json", "cell.json"):  # as if it had been killed before the end
+        (folder / name).unlink()
+    status, printed, told = study(capsys, *wanted)
+    assert status == 0 and "training" in told
+    assert (folder / "run" / "ledger.jsonl").read_bytes() == ledger
+    assert read_json(folder / "training.json")["resumed"] is True
+    (again,) = json.loads(printed.splitlines()[-1])
+    assert again["student_accuracy"] == row["student_accuracy"]
+    assert again["epsilon_dp"] == row["epsilon_dp"] <= 5
+
+
+def test_a_cell_that_fails_is_told_and_the_others_are_made(capsys, tiny, tmp_path, same_process):
+    out = tmp_path / "out"
+    broken = out / "cells/plain/none/seed-0/run"
+    broken.mkdir(parents=True)
+    (broken / "something-else").write_text("of somebody")
+    status, printed, told = study(
+        capsys, "--rows", "plain", "--seeds", 0, 1, "--guarantee", "none", "--out", out, "--json"
+    )
+    assert status == 1 and "Traceback" not in told
+    assert "plain none seed 0: training failed: RunDirectoryError" in told
+    (row,) = json.loads(printed.splitlines()[-1])
+    assert row["seeds"] == [1] and row["epsilon_dp"] is None
+
+
+MISTAKES = [
+    (["--rows", "mnist-recrod"], "--rows 'mnist-recrod': there is no such row"),
+    (["--rows", "later"], "needs the preset 'a-preset-of-tomorrow'"),
+    (["--seeds", "one"], "--seeds 'one'"),
+    (["--seeds", "-1"], ""),
+    (["--seeds", "9999999"], "below a million"),
+    (["--guarantee", "1e-5"], "write EPSILON@DELTA"),
+    (["--guarantee", "0@1e-5"], "write EPSILON@DELTA"),
+    (["--guarantee", "nan@1e-5"], "write EPSILON@DELTA"),
+    (["--guarantee", "1@2"], "write EPSILON@DELTA"),
+    (["--guarantee", "1@0"], "write EPSILON@DELTA"),
+    (["--guarantee", "1@0.5"], "privacy.delta"),
+    (["--jobs", "0"], "--jobs 0"),
+    (["--out", "/proc/nowhere"], "--out /proc/nowhere: cannot be written to"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "said"), MISTAKES)
+def test_wrong_use_is_told_in_one_line(arguments, said, capsys, tiny, tmp_path):
+    wanted = ["--rows", "plain", "--out", tmp_path / "out", *arguments]
+    status, printed, told = study(capsys, *wanted)
+    assert status == 2 and said in told and printed == "" and "Traceback" not in told
+    assert not (tmp_path / "out" / "cells").exists()
+
+
+def test_missing_data_is_told_before_anything_is_trained(capsys, tiny, tmp_path, monkeypatch):
+    row = Row("far", "Far", tiny["plain"].preset, "mnist", unit="user", users=40)
+    monkeypatch.setattr("simulations.study.rows.ROWS", {"far": row})
+    status, _, told = study(
+        capsys, "--rows", "far", "--guarantee", "none", "--out", tmp_path / "out",
+        "--data-dir", tmp_path,
+    )  # fmt: skip
+    assert status == 2 and f"--data-dir {tmp_path} has no mnist" in told
+    assert not (tmp_path / "out" / "cells").exists()
+
+
+def test_without_rows_those_that_can_be_made_are(capsys, tiny, tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(Study, "run", lambda self: asked.append(self.cells) or [])
+    assert study(capsys, "--out", tmp_path / "out")[0] == 0
+    assert {cell.row.name for cell in asked[0]} == {"taught", "plain", "faulty"}
+    assert {cell.seed for cell in asked[0]} == {0, 1, 2} and len(asked[0]) == 3 * 2 * 3
+    assert study(capsys, "--quick", "--out", tmp_path / "out")[0] == 0
+    assert [str(cell) for cell in asked[1]] == ["taught 1@1e-10 seed 0"]
+
+
+# Cells and plans
+
+
+def plan(row, tmp_path, seed=0, guarantee="5@1e-3", effort=SMALL, **settings):
+    cell = Cell.of(row, parse_guarantee(guarantee), seed, tmp_path / "out")
+    config = configuration(row, cell.guarantee, seed).updated(settings)
+    return cell, plan_of(cell, config, effort)
+
+
+def finish(cell, known):
+    write_json(cell.folder / "training.json", {})
+    write_json(cell.folder / "cell.json", {"measures": known["measures"]})
+
+
+def test_only_what_is_missing_is_to_be_done(tiny, tmp_path):
+    row = tiny["plain"]
+    cell, known = plan(row, tmp_path)
+    assert cell.missing(known) == ("train", "measure")
+    cell.begin(known)
+    assert cell.missing(known) == ("train", "measure")
+    write_json(cell.folder / "training.json", {})
+    assert cell.missing(known) == ("measure",)
+    finish(cell, known)
+    assert cell.missing(known) == ()
+    (cell.folder / "cell.json").write_text('{"half": ')
+    assert cell.missing(known) == ("measure",)
+    finish(cell, known)
+    other = plan(row, tmp_path, effort=Effort())[1]
+    assert cell.missing(other) == ("measure",), "another effort measures again"
+    moved = plan(row, tmp_path, **{"data.dir": "/elsewhere"})[1]
+    assert cell.missing(moved) == (), "where the data lies is no matter"
+    changed = plan(row, tmp_path, **{"rounds.count": 3})[1]
+    assert cell.missing(changed) == ("train", "measure")
+
+
+def test_a_run_of_other_settings_is_set_aside_not_deleted(tiny, tmp_path):
+    cell, known = plan(tiny["plain"], tmp_path)
+    cell.begin(known)
+    (cell.folder / "run").mkdir()
+    (cell.folder / "run" / "ledger.jsonl").write_text("spent")
+    finish(cell, known)
+    _, changed = plan(tiny["plain"], tmp_path, **{"rounds.count": 3})
+    cell.begin(changed)
+    assert cell.missing(changed) == ("train", "measure")
+    kept = cell.folder.with_name("seed-0.old-1")
+    assert (kept / "run" / "ledger.jsonl").read_text() == "spent"
+    assert not (cell.folder / "run").exists()
+
+
+def test_cells_are_every_row_guarantee_and_seed_once(tiny, tmp_path):
+    rows = [tiny["taught"], tiny["plain"]]
+    cells = cells_of(rows, [], [0, 1], tmp_path)
+    assert len({cell.folder for cell in cells}) == len(cells) == 8
+    assert [cell.seed for cell in cells] == [0] * 4 + [1] * 4
+    chosen = cells_of(rows, [parse_guarantee("none")], [5], tmp_path)
+    assert [str(cell) for cell in chosen] == ["taught none seed 5", "plain none seed 5"]
+
+
+# Guarantees and rows
+
+
+@pytest.mark.parametrize("text", ["1@1e-10", "1@1e-5", "10@1e-5", "0.5@2.5e-3", "none", "preset"])
+def test_guarantees_are_read_as_they_are_written(text):
+    assert str(parse_guarantee(text)) == text
+
+
+def test_a_cell_is_scaled_to_its_guarantee_and_may_not_pass_it(tiny):
+    row = tiny["taught"]
+    loose, tight = (configuration(row, parse_guarantee(g), 7) for g in ("10@1e-3", "2@1e-3"))
+    for config, epsilon in ((loose, 10.0), (tight, 2.0)):
+        assert config.privacy.epsilon_budget == epsilon and config.privacy.delta == 1e-3
+        assert config.seed == 7 and config.data.users == 40
+    ratio = tight.privacy.noise_multiplier / loose.privacy.noise_multiplier
+    assert ratio > 1
+    parts = tight.annotator.noise_multiplier / loose.annotator.noise_multiplier
+    assert parts == pytest.approx(ratio, rel=1e-5), "all parts by one factor"
+    open_ = configuration(row, parse_guarantee("none"), 0)
+    noises = {k: v for k, v in open_.flat().items() if k.endswith("noise_multiplier")}
+    assert set(noises.values()) == {0.0} and len(noises) >= 3
+    as_is = configuration(row, parse_guarantee("preset"), 0)
+    assert as_is.privacy.noise_multiplier == 3.0
+
+
+def test_settings_at_a_guarantee_come_last(tiny):
+    row = Row(
+        "r", "R", tiny["plain"].preset, "embedded", "user", 40,
+        settings={"generator.steps": 5}, settings_at={"none": {"generator.steps": 9}},
+    )  # fmt: skip
+    assert configuration(row, parse_guarantee("5@1e-3"), 0).generator.steps == 5
+    assert configuration(row, parse_guarantee("none"), 0).generator.steps == 9
+
+
+def test_the_rows_that_ship_are_sound():
+    assert sum(row.quick for row in ROWS.values()) == 2
+    for name, row in ROWS.items():
+        assert row.name == name and row.unit in ("user", "record")
+        assert row.data in ("mnist", "fashion-mnist")
+        assert bool(row.fault) == bool(row.clean) and (not row.clean or row.clean in ROWS)
+        for text in row.guarantees:
+            assert str(parse_guarantee(text)) == text
+        if row.preset_path.is_file() and row.guarantees != ("preset",):
+            for text in row.guarantees:
+                configuration(row, parse_guarantee(text), 0)
+    assert all(str(parse_guarantee(text)) == text for text in GUARANTEES)
+    assert PRESETS.is_dir()
+
+
+# Summing up
+
+
+def cell_json(student, epsilon=1.0, **more):
+    students = {"cnn": student, "mlp": student - 0.1, "residual": student + 0.01}
+    training = {
+        "epsilon_dp": epsilon, "delta_dp": 1e-5, "bdp_as_published": 0.1, "bdp_corrected": 0.2,
+        "bdp_sound": None, "delta_bdp": 1e-10, "seconds": 10.0, "peak_mb": 100.0, "threads": 1,
+    }  # fmt: skip
+    return {
+        "measures": "m", "students": students, "taught": True, "own_label": 0.5, "control": None,
+        "annotator": 0.9, "recognised": 0.8, "frechet": 1.0, "coverage": 0.5, "density": 0.6,
+        "judged_rotated": 0.1, "seconds": 5.0, "training": training, **more,
+    }  # fmt: skip
+
+
+def test_lines_are_means_and_deviations_over_seeds(tiny, tmp_path):
+    row, guarantee = tiny["plain"], parse_guarantee("1@1e-5")
+    cells = [Cell.of(row, guarantee, seed, tmp_path) for seed in (0, 1, 2)]
+    for cell, accuracy, epsilon in zip(cells[:2], (0.8, 0.9), (0.99, 0.98), strict=True):
+        cell.folder.mkdir(parents=True)
+        points = [{"labels": 10, "annotated": accuracy, "requested": 0.1}]
+        write_json(cell.folder / "cell.json", cell_json(accuracy, epsilon, curve=points))
+    (line,) = lines_of(cells)
+    assert line.seeds == (0, 1), "the third was not measured"
+    row_json = line.to_json()
+    student = row_json["student_accuracy"]
+    assert student["mean"] == pytest.approx(0.85)
+    assert student["std"] == pytest.approx(math.sqrt(0.005))
+    assert student["best"] == pytest.approx(0.86)
+    assert student["per_architecture"]["mlp"]["mean"] == pytest.approx(0.75)
+    assert row_json["epsilon_dp"] == 0.99, "the largest of the seeds"
+    assert row_json["epsilon_bdp"]["sound"] is None, "a seed without a bound leaves none"
+    assert row_json["control_accuracy"] is None
+    assert row_json["label_curve"] == [
+        {"labels": 10, "annotated": pytest.approx(0.85), "requested": pytest.approx(0.1)}
+    ]
+    json.dumps(row_json, allow_nan=False)
+
+
+def test_of_one_seed_there_is_no_deviation():
+    assert summary([0.5]) == {"mean": 0.5, "std": None}
+
+
+# Faults and controls
+
+
+def test_a_fault_rotates_whole_users_and_nothing_else(tmp_path):
+    settings = {"data.users": 50, "data.samples_per_user": 20, "privacy.delta": 1e-3, "seed": 4}
+    config = Config().updated(settings)
+    path = tmp_path / "faults" / "faulty.npz"
+    write_faulty_copy(config, 0.3, path)
+    clean, faulty = load("embedded"), load(f"npz:{path}")
+    moved = np.flatnonzero(
+        (clean.train_images != faulty.train_images).reshape(len(clean.train_images), -1).any(1)
+    )
+    turned = faulty_records(config, 0.3)
+    assert len(turned) == 15 * 20 and set(moved) <= set(turned) and len(moved) > 290
+    sample = int(moved[0])
+    assert np.array_equal(
+        faulty.train_images[sample], np.rot90(clean.train_images[sample], 1, (1, 2))
+    )
+    assert np.array_equal(clean.train_labels, faulty.train_labels)
+    assert np.array_equal(clean.test_images, faulty.test_images)
+    other = faulty_records(config.updated({"seed": 5}), 0.3)
+    assert not np.array_equal(turned, other)
+
+
+def test_records_are_rotated_one_by_one_where_they_are_the_unit():
+    config = Config().updated(
+        {"privacy.unit": "record", "critic.family": "wgan", "data.users": 2, "data.nodes": 2}
+    )
+    turned = faulty_records(config, 0.3)
+    assert len(turned) == len(set(turned.tolist())) == 3000
+    assert faulty_records(config, 0.0).size == 0
+
+
+def test_noise_images_are_public_smooth_and_the_annotators_to_label():
+    class Teacher:
+        classes = 3
+
+        def draw(self, labels, seed):
+            raise AssertionError("the control may not draw from the generator")
+
+        def label(self, images):
+            return torch.full((len(images), 3), 1 / 3)
+
+    control = NoiseTeacher(Teacher(), (1, 28, 28))
+    images = control.draw(torch.zeros(20, dtype=torch.int64), 5)
+    assert images.shape == (20, 1, 28, 28) and control.classes == 3
+    assert float(images.min()) >= -1 and float(images.max()) <= 1
+    assert torch.equal(images, noise_images(20, (1, 28, 28), 5))
+    assert not torch.equal(images, noise_images(20, (1, 28, 28), 6))
+    neighbours = (images[..., 1:] - images[..., :-1]).abs().mean()
+    strangers = (images[..., 14:] - images[..., :14]).abs().mean()
+    assert neighbours < strangers / 2
+    assert control.label(images).shape == (20, 3)
+
+
+# Published figures
+
+
+def test_published_figures_have_a_source_and_a_guarantee():
+    figures = published_figures()
+    assert len(figures) > 25
+    assert len({(f.method, f.data, f.notion, f.epsilon) for f in figures}) == len(figures)
+    for figure in figures:
+        assert figure.source and figure.url.startswith("https://") and figure.notion in NOTIONS
+        assert 50 <= figure.accuracy < 99
+    paper = [f for f in figures if f.notion == "BDP"]
+    assert {f.accuracy for f in paper} == {94.19, 73.36}
+    assert {f.guarantee for f in paper} == {"(1, 1e-10)-BDP"}
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (('source = "paper"\n\n', "\n"), "figure 1: 'source' is missing"),
+        (('kind = "single"', 'kind = "lucky"'), "figure 1: cannot be used"),
+        (("mnist = 94.19", "mnist = 0.9419e3"), "figure 1: cannot be used"),
+        (("epsilon = 1.0", ""), "figure 1: a guarantee needs a finite epsilon"),
+    ],
+)
+def test_a_published_figure_without_its_terms_is_refused(spoil, said, tmp_path):
+    from simulations.study.literature import FILE
+
+    text = FILE.read_text()
+    (tmp_path / "published.toml").write_text(text.replace(*spoil, 1))
+    with pytest.raises(StudyError, match=re.escape(said)):
+        published_figures(tmp_path / "published.toml")
