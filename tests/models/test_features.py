@@ -116,3 +116,19 @@ def test_embedding_refuses_what_would_break_its_bound():
         class_embedding(rows, torch.tensor([0]), 3)
     with pytest.raises(ValueError, match="0 feature rows"):
         class_embedding(rows[:0], torch.tensor([], dtype=torch.int64), 3)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_each_coordinate_is_the_cosine_it_is_said_to_be(shape):
+    features, images = PatchFeatures(shape, seed=6), _images(shape, n=3)
+    pixels = (images + 1) / 2
+    angles = pixels.flatten(1) @ features.global_weight
+    banks = [torch.cat([angles.cos(), angles.sin()], 1) / math.sqrt(768)]
+    for name, stride in (("small", 3), ("large", 4)):
+        weight, phase = getattr(features, f"{name}_weight"), getattr(features, f"{name}_phase")
+        waves = torch.conv2d(pixels, weight, phase, stride=stride, padding=stride).flatten(1).cos()
+        banks.append(waves * math.sqrt(2 / waves.shape[1]))
+    rows = torch.cat(banks, 1) / math.sqrt(3)
+    longest = math.sqrt(1 - features.mass**2)
+    rows = rows * (longest / rows.norm(dim=1, keepdim=True).clamp(min=1.0))
+    torch.testing.assert_close(features(images)[:, :-1], rows, atol=1e-6, rtol=1e-4)
