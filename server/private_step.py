@@ -16,7 +16,9 @@ from server.aggregation import Aggregate, Answer, Limits, combine, noised_mean
 from server.config import Config
 from server.enrolment import Federation
 from server.exchange import exchange
+from server.mechanism import denominator
 from server.sampling import Cohort, draw_cohort, everyone
+from server.schedule import Part
 
 logger = logging.getLogger(__name__)
 
@@ -28,23 +30,31 @@ class NoUsableReply(RuntimeError):
 
 
 class PrivateStep:
-    """One federation's mechanism, as the ledger describes it and as it is carried out."""
+    """One part's mechanism, as the ledger describes it and as it is carried out."""
 
     def __init__(
-        self, config: Config, grid: Grid, federation: Federation, size: int, largest_change: float
+        self,
+        config: Config,
+        part: Part,
+        grid: Grid,
+        federation: Federation,
+        size: int,
+        largest_reply: float,
     ) -> None:
         """Prepare for updates of length ``size``.
 
         Args:
             config: the run's.
+            part: whose sampling rate, noise and clip are carried out.
             grid: the transport.
             federation: whom to ask.
             size: P.
-            largest_change: L2 bound of what a node in record mode can change a critic by.
+            largest_reply: L2 bound of what a node in record mode can reply.
         """
         self._config, self._grid, self._federation = config, grid, federation
+        self._part, self._mechanism = part, part.settings
         self.record_mode = config.privacy.unit == "record"
-        bound = largest_change if self.record_mode else config.privacy.clipping_norm
+        bound = largest_reply if self.record_mode else self._mechanism.clipping_norm
         self._limits = Limits(size, bound, evidence=not self.record_mode)
 
     def gather(self, number: int, weights: dict[str, Vector]) -> Aggregate:
@@ -73,28 +83,26 @@ class PrivateStep:
 
     def evidence(self, aggregate: Aggregate) -> NormHistogram:
         """The realised clipped norms, for the Bayesian accountant alone."""
-        return NormHistogram(self._config.privacy.clipping_norm, tuple(aggregate.norms.tolist()))
+        return NormHistogram(self._mechanism.clipping_norm, tuple(aggregate.norms.tolist()))
 
     def release(self, aggregate: Aggregate, number: int) -> NDArray[np.float64]:
         """The round's release, float64 [P]. Its ledger entry must be on disk already."""
-        privacy = self._config.privacy
         if self.record_mode:
             return aggregate.total / len(self._federation.roster.node_ids)
         return noised_mean(
             aggregate.total,
-            noise_multiplier=privacy.noise_multiplier,
-            clipping_norm=privacy.clipping_norm,
-            denominator=privacy.sampling_rate * self._config.data.users,
-            source=private_source(privacy.fixed_seed, number, _NOISE),
+            noise_multiplier=self._mechanism.noise_multiplier,
+            clipping_norm=self._mechanism.clipping_norm,
+            denominator=denominator(self._config, self._mechanism),
+            source=private_source(self._config.privacy.fixed_seed, number, _NOISE),
         )
 
     def _draw(self, number: int) -> Cohort:
         roster = self._federation.roster
         if self.record_mode:
             return everyone(roster)
-        privacy = self._config.privacy
-        source = private_source(privacy.fixed_seed, number, _COHORT)
-        return draw_cohort(roster, privacy.sampling_rate, source)
+        source = private_source(self._config.privacy.fixed_seed, number, _COHORT)
+        return draw_cohort(roster, self._mechanism.sampling_rate, source)
 
     def _requests(
         self, number: int, cohort: Cohort, weights: dict[str, Vector]
@@ -118,6 +126,12 @@ class PrivateStep:
         return {
             **critic,
             **privacy,
+            "family": self._part.family,
+            "sampling_rate": self._mechanism.sampling_rate,
+            "noise_multiplier": self._mechanism.noise_multiplier,
+            "clipping_norm": self._mechanism.clipping_norm,
+            "denominator": denominator(self._config, self._mechanism),
+            "components": self._config.annotator.components,
             "generator_width": generator.width,
             "generator_latent": generator.latent,
         }

@@ -17,18 +17,15 @@ from flwr.serverapp import Grid
 
 from accountant.account import Spending
 from accountant.population import OutOfBudget
-from client.records import Vector
 from server.books import Books
 from server.config import Config
-from server.critics import FAMILIES
-from server.curation import kept_arrays, sampler_of
+from server.curation import kept_arrays
 from server.directory import RunDirectory, Snapshot, digest_of
 from server.enrolment import Federation
-from server.generator import GeneratorTrainer
-from server.mechanism import round_event
+from server.learners import Learners
 from server.private_step import NoUsableReply, PrivateStep
 from server.publication import Publication, round_facts
-from server.tensors import Arrays, under, within
+from server.schedule import Part, part_of, total_rounds
 
 
 @dataclass(frozen=True)
@@ -54,25 +51,22 @@ class Training:
         directory: RunDirectory,
         grid: Grid,
         federation: Federation,
+        learners: Learners,
         books: Books,
         publication: Publication,
         observer: Observer | None = None,
     ) -> None:
-        self._config, self._directory, self._federation = config, directory, federation
+        self._config, self._directory = config, directory
+        self._grid, self._federation, self._learners = grid, federation, learners
         self._books, self._publication, self._observer = books, publication, observer
-        family = FAMILIES[config.critic.family]
-        self._critic = family(config, federation.shape, federation.classes)
-        self._step = PrivateStep(
-            config, grid, federation, self._critic.size, self._critic.largest_change
-        )
-        self._event = round_event(config)
-        self._trainer = GeneratorTrainer(config, federation.shape, federation.classes)
+        self._rounds = total_rounds(config)
+        self._steps: dict[str, PrivateStep] = {}
         self._done = 0
         self._history: list[dict[str, Any]] = []
         self._lost: set[int] = set()
 
     def run(self) -> str | None:
-        """Train until the declared rounds are done or the budget forbids the next.
+        """Train until the declared rounds of all parts are done or the budget forbids the next.
 
         Returns:
             Why the run stopped early, or None.
@@ -81,15 +75,17 @@ class Training:
             NoUsableReply: nodes were asked and none gave a usable reply; the round is charged.
         """
         self._resume()
-        while self._done < self._config.rounds.count:
+        while self._done < self._rounds:
             number = self._done + 1
+            part = part_of(self._config, number)
+            self._learners.prepare(part)
             if number > len(self._books.entries):
                 try:
-                    self._spend(number)
+                    self._spend(part, number)
                 except OutOfBudget as spent:
                     self._release_samples()
                     return str(spent)
-            self._learn(number)
+            self._learn(part, number)
         self._release_samples()
         return None
 
@@ -99,76 +95,70 @@ class Training:
         return self._done
 
     def model_digest(self) -> str:
-        """SHA-256 of generator, its average and critic: equal runs have equal digests."""
-        return digest_of(self._arrays())
+        """SHA-256 of all that was learned: equal runs have equal digests."""
+        return digest_of(self._learners.state())
 
     # What touches users' data
 
-    def _spend(self, number: int) -> None:
-        event, weights = self._event, self._weights()
-        reason = self._books.refusal(event)
+    def _spend(self, part: Part, number: int) -> None:
+        step, weights = self._step_of(part), self._learners.weights(part)
+        reason = self._books.refusal(part.event)
         if reason is not None:
             raise OutOfBudget(reason)
-        if self._step.record_mode:
+        if step.record_mode:
             # the replies are releases themselves, so the entry comes before the question
-            self._books.charge(event, number, None)
-            aggregate = self._step.gather(number, weights)
+            self._books.charge(part.event, number, None)
+            aggregate = step.gather(number, weights)
         else:
             try:
-                aggregate = self._step.gather(number, weights)
+                aggregate = step.gather(number, weights)
             except NoUsableReply:
-                self._books.charge(event, number, None)
+                self._books.charge(part.event, number, None)
                 raise
-            self._books.charge(event, number, self._step.evidence(aggregate))
-        release = self._step.release(aggregate, number)
+            self._books.charge(part.event, number, step.evidence(aggregate))
+        release = step.release(aggregate, number)
         self._directory.save_release(number, release)
 
-    def _weights(self) -> dict[str, Vector]:
-        critic = self._critic.weights()
-        return {} if critic is None else {"critic": critic, "generator": self._trainer.weights()}
+    def _step_of(self, part: Part) -> PrivateStep:
+        if part.name not in self._steps:
+            learners = self._learners
+            size, largest = learners.size(part), learners.largest_reply(part)
+            self._steps[part.name] = PrivateStep(
+                self._config, part, self._grid, self._federation, size, largest
+            )
+        return self._steps[part.name]
 
     # Post-processing
 
-    def _learn(self, number: int) -> None:
+    def _learn(self, part: Part, number: int) -> None:
         # the clock starts here: how long the nodes took tells how many users were drawn
         started = time.monotonic()
         release = self._directory.load_release(number)
         if release is None:
             self._lost.add(number)
-        else:
-            self._critic.absorb(release)
-        settings, rounds = self._config.generator, self._config.rounds.count
-        loss = self._trainer.train(
-            self._critic.loss,
-            steps=settings.steps,
-            rate=settings.rate,
-            done=settings.steps * (number - 1),
-            planned=settings.steps * rounds,
-            on_step=lambda step: self._show(number, step),
+        metrics = self._learners.learn(
+            part, number, release, lambda step, steps: self._show(number, step / steps)
         )
         self._done = number
         seconds = time.monotonic() - started
-        metrics = {"generator_loss": loss}
         self._history.append(round_facts(number, metrics, self._books.spending(), seconds))
         self._directory.save_state(self._snapshot())
         self._directory.drop_release(number)
-        self._publish(number)
+        self._publish(part, number)
 
-    def _show(self, number: int, step: int) -> None:
+    def _show(self, number: int, share: float) -> None:
         if self._observer is not None:
-            share = step / self._config.generator.steps
-            rounds = self._config.rounds.count
-            self._observer(Progress(number, rounds, share, self._books.spending()))
+            self._observer(Progress(number, self._rounds, share, self._books.spending()))
 
-    def _publish(self, number: int) -> None:
+    def _publish(self, part: Part, number: int) -> None:
         entry = self._books.entries[number - 1 : number]
         self._publication.progress(entry, self._lost, self._history[-1:])
-        rounds = self._config.rounds.count
-        if number % self._config.release.every == 0 or number == rounds:
+        due = number % self._config.release.every == 0 and part.name != "annotator"
+        if due or number == part.last:  # the generator rests in the annotator's other rounds
             self._publish_samples("strip", number)
 
     def _publish_samples(self, purpose: str, number: int) -> None:
-        sampler = sampler_of(self._config, self._trainer.average, None)
+        sampler = self._learners.sampler(number)
         sha256 = self._directory.save_generator(number, kept_arrays(sampler))
         self._publication.checkpoint(number, sha256)
         self._publication.samples(purpose, number, sampler, sha256, self._books.spending())
@@ -179,12 +169,6 @@ class Training:
 
     # State
 
-    def _arrays(self) -> Arrays:
-        return {
-            **under("generator", self._trainer.state()),
-            **under("critic", self._critic.state()),
-        }
-
     def _snapshot(self) -> Snapshot:
         facts = {
             "history": self._history,
@@ -194,19 +178,18 @@ class Training:
             "shape": list(self._federation.shape),
             "classes": self._federation.classes,
         }
-        return Snapshot(self._done, self._arrays(), facts)
+        return Snapshot(self._done, self._learners.state(), facts)
 
     def _resume(self) -> None:
         snapshot = self._directory.load_state()
         if snapshot is None:
             return
         self._books.check(snapshot.facts["ledger_head"], snapshot.facts["ledger_entries"])
-        self._trainer.restore(within("generator", snapshot.arrays))
-        self._critic.restore(within("critic", snapshot.arrays))
+        self._learners.restore(snapshot.arrays)
         self._done = snapshot.round
         self._history = list(snapshot.facts["history"])
         self._lost = set(snapshot.facts["lost"])
         entries = self._books.entries[: self._done]
         self._publication.progress(entries, self._lost, self._history)
         self._directory.drop_release(self._done)
-        self._publish(self._done)
+        self._publish(part_of(self._config, self._done), self._done)

@@ -13,6 +13,7 @@ from server.books import Books
 from server.config import Config
 from server.directory import RunDirectory
 from server.enrolment import enrol
+from server.learners import Learners
 from server.publication import Publication
 from server.rounds import Observer, Training
 from server.schedule import check_affordable
@@ -57,7 +58,9 @@ def train(
         observer: told of progress at every generator step.
 
     Raises:
-        ConfigError: the schedule has several parts and passes its own budget; nobody was asked.
+        ConfigError: the schedule has several parts and passes its own budget, and nobody was asked;
+            or the annotator keeps more components than there are features.
+        ShapeError: no network is built for images of the nodes' shape.
         EnrolmentError: the nodes are not the declared federation.
         NoUsableReply: a whole round failed.
         StoreError, LedgerError, PopulationError, RunDirectoryError: what they say.
@@ -67,11 +70,14 @@ def train(
     with directory.locked(), open_store(url, create=True) as store:
         directory.sweep()
         federation = enrol(grid, config)
+        learners = Learners(config, federation)  # before anything is begun that it may refuse
         books = Books(config, directory, uuid.uuid4().hex[:12])
         label = name or directory.path.name
         publication = Publication(config, directory, store, books.run_id, label)
         publication.begin()
-        training = Training(config, directory, grid, federation, books, publication, observer)
+        training = Training(
+            config, directory, grid, federation, learners, books, publication, observer
+        )
         try:
             stopped = training.run()
         except BaseException as error:

@@ -68,7 +68,8 @@ def plot_run(rounds: Sequence[RoundRecord], path: Path) -> None:
     figure = Figure(figsize=(7, 6), layout="constrained")
     privacy, losses = figure.subplots(2, 1, sharex=True)
     _draw_epsilons(privacy, rounds)
-    losses.plot([r.round for r in rounds], [r.metrics["generator_loss"] for r in rounds], "k.-")
+    trained = [r for r in rounds if "generator_loss" in r.metrics]  # not in the annotator's rounds
+    losses.plot([r.round for r in trained], [r.metrics["generator_loss"] for r in trained], "k.-")
     losses.set(xlabel="round", ylabel="generator loss")
     losses.xaxis.set_major_locator(mpl.ticker.MaxNLocator(integer=True))
     path.parent.mkdir(parents=True, exist_ok=True)

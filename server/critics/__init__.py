@@ -23,7 +23,7 @@ class ServerCritic(Protocol):
     size: int
     """P: length of an update."""
     largest_change: float
-    """L2 norm that no change of the critic within its weight limits can exceed."""
+    """L2 norm that no sound reply of a node in record mode exceeds."""
 
     def weights(self) -> NDArray[np.float32] | None:
         """The critic that clients start from (and train against fakes), or None for neither."""

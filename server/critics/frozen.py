@@ -18,6 +18,8 @@ from torch import Tensor
 from models.features import PatchFeatures
 from models.shapes import ImageShape
 from server.config import Config
+from server.config_sections import MechanismConfig
+from server.mechanism import largest_sum, release_deviation
 
 LEAST_MASS = 0.2
 """A class is not divided by a noisy mass below this share of an equal one."""
@@ -26,14 +28,27 @@ LEAST_MASS = 0.2
 class FrozenCritic:
     """Releases have shape [classes x dim], flattened row by row."""
 
-    def __init__(self, config: Config, shape: ImageShape, classes: int) -> None:
+    def __init__(
+        self,
+        config: Config,
+        shape: ImageShape,
+        classes: int,
+        settings: MechanismConfig | None = None,
+    ) -> None:
+        """Start without a release.
+
+        Args:
+            config: the run's.
+            shape: of an image.
+            classes: number of classes.
+            settings: of the part that makes the releases; the critic's own by default.
+        """
+        mechanism = settings or config.privacy
         self._features = PatchFeatures(shape, config.critic.feature_seed)
         self._classes, self._dim = classes, self._features.dim
         self.size = classes * self._dim
-        privacy = config.privacy
-        noise = privacy.noise_multiplier * privacy.clipping_norm
-        self._noise = noise / (privacy.sampling_rate * config.data.users)
-        self.largest_change = float("inf")  # not trained in record mode
+        self._noise = release_deviation(config, mechanism)
+        self.largest_change = largest_sum(config, mechanism, self.size)
         self._sum = np.zeros(self.size)
         self._releases = 0
         self._aim()

@@ -27,6 +27,7 @@ from client.records import TrainRequest
 from server.config import Config
 from server.enrolment import enrol
 from server.private_step import PrivateStep
+from server.schedule import part_of
 from simulations.transports.inprocess import InProcessGrid
 
 FAMILY = "frozen"
@@ -127,7 +128,8 @@ class Stage:
         app = build_client_app(self._open)
         grid = InProcessGrid(app, nodes, self._config.flat())
         federation = enrol(grid, self._config)
-        self._step = PrivateStep(self._config, grid, federation, size, float("inf"))
+        part = part_of(self._config, 1)
+        self._step = PrivateStep(self._config, part, grid, federation, size, float("inf"))
 
     def _open(self, context: Context) -> LocalUsers:
         return self._users[int(context.node_config["partition-id"])]

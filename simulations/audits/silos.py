@@ -18,6 +18,7 @@ from models.vectors import to_vector
 from server.config import Config
 from server.enrolment import enrol
 from server.private_step import PrivateStep
+from server.schedule import part_of
 from simulations.audits.canaries import Floats
 from simulations.audits.probes import SILENT_ROUNDS, Observer
 from simulations.audits.schedule import Schedule
@@ -120,4 +121,5 @@ def _step(config: Config, silo: Silo, size: int) -> PrivateStep:
         return silo
 
     grid = InProcessGrid(build_client_app(open_users), 1, config.flat())
-    return PrivateStep(config, grid, enrol(grid, config), size, float("inf"))
+    part = part_of(config, 1)
+    return PrivateStep(config, part, grid, enrol(grid, config), size, float("inf"))

@@ -1,0 +1,211 @@
+"""What a run learns from its releases, part by part: critics, annotator and generator.
+
+All of it is post-processing: nothing here ever sees data, only noised sums and what follows from
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from client.records import Vector
+from models.shapes import ImageShape
+from server.annotator import AnnotatorTrainer
+from server.config import Config, ConfigError
+from server.critics import FAMILIES
+from server.critics.frozen import FrozenCritic
+from server.curation import Sampler, sampler_of
+from server.enrolment import Federation
+from server.generator import GeneratorTrainer, Loss
+from server.mechanism import largest_sum
+from server.schedule import Part, total_rounds
+from server.tensors import Arrays, under, within
+
+FRAME_SEED = 4_000_003
+FRAME_IMAGES = 5_000
+"""Synthetic images that the annotator's features are framed by."""
+
+OnStep = Callable[[int, int], None]
+"""Told the number of generator steps taken in a round, and how many it has."""
+
+
+class Pupil(Protocol):
+    """What takes in the releases of a part: a critic, or the annotator."""
+
+    size: int
+    """P: length of an update."""
+
+    def weights(self) -> Vector | None:
+        """What nodes start from, if they need anything."""
+
+    def absorb(self, release: NDArray[np.float64]) -> None:
+        """Take in one noised mean update."""
+
+    def loss(self, images: Tensor, labels: Tensor) -> Tensor:
+        """Its part in the generator's loss."""
+
+    def state(self) -> Arrays:
+        """All that `restore` needs to go on bit for bit."""
+
+    def restore(self, state: Arrays) -> None:
+        """Take up a state."""
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """The generator's steps in one round."""
+
+    loss: Loss
+    steps: int
+    rate: float
+    done: int
+    """Steps behind, of those planned for the part."""
+    planned: int
+
+
+class Learners:
+    """The state of a run, and how a round's release changes it.
+
+    Two of them with equal configuration and equal releases stay equal bit for bit.
+    """
+
+    def __init__(self, config: Config, federation: Federation) -> None:
+        """Start with random weights from the run's seed.
+
+        Raises:
+            ShapeError: no network is built for such images.
+            ConfigError: the annotator keeps more components than its features have.
+        """
+        self._config, shape, classes = config, federation.shape, federation.classes
+        self._trainer = GeneratorTrainer(config, shape, classes)
+        self._critic = FAMILIES[config.critic.family](config, shape, classes)
+        self._annotator: AnnotatorTrainer | None = None
+        self._pupils: dict[str, Pupil] = {"critic": self._critic}
+        if config.warmup.rounds:
+            self._pupils["warmup"] = FrozenCritic(config, shape, classes, config.warmup)
+        if config.annotator.rounds:
+            self._annotator = _annotator(config, shape, classes)
+            self._pupils["annotator"] = self._annotator
+
+    # What nodes are asked
+
+    def size(self, part: Part) -> int:
+        """P: length of the part's updates."""
+        return self._pupils[part.name].size
+
+    def largest_reply(self, part: Part) -> float:
+        """L2 bound of a node's noised reply in record mode."""
+        if part.family == "wgan":
+            return self._critic.largest_change
+        return largest_sum(self._config, part.settings, self.size(part))
+
+    def prepare(self, part: Part) -> None:
+        """Begin a part, where it has not begun: the annotator's frame, from synthetic images."""
+        annotator = self._annotator
+        if part.name != "annotator" or annotator is None or annotator.begun:
+            return
+        torch.set_num_threads(self._config.generator.threads)
+        sampler = sampler_of(self._config, self._trainer.average, None)
+        labels = torch.arange(FRAME_IMAGES) % sampler.classes
+        annotator.begin(sampler.draw(labels, self._config.seed + FRAME_SEED))
+
+    def weights(self, part: Part) -> dict[str, Vector]:
+        """What nodes start from in a part that `prepare` began."""
+        weights = self._pupils[part.name].weights()
+        if weights is None:
+            return {}
+        if part.name == "annotator":
+            return {"annotator": weights}
+        return {"critic": weights, "generator": self._trainer.weights()}
+
+    # Post-processing
+
+    def learn(
+        self, part: Part, number: int, release: NDArray[np.float64] | None, on_step: OnStep
+    ) -> dict[str, float]:
+        """Take in a round's release and train the generator; returns the round's figures.
+
+        Args:
+            part: the round's.
+            number: the round.
+            release: what was released, or None where it was lost: then nothing is taken in.
+            on_step: for a progress display.
+        """
+        if release is not None:
+            self._pupils[part.name].absorb(release)
+        lesson = self._lesson(part, number)
+        if not lesson.steps:
+            on_step(1, 1)
+            return {}
+        mean = self._trainer.train(
+            lesson.loss,
+            steps=lesson.steps,
+            rate=lesson.rate,
+            done=lesson.done,
+            planned=lesson.planned,
+            on_step=lambda step: on_step(step, lesson.steps),
+        )
+        return {"generator_loss": mean}
+
+    def _lesson(self, part: Part, number: int) -> Lesson:
+        config, behind = self._config, number - part.first
+        if part.name == "warmup":
+            steps, rate, loss = config.warmup.steps, config.warmup.rate, self._pupils["warmup"].loss
+            return Lesson(loss, steps, rate, steps * behind, steps * part.rounds)
+        if part.name == "critic":
+            steps, rate = config.generator.steps, config.generator.rate
+            return Lesson(self._criticism, steps, rate, steps * behind, steps * part.rounds)
+        guides = number == part.last and self._annotator is not None and self._annotator.ready
+        steps = config.annotator.guided_steps if guides else 0
+        return Lesson(self._guided, steps, config.generator.guided_rate, 0, steps)
+
+    def _criticism(self, images: Tensor, labels: Tensor) -> Tensor:
+        """The critic's loss, beside that of the warm-up's where there was one."""
+        loss, weight = self._critic.loss(images, labels), self._config.warmup.weight
+        if "warmup" in self._pupils and weight:
+            loss = loss + weight * self._pupils["warmup"].loss(images, labels)
+        return loss
+
+    def _guided(self, images: Tensor, labels: Tensor) -> Tensor:
+        crossed = self._pupils["annotator"].loss(images, labels)
+        return self._criticism(images, labels) + self._config.annotator.weight * crossed
+
+    def sampler(self, done: int) -> Sampler:
+        """Where samples come from after round ``done``.
+
+        The annotator is their filter once all rounds are done, unless all its releases were lost.
+        """
+        annotator = self._annotator
+        usable = annotator is not None and annotator.ready and done >= total_rounds(self._config)
+        network = annotator.network if annotator is not None and usable else None
+        return sampler_of(self._config, self._trainer.average, network)
+
+    # State
+
+    def state(self) -> Arrays:
+        """All that `restore` needs to go on bit for bit."""
+        arrays = under("generator", self._trainer.state())
+        for name, pupil in self._pupils.items():
+            arrays |= under(name, pupil.state())
+        return arrays
+
+    def restore(self, arrays: Arrays) -> None:
+        """Take up a state."""
+        self._trainer.restore(within("generator", arrays))
+        for name, pupil in self._pupils.items():
+            pupil.restore(within(name, arrays))
+
+
+def _annotator(config: Config, shape: ImageShape, classes: int) -> AnnotatorTrainer:
+    try:
+        return AnnotatorTrainer(config, shape, classes)
+    except ValueError as error:
+        given = config.annotator.components
+        raise ConfigError(f"annotator.components = {given!r} cannot be used: {error}") from None
