@@ -40,11 +40,13 @@ def batched_records(
         Some users' records, and how many each of these users has.
     """
     waiting: list[LocalData] = []
+    records = 0
     for position in positions:
         waiting.append(sound_records(users, position))
-        if sum(len(data.labels) for data in waiting) >= BATCH:
+        records += len(waiting[-1].labels)
+        if records >= BATCH:
             yield _together(waiting)
-            waiting = []
+            waiting, records = [], 0
     if waiting:
         yield _together(waiting)
 

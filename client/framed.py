@@ -79,16 +79,23 @@ class FramedUsers:
                 self._kept.groups[number] = known
         return known
 
-    @torch.no_grad()
     def _made(self, number: int) -> FramedGroup:
         positions = range(number * GROUP, min((number + 1) * GROUP, len(self._users)))
         rows, labels, bounds = [], [], [0]
         for data, counts in batched_records(self._users, positions):
-            rows += [self._annotator.rows(images) for images in torch.split(data.images, BATCH)]
+            rows.append(rows_of(self._annotator, data.images))
             labels.append(data.labels)
             for count in counts:
                 bounds.append(bounds[-1] + count)
         return FramedGroup(torch.cat(rows), torch.cat(labels), tuple(bounds))
+
+
+@torch.no_grad()
+def rows_of(annotator: Annotator, images: Tensor) -> Tensor:
+    """Rows float32 [n, components + 1] of images [n, c, h, w], some at a time; n may be 0."""
+    if not len(images):
+        return annotator.weight.new_zeros(0, annotator.components + 1)
+    return torch.cat([annotator.rows(part) for part in torch.split(images, BATCH)])
 
 
 def _kept(users: LocalUsers, frame: str) -> _Kept:

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from client.data import LocalData, LocalUsers
 from client.drawn import DrawnUsers
-from client.framed import FramedUsers
+from client.framed import FramedUsers, rows_of
 from client.records import TrainRequest
 from models.annotators import Annotator
 from models.vectors import load_vector
@@ -71,4 +71,4 @@ class AnnotatorLocalCritic:
     def _rows(self, cohort: Sequence[LocalData]) -> list[tuple[Tensor, Tensor]]:
         if isinstance(cohort, DrawnUsers):
             return [self._framed.user(position) for position in cohort.positions]
-        return [(self._annotator.rows(data.images), data.labels) for data in cohort]
+        return [(rows_of(self._annotator, data.images), data.labels) for data in cohort]
