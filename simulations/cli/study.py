@@ -98,7 +98,7 @@ def _table(args: argparse.Namespace) -> int:
         guarantees = [parse_guarantee(STRONG)]
     out = _folder(args)
     data_dir = str(Path(args.data_dir).absolute()) if args.data_dir else ""
-    cells = cells_of(rows, guarantees, _seeds(args), out)
+    cells = cells_of(rows, guarantees, _seeds(args), out, named=bool(args.rows))
     study = Study(cells, out, effort=effort.FULL, data_dir=data_dir, jobs=args.jobs, say=_tell)
     if study.missing():
         _check_data(rows, data_dir)
@@ -156,17 +156,17 @@ def _draw(args: argparse.Namespace, out: Path, lines: Sequence[Line]) -> None:
     from simulations.study.page import write_page
 
     published = published_figures()
-    plots = [
+    drawn = (
         plot_privacy(lines, published, out / "accuracy-epsilon.png"),
         plot_labels(lines, published, out / "accuracy-labels.png"),
-    ]
+    )
+    plots = [plot for plot in drawn if plot is not None]
     pages = [out / "results.md", *([args.page] if args.page else [])]
     for page in pages:
         page.parent.mkdir(parents=True, exist_ok=True)
-        write_page(page, lines, published, effort.FULL)
+        write_page(page, lines, published, effort.FULL, plots)
     for made in (*plots, *pages):
-        if made is not None:
-            say(f"  {made}")
+        say(f"  {made}")
 
 
 def _tell(text: str) -> None:

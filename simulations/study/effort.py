@@ -21,7 +21,7 @@ class Effort:
     """Samples that networks trained on real images judge."""
     labels: tuple[int, ...] = (100, 300, 1000, 3000, 10_000)
     """Numbers of labelled samples of the label curve."""
-    repeated: int = 40_000
+    repeated: int = 20_000
     """Changed copies of the labelled samples that a student of the curve trains on."""
     recogniser_epochs: int = 4
     orientation_epochs: int = 2

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 
 from simulations.students import ARCHITECTURES
-from simulations.study.charts import NAMES, plot_labels, plot_privacy
+from simulations.study.charts import NAMES
 from simulations.study.effort import Effort
 from simulations.study.literature import Published
 from simulations.study.rows import OPEN
@@ -57,7 +57,11 @@ Rows without an annotator (the iterative critic alone) have students of requeste
 
 
 def write_page(
-    path: Path, lines: Sequence[Line], published: Sequence[Published], effort: Effort
+    path: Path,
+    lines: Sequence[Line],
+    published: Sequence[Published],
+    effort: Effort,
+    plots: Sequence[Path],
 ) -> None:
     """Write the Markdown page with its plots and contact sheets beside it.
 
@@ -66,11 +70,15 @@ def write_page(
         lines: of the table.
         published: figures of others.
         effort: what was measured with.
+        plots: PNG files that `simulations.study.charts` drew.
     """
     folder = path.parent / IMAGES
     folder.mkdir(parents=True, exist_ok=True)
+    for plot in plots:
+        shutil.copyfile(plot, folder / plot.name)
+    drawn = {plot.stem for plot in plots}
     parts = [HEAD, _tables(lines), _meaning(lines, effort), _published(published)]
-    parts += [_plots(lines, published, folder), _faults(lines), _sheets(lines, folder)]
+    parts += [_plots(lines, drawn), _faults(lines), _sheets(lines, folder)]
     path.write_text("\n".join(part for part in parts if part), encoding="utf-8")
 
 
@@ -157,11 +165,11 @@ def _published(published: Sequence[Published]) -> str:
     return said + "\n".join(markdown_table(head, rows)) + "\n"
 
 
-def _plots(lines: Sequence[Line], published: Sequence[Published], folder: Path) -> str:
+def _plots(lines: Sequence[Line], drawn: Container[str]) -> str:
     parts = []
-    if plot_privacy(lines, published, folder / "accuracy-epsilon.png"):
+    if "accuracy-epsilon" in drawn:
         parts += ["## Accuracy against ε", "", _picture("Accuracy against ε", "accuracy-epsilon")]
-    if plot_labels(lines, published, folder / "accuracy-labels.png"):
+    if "accuracy-labels" in drawn:
         parts += [
             "\n## Accuracy against the number of labelled samples",
             "",

@@ -15,14 +15,19 @@ from typing import Any
 from simulations.study.cells import Cell, Step, plan_of, read_json
 from simulations.study.effort import Effort
 from simulations.study.guarantees import Guarantee, configuration, parse_guarantee
-from simulations.study.rows import Row
+from simulations.study.rows import GUARANTEES, Row
 
 Say = Callable[[str], None]
 _WORDS = {"train": "training", "measure": "measuring"}
 
 
 def cells_of(
-    rows: Sequence[Row], guarantees: Sequence[Guarantee], seeds: Sequence[int], out: Path
+    rows: Sequence[Row],
+    guarantees: Sequence[Guarantee],
+    seeds: Sequence[int],
+    out: Path,
+    *,
+    named: bool = True,
 ) -> list[Cell]:
     """The cells of a table: one seed of everything, then the next.
 
@@ -31,12 +36,15 @@ def cells_of(
         guarantees: for every row; without any, each row's own.
         seeds: of every row and guarantee.
         out: the study's folder.
+        named: whether somebody named these rows. Rows that nobody named, and that are made for
+            some guarantees only, are left out at others.
     """
     return [
         Cell.of(row, guarantee, seed, out)
         for seed in seeds
         for row in rows
         for guarantee in (guarantees or [parse_guarantee(g) for g in row.guarantees])
+        if named or row.guarantees == GUARANTEES or str(guarantee) in row.guarantees
     ]
 
 

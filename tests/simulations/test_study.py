@@ -15,7 +15,7 @@ from server.config import Config
 from simulations.cli import main
 from simulations.datasets import load
 from simulations.study import effort as efforts
-from simulations.study import worker
+from simulations.study import judges, worker
 from simulations.study.cells import Cell, plan_of, read_json, write_json
 from simulations.study.controls import NoiseTeacher, noise_images
 from simulations.study.effort import Effort
@@ -75,7 +75,12 @@ def tiny(tmp_path, monkeypatch) -> dict[str, Row]:
     """Rows that take seconds, in the place of the real ones."""
     (tmp_path / "tiny.toml").write_text(TINY)
     (tmp_path / "annotated.toml").write_text(TINY + ANNOTATED)
-    common = {"data": "embedded", "unit": "user", "users": 40, "guarantees": ("5@1e-3", "none")}
+    common = {
+        "data": "embedded",
+        "unit": "user",
+        "users": 40,
+        "guarantees": ("5@1e-3", "1@1e-10", "none"),
+    }
     rows = [
         Row("taught", "Taught", str(tmp_path / "annotated"), quick=True, curve=True, **common),
         Row("plain", "Plain", str(tmp_path / "tiny"), **common),
@@ -100,26 +105,51 @@ def study(capsys, *arguments) -> tuple[int, str, str]:
 # The whole command
 
 
-def test_a_table_is_made_and_drawn(capsys, tiny, tmp_path):
-    """With real processes, two at a time."""
+@pytest.fixture
+def same_process(monkeypatch):
+    """Steps in this process, which has everything loaded; judges that saw few images."""
+    monkeypatch.setattr(Study, "_call", lambda _, command, threads: worker.main(command[3:]))
+    whole = judges.training_tensors
+    monkeypatch.setattr(
+        judges, "training_tensors", lambda data: tuple(part[:500] for part in whole(data))
+    )
+
+
+def check_row(row):
+    """What holds of every row, whatever was trained."""
+    assert set(row) >= KEYS
+    assert row["data"] == "embedded" and row["unit"] == "user" and row["users"] == 40
+    assert 4.9 < row["epsilon_dp"] <= 5 and row["delta_dp"] == 1e-3
+    assert set(row["epsilon_bdp"]) == {"as_published", "corrected", "sound"}
+    assert row["delta_bdp"] == 1e-10 and row["seconds"] > 0 and 50 < row["peak_mb"] < 4000
+    assert set(row["student_accuracy"]["per_architecture"]) == {"cnn", "mlp", "residual"}
+    assert row["student_accuracy"]["std"] is None, "one seed has no deviation"
+    assert 0 <= row["student_accuracy"]["mean"] <= row["student_accuracy"]["best"] <= 1
+    assert Image.open(row["contact_sheet"]).size[0] == 10 * 28 * 2
+    assert 0 <= row["recognised"] <= 1 and 0 <= row["coverage"] <= 1 and row["frechet"] > 0
+
+
+def test_a_cell_is_made_in_processes_of_its_own(capsys, tiny, tmp_path):
+    wanted = ("--rows", "plain", "--seeds", "1", "--guarantee", "5@1e-3", "--json")
+    status, printed, told = study(capsys, *wanted, "--out", tmp_path / "out")
+    assert status == 0 and "1 cells, 1 of them to do" in told
+    (row,) = json.loads(printed.splitlines()[-1])
+    check_row(row)
+    assert not row["taught"]
+    assert row["annotator_accuracy"] is row["control_accuracy"] is None
+    assert row["student_accuracy"]["mean"] == row["own_label_accuracy"]
+
+
+def test_a_table_is_made_and_drawn(capsys, tiny, tmp_path, same_process):
     out, page = tmp_path / "out", tmp_path / "docs" / "results.md"
     wanted = ("--rows", "taught", "faulty", "--seeds", "0", "--guarantee", "5@1e-3", "--out", out)
-    status, printed, told = study(capsys, *wanted, "--jobs", 2, "--json")
+    status, printed, told = study(capsys, *wanted, "--jobs", 1, "--json")
     assert status == 0, told
     assert "2 cells, 2 of them to do" in told and "simulation only" in printed
     rows = json.loads(printed.splitlines()[-1])
     assert [row["row"] for row in rows] == ["taught", "faulty"]
     for row in rows:
-        assert set(row) >= KEYS
-        assert row["data"] == "embedded" and row["unit"] == "user" and row["users"] == 40
-        assert 4.9 < row["epsilon_dp"] <= 5 and row["delta_dp"] == 1e-3
-        assert set(row["epsilon_bdp"]) == {"as_published", "corrected", "sound"}
-        assert row["delta_bdp"] == 1e-10 and row["seconds"] > 0 and 50 < row["peak_mb"] < 4000
-        assert set(row["student_accuracy"]["per_architecture"]) == {"cnn", "mlp", "residual"}
-        assert row["student_accuracy"]["std"] is None, "one seed has no deviation"
-        assert 0 <= row["student_accuracy"]["mean"] <= row["student_accuracy"]["best"] <= 1
-        assert Image.open(row["contact_sheet"]).size[0] == 10 * 28 * 2
-        assert 0 <= row["recognised"] <= 1 and 0 <= row["coverage"] <= 1 and row["frechet"] > 0
+        check_row(row)
         assert row["taught"] and 0 <= row["annotator_accuracy"] <= 1
         assert 0 <= row["control_accuracy"] <= 1
     assert [point["labels"] for point in rows[0]["label_curve"]] == [10, 30]
@@ -137,12 +167,6 @@ def test_a_table_is_made_and_drawn(capsys, tiny, tmp_path):
     assert {"accuracy-epsilon.png", "accuracy-labels.png"} <= {p.name for p in out.iterdir()}
 
 
-@pytest.fixture
-def same_process(monkeypatch):
-    """Steps in this process, which has everything loaded."""
-    monkeypatch.setattr(Study, "_call", lambda _, command, threads: worker.main(command[3:]))
-
-
 def test_what_was_lost_is_made_again_and_nothing_is_spent_twice(
     capsys, tiny, tmp_path, same_process
 ):
@@ -150,9 +174,7 @@ def test_what_was_lost_is_made_again_and_nothing_is_spent_twice(
     wanted = ("--rows", "plain", "--seeds", "3", "--guarantee", "5@1e-3", "--out", out, "--json")
     status, printed, _ = study(capsys, *wanted)
     (row,) = json.loads(printed.splitlines()[-1])
-    assert status == 0 and not row["taught"]
-    assert row["annotator_accuracy"] is row["control_accuracy"] is None
-    assert row["student_accuracy"]["mean"] == row["own_label_accuracy"]
+    assert status == 0
     folder = out / "cells/plain/5@1e-3/seed-3"
     ledger = (folder / "run" / "ledger.jsonl").read_bytes()
 
@@ -228,7 +250,7 @@ def test_without_rows_those_that_can_be_made_are(capsys, tiny, tmp_path, monkeyp
     monkeypatch.setattr(Study, "run", lambda self: asked.append(self.cells) or [])
     assert study(capsys, "--out", tmp_path / "out")[0] == 0
     assert {cell.row.name for cell in asked[0]} == {"taught", "plain", "faulty"}
-    assert {cell.seed for cell in asked[0]} == {0, 1, 2} and len(asked[0]) == 3 * 2 * 3
+    assert {cell.seed for cell in asked[0]} == {0, 1, 2} and len(asked[0]) == 3 * 3 * 3
     assert study(capsys, "--quick", "--out", tmp_path / "out")[0] == 0
     assert [str(cell) for cell in asked[1]] == ["taught 1@1e-10 seed 0"]
 
@@ -285,10 +307,22 @@ def test_a_run_of_other_settings_is_set_aside_not_deleted(tiny, tmp_path):
 def test_cells_are_every_row_guarantee_and_seed_once(tiny, tmp_path):
     rows = [tiny["taught"], tiny["plain"]]
     cells = cells_of(rows, [], [0, 1], tmp_path)
-    assert len({cell.folder for cell in cells}) == len(cells) == 8
-    assert [cell.seed for cell in cells] == [0] * 4 + [1] * 4
+    assert len({cell.folder for cell in cells}) == len(cells) == 12
+    assert [cell.seed for cell in cells] == [0] * 6 + [1] * 6
     chosen = cells_of(rows, [parse_guarantee("none")], [5], tmp_path)
     assert [str(cell) for cell in chosen] == ["taught none seed 5", "plain none seed 5"]
+
+
+def test_rows_of_one_guarantee_are_made_at_others_only_where_they_are_named(tmp_path):
+    rows = [ROWS["mnist-record"], ROWS["mnist-record-fault"], ROWS["mnist-record-paper003"]]
+    asked = [parse_guarantee("3@1e-5"), parse_guarantee("1@1e-10")]
+    names = [str(cell) for cell in cells_of(rows, asked, [0], tmp_path, named=False)]
+    assert names == [
+        "mnist-record 3@1e-5 seed 0",
+        "mnist-record 1@1e-10 seed 0",
+        "mnist-record-fault 1@1e-10 seed 0",
+    ]
+    assert len(cells_of(rows, asked, [0], tmp_path)) == 6
 
 
 # Guarantees and rows
