@@ -115,12 +115,12 @@ class Study:
                 process.terminate()
 
     def _cell(self, cell: Cell) -> str | None:
+        if self._stopped:
+            return f"{cell}: not begun"
         plan = self._plans[cell.folder]
         steps = cell.missing(plan)
         cell.begin(plan)
         for step in steps:
-            if self._stopped:
-                return f"{cell}: not begun"
             self._say(f"{self._elapsed()} {cell}: {_WORDS[step]}")
             if reason := self._step(cell, step):
                 return f"{cell}: {_WORDS[step]} failed: {reason}"
@@ -134,8 +134,7 @@ class Study:
         command = [sys.executable, "-m", "simulations.study.worker", step, str(cell.folder)]
         status = self._call([*command, str(self._out)], self._threads(cell, step))
         if status:
-            told = failure.is_file()
-            return failure.read_text(encoding="utf-8") if told else f"exit status {status}"
+            return _reason(failure, status)
         self._say(
             f"{self._elapsed()} {cell}: {_WORDS[step]} took {time.monotonic() - started:.0f} s"
             f"{_result(cell, step)}"
@@ -166,6 +165,13 @@ class Study:
     def _elapsed(self) -> str:
         minutes, seconds = divmod(int(time.monotonic() - self._started), 60)
         return f"[{minutes:3d}:{seconds:02d}]"
+
+
+def _reason(failure: Path, status: int) -> str:
+    """Why a step failed: in its own words, or that it was ended from outside."""
+    if failure.is_file():
+        return failure.read_text(encoding="utf-8")
+    return f"it ended with status {status}, before it could say why"
 
 
 def _result(cell: Cell, step: Step) -> str:

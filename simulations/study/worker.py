@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import resource
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -128,5 +129,13 @@ def peak_mb() -> float:
     return round(largest / _KIB, 1)
 
 
+def _end_with(parent: int) -> None:
+    """End this process at once when the study that started it is gone; a run may be killed."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
+
+
 if __name__ == "__main__":
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     sys.exit(main(sys.argv[1:]))
