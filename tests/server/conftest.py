@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
+from run_parts import PARTS
 
+from server import learners
 from server.config import Config
 from server.directory import RunDirectory
 from server.training import Outcome, train
@@ -51,3 +54,38 @@ def run_small(tmp_path):
         return train(config, directory, grid, **more)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def known_axes():
+    """Principal axes by the bytes of the matrix: equal generators have equal frames."""
+    return {}
+
+
+@pytest.fixture
+def few_images_for_the_frame(monkeypatch, known_axes):
+    """A frame that takes a second at most, and none where it is the frame of an earlier run."""
+    eigh = torch.linalg.eigh
+
+    def remembered(matrix):
+        key = matrix.numpy().tobytes()
+        if key not in known_axes:
+            known_axes[key] = eigh(matrix)
+        return known_axes[key]
+
+    monkeypatch.setattr(torch.linalg, "eigh", remembered)
+    monkeypatch.setattr(learners, "FRAME_IMAGES", 40)
+
+
+@pytest.fixture
+def parted(small_config, few_images_for_the_frame):
+    """The configuration of a small run with an annotator, with changes."""
+
+    def make(*more: dict[str, object], **changes: object) -> Config:
+        settings = {"critic.family": "frozen", **PARTS}
+        for part in more:
+            settings |= part
+        settings |= {key.replace("__", "."): value for key, value in changes.items()}
+        return small_config(**{key.replace(".", "__"): v for key, v in settings.items()})
+
+    return make

@@ -9,6 +9,7 @@ import signal
 import time
 
 import pytest
+from power_cuts import interrupted
 
 from accountant.ledger import Ledger, LedgerError
 from server.books import Books
@@ -16,11 +17,6 @@ from server.directory import RunDirectory
 from server.generator import GeneratorTrainer
 from server.publication import Publication
 from server.store import Store, open_store
-
-
-class PowerCut(BaseException):
-    """What a test raises in place of the process's death."""
-
 
 POST_PROCESSING = [
     (GeneratorTrainer, "train", "before"),
@@ -36,30 +32,6 @@ POST_PROCESSING = [
     (Books, "charge", "before"),
 ]
 LOSING = [(Books, "charge", "after"), (RunDirectory, "save_release", "before")]
-
-
-def cut_power(monkeypatch, owner, name, when, call=2):
-    """Have the ``call``-th call of a method end the run."""
-    original, calls = getattr(owner, name), [0]
-
-    def cut(self, *args, **kwargs):
-        calls[0] += 1
-        if calls[0] == call and when == "before":
-            raise PowerCut
-        result = original(self, *args, **kwargs)
-        if calls[0] == call:
-            raise PowerCut
-        return result
-
-    monkeypatch.setattr(owner, name, cut)
-
-
-def interrupted(monkeypatch, run_small, config, point, name="run"):
-    with monkeypatch.context() as patch:
-        cut_power(patch, *point)
-        with pytest.raises(PowerCut):
-            run_small(config, name)
-    return run_small(config, name)
 
 
 @pytest.mark.parametrize("family", ["frozen", "wgan"])

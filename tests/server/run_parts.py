@@ -1,0 +1,17 @@
+"""Settings of small runs of several parts, over those of the small federation."""
+
+from __future__ import annotations
+
+PARTS = {
+    "rounds.count": 1,
+    "annotator.rounds": 2,
+    "annotator.components": 6,
+    "annotator.guided_steps": 2,
+}
+RECORD = {
+    "privacy.unit": "record",
+    "privacy.delta": 1e-5,
+    "critic.local_batch": 100,
+    "annotator.sampling_rate": 0.5,
+}
+WARM = {"warmup.rounds": 1, "warmup.steps": 2, "critic.family": "wgan"}

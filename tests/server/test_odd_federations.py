@@ -1,0 +1,142 @@
+"""Odd data and odd replies in runs of several parts, through the in-process transport."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from run_parts import RECORD, WARM
+
+from accountant.ledger import Ledger
+from client.app import build_client_app
+from client.data import ArrayUsers
+from client.records import TrainReply
+from models.shapes import ShapeError
+from server.directory import RunDirectory
+from server.private_step import NoUsableReply
+from server.store import SampleFilter, open_store
+from simulations.apps import client_app, open_simulated_users
+
+
+class Federation:
+    """A ClientApp over made-up users, a user's images and labels at a time."""
+
+    def __init__(self, users, shape=(1, 28, 28), classes=10):
+        images = [np.asarray(i, np.uint8) for i, _ in users]
+        sizes = [len(labels) for _, labels in users]
+        self._arrays = {
+            "images": np.concatenate(images) if sum(sizes) else np.zeros((0, *shape), np.uint8),
+            "labels": np.concatenate([np.asarray(labels, np.int64) for _, labels in users]),
+            "indices": np.arange(sum(sizes)),
+        }
+        self._bounds = np.concatenate([[0], np.cumsum(sizes)])
+        self._shape, self._classes = shape, classes
+        self._app = build_client_app(self._open)
+
+    def _open(self, context):
+        number, nodes = (context.node_config[k] for k in ("partition-id", "num-partitions"))
+        ends = np.linspace(0, len(self._bounds) - 1, nodes + 1).astype(int)
+        offsets = self._bounds[ends[number] : ends[number + 1] + 1]
+        return ArrayUsers(
+            **self._arrays, offsets=offsets, shape=self._shape,
+            classes=self._classes, partition=number,
+        )  # fmt: skip
+
+    def __call__(self, message, context):
+        return self._app(message, context)
+
+
+def some_users(count, labels_of, shape=(1, 28, 28)):
+    source = np.random.default_rng(3)
+    made = []
+    for user in range(count):
+        labels = labels_of(user)
+        made.append((source.integers(0, 256, (len(labels), *shape)), labels))
+    return made
+
+
+CASES = {
+    "a class that no user holds": some_users(40, lambda user: [user % 9, (user + 1) % 9]),
+    "users of one class each": some_users(40, lambda user: [user % 10] * 3),
+    "one user for all, many with none": some_users(40, lambda user: range(10) if not user else []),
+    "nobody holds anything": some_users(40, lambda user: []),
+    "one class alone": some_users(40, lambda user: [4, 4]),
+}
+
+
+@pytest.mark.parametrize("mode", [{}, RECORD], ids=["user", "record"])
+@pytest.mark.parametrize("case", CASES)
+def test_odd_federations_train_to_finite_models_and_samples_of_every_class(
+    parted, run_small, tmp_path, case, mode
+):
+    outcome = run_small(parted(mode, release__agreement=0.4), app=Federation(CASES[case]))
+    assert outcome.rounds == 3 and outcome.stopped is None
+    snapshot = RunDirectory(tmp_path / "run").load_state()
+    floats = [v for v in snapshot.arrays.values() if np.issubdtype(v.dtype, np.floating)]
+    assert all(np.isfinite(value).all() for value in floats)
+    with open_store(outcome.store) as store:
+        released = store.samples(SampleFilter(run_id=outcome.run_id, purpose="release"), 0, 100)
+        assert sorted(s.requested_class for s in released) == list(range(10))
+
+
+@pytest.mark.parametrize("family", ["frozen", "wgan"])
+@pytest.mark.parametrize("shape", [(3, 32, 32), (3, 28, 28), (1, 32, 32)])
+def test_colour_and_larger_images_train_through_all_parts(parted, run_small, shape, family):
+    users = some_users(40, lambda user: [user % 4, 1], shape)
+    app = Federation(users, shape, classes=4)
+    more = WARM if family == "wgan" else {}
+    assert run_small(parted(more), app=app).stopped is None
+
+
+@pytest.mark.parametrize("shape", [(1, 16, 16), (2, 28, 28), (1, 28, 32)])
+def test_images_that_no_network_is_built_for_are_refused_before_anything_is_begun(
+    parted, run_small, tmp_path, shape
+):
+    app = Federation(some_users(40, lambda user: [1], shape), shape)
+    with pytest.raises(ShapeError):
+        run_small(parted(), app=app)
+    assert not (tmp_path / "run" / "ledger.jsonl").exists()
+
+
+# Bad replies
+
+
+class Spoiled:
+    """A ClientApp whose replies of one round on are spoiled on some nodes."""
+
+    def __init__(self, change, rounds, partitions=(1,)):
+        self._change, self._rounds, self._partitions = change, rounds, partitions
+        self._honest = build_client_app(open_simulated_users)
+
+    def __call__(self, message, context):
+        reply = self._honest(message, context)
+        mine = context.node_config["partition-id"] in self._partitions
+        trained = message.metadata.message_type == "train"
+        if mine and trained and message.content["config"]["round"] in self._rounds:
+            sound = TrainReply.from_record(reply.content)
+            reply.content = TrainReply(self._change(sound.total), sound.norms).to_record()
+        return reply
+
+
+@pytest.mark.parametrize("mode", [{}, RECORD], ids=["user", "record"])
+@pytest.mark.parametrize(
+    "change",
+    [lambda x: x * 1e6, lambda x: x * np.nan, lambda x: x[:-1]],
+    ids=["too large", "NaN", "short"],
+)
+def test_a_bad_reply_in_any_part_is_left_out_and_a_failed_round_is_charged(
+    parted, run_small, tmp_path, change, mode
+):
+    config = parted(mode)
+    assert run_small(config, "one", Spoiled(change, (1, 2, 3))).rounds == 3
+    with pytest.raises(NoUsableReply, match="round 2"):
+        run_small(config, "both", Spoiled(change, (2,), (0, 1)))
+    assert len(Ledger.verify(tmp_path / "both" / "ledger.jsonl")) == 2
+    assert run_small(config, "both", client_app).rounds == 3
+
+
+def test_an_honest_silo_of_several_times_the_declared_records_is_not_refused(
+    parted, run_small, caplog
+):
+    config = parted(RECORD, critic__local_batch=40, privacy__noise_multiplier=0.5)
+    run_small(config)  # each node has 100
+    assert "refused" not in caplog.text
