@@ -21,8 +21,6 @@ from simulations.study.guarantees import Guarantee
 from simulations.study.rows import Row
 
 Step = Literal["train", "measure"]
-_PLACES = ("data.dir", "data.name")
-"""Settings that say where data lies rather than what it is."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +79,8 @@ def plan_of(cell: Cell, config: Config, effort: Effort) -> dict[str, Any]:
     Where the data lies is no part of the digests, so a study may be moved.
     """
     row = cell.row
-    settings = {k: v for k, v in config.flat().items() if k not in _PLACES}
-    trained = {**settings, "data": row.data, "fault": row.fault, "provider": row.provider}
+    anywhere = config.updated({"data.dir": ""}).digest()
+    trained = {"config": anywhere, "fault": row.fault, "provider": row.provider}
     measured = {"effort": effort.to_json(), "curve": row.curve, "data": row.data}
     return {
         "name": str(cell),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FormatStrFormatter, LogLocator, NullLocator
 
 from simulations.study.literature import Published
 from simulations.study.rows import OPEN
@@ -15,6 +16,7 @@ from simulations.study.table import HEADLINE, Line, summary
 
 _DPI = 110
 COLOURS = ("#1f5fa8", "#2a8c6c", "#d1711b", "#8b3a8b", "#b03030", "#5a7d1a", "#444444", "#c09020")
+MARKS = "sv^D<>Pph*X8d"
 NAMES = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "embedded": "Embedded digits"}
 
 
@@ -30,10 +32,14 @@ def plot_privacy(lines: Sequence[Line], published: Sequence[Published], path: Pa
     for axes, data in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         ours = [li for li in lines if li.row.data == data and not li.row.fault]
         _draw_ours(axes, ours)
-        _draw_published(axes, [p for p in published if p.data == data and p.notion == "DP"])
+        _draw_published(axes, [p for p in published if p.data == data])
         axes.set(xscale="log", xlabel="ε (filled: δ = 1e-10, hollow: larger δ, dashed: no privacy)")
         axes.set(ylabel="student's accuracy on real test images, %", title=NAMES[data])
-        axes.legend(fontsize=7, loc="lower right")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.xaxis.set_major_formatter(FormatStrFormatter("%g"))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.set_xlim(0.5, 20)
+        axes.legend(fontsize=6.5, loc="center")
     return _saved(figure, path)
 
 
@@ -57,13 +63,15 @@ def _draw_ours(axes: Axes, lines: Sequence[Line]) -> None:
 
 
 def _draw_published(axes: Axes, published: Sequence[Published]) -> None:
-    methods = list(dict.fromkeys(p.method for p in published))
-    for number, method in enumerate(methods):
-        own = [p for p in published if p.method == method and math.isfinite(p.epsilon)]
-        mark = "sv^D<>Pph*X8d"[number % 13]
+    """Others' figures in grey; hollow where the guarantee is Bayesian."""
+    finite = [p for p in published if math.isfinite(p.epsilon)]
+    methods = list(dict.fromkeys((p.method, p.notion) for p in finite))
+    for number, (method, notion) in enumerate(methods):
+        own = [p for p in finite if (p.method, p.notion) == (method, notion)]
         axes.plot(
-            [p.epsilon for p in own], [p.accuracy for p in own], mark, color="#999999",
-            markersize=5, label=method,
+            [p.epsilon for p in own], [p.accuracy for p in own], MARKS[number % len(MARKS)],
+            color="#999999", markersize=5, fillstyle="none" if notion == "BDP" else "full",
+            label=f"{method}{' (Bayesian DP)' if notion == 'BDP' else ''}",
         )  # fmt: skip
 
 
@@ -78,8 +86,9 @@ def plot_labels(lines: Sequence[Line], published: Sequence[Published], path: Pat
         own = [line for line in measured if line.row.data == data]
         for colour, line in zip(_cycle(len(own)), own, strict=True):
             _draw_curve(axes, line, colour)
-        for one in (p for p in published if p.data == data and "arXiv:2003.00997" in p.method):
-            axes.axhline(one.accuracy, color="#999999", linewidth=0.8, label=one.method)
+        for one in (p for p in published if p.data == data and p.notion == "BDP"):
+            label = f"{one.method}, {one.guarantee}, all labelled"
+            axes.axhline(one.accuracy, color="#999999", linewidth=0.8, label=label)
         axes.set(xscale="log", xlabel="labelled synthetic samples", title=NAMES[data])
         axes.set(ylabel="student's accuracy on real test images, %")
         axes.legend(fontsize=7, loc="lower right")

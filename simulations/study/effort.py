@@ -23,7 +23,7 @@ class Effort:
     """Numbers of labelled samples of the label curve."""
     repeated: int = 20_000
     """Changed copies of the labelled samples that a student of the curve trains on."""
-    recogniser_epochs: int = 4
+    recogniser_epochs: int = 8
     orientation_epochs: int = 2
     sheet: int = 8
     """Samples of a class on a contact sheet."""

@@ -21,7 +21,7 @@ from models.weights import initialise, unset_weights
 from simulations.datasets import Dataset
 from simulations.students import EVALUATION_CHUNK, fit_classifier
 
-RECOGNISER_EPOCHS, ORIENTATION_EPOCHS = 4, 2
+RECOGNISER_EPOCHS, ORIENTATION_EPOCHS = 8, 2
 SEED = 77
 
 

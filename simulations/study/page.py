@@ -14,6 +14,8 @@ from simulations.study.rows import OPEN
 from simulations.study.table import Line, accuracy, percent
 
 IMAGES = Path("images") / "results"
+SHOWN = ("mnist", "fashion-mnist")
+"""The data that others publish figures of."""
 HEAD = """# Results
 
 Written by `fedlens study table1` from what it measured; do not edit.
@@ -140,24 +142,21 @@ def _reference(line: Line) -> str:
 def _published(published: Sequence[Published]) -> str:
     if not published:
         return ""
-    head = ["method", "data", "unit", "guarantee", "accuracy, %", "picked", "public data", "source"]
+    head = ["method", "unit", "guarantee", *(NAMES[data] for data in SHOWN), "picked"]
+    head += ["public data", "source"]
+    found: dict[tuple[str, ...], dict[str, float]] = {}
+    for one in sorted(published, key=lambda p: (p.epsilon, -p.accuracy)):
+        link = f"[{one.source}]({one.url})"
+        terms = (one.method, one.unit, one.guarantee, one.kind, one.public_data or "none", link)
+        found.setdefault(terms, {})[one.data] = one.accuracy
     rows = [
-        [
-            one.method,
-            NAMES[one.data],
-            one.unit,
-            one.guarantee,
-            f"{one.accuracy:g}",
-            one.kind,
-            one.public_data or "none",
-            f"[{one.source}]({one.url})",
-        ]
-        for one in sorted(published, key=lambda p: (p.data != "mnist", p.epsilon, -p.accuracy))
+        [*terms[:3], *(f"{given[d]:g}" if d in given else "–" for d in SHOWN), *terms[3:]]
+        for terms, given in found.items()
     ]
     said = (
         "## What others publish\n\n"
-        "Students trained on private synthetic images and tested on real ones. Compare figures of "
-        "the same unit, notion and δ only: BDP at δ = 1e-10 needs less noise than DP at ε = 1, and "
+        "In percent. Students trained on private synthetic images and tested on real ones. Compare "
+        "figures of the same unit, notion and δ only: BDP at δ = 1e-10 needs less noise than DP at ε = 1, and "
         "the paper's generator and annotator have such a guarantee each. The best of three "
         "classifiers lies above their mean. We found no published accuracy of a *user-level* "
         "guarantee with ε ≤ 10 on these data.\n\n"
