@@ -156,9 +156,9 @@ def _published(published: Sequence[Published]) -> str:
     said = (
         "## What others publish\n\n"
         "In percent. Students trained on private synthetic images and tested on real ones. Compare "
-        "figures of the same unit, notion and δ only: BDP at δ = 1e-10 needs less noise than DP at ε = 1, and "
-        "the paper's generator and annotator have such a guarantee each. The best of three "
-        "classifiers lies above their mean. We found no published accuracy of a *user-level* "
+        "figures of the same unit, notion and δ only: BDP at δ = 1e-10 needs less noise than DP at "
+        "ε = 1, and the paper's generator and annotator have such a guarantee each. The best of "
+        "three classifiers lies above their mean. We found no published accuracy of a *user-level* "
         "guarantee with ε ≤ 10 on these data.\n\n"
     )
     return said + "\n".join(markdown_table(head, rows)) + "\n"
