@@ -17,13 +17,13 @@ from torch import Tensor
 
 from client.clipping import Blocks, clip_and_sum, clip_and_sum_products
 from client.critics.annotator import errors, load_annotator
+from client.critics.focused import FocusedRows
 from client.critics.frozen import public_features
 from client.data import LocalData, LocalUsers
 from client.drawn import batched_records
 from client.framed import FramedGroup, FramedUsers
 from client.records import TrainReply, TrainRequest
 from client.silo import chosen_of, noised, sampling_source
-from models.features import PatchFeatures
 
 AT_ONCE = 128
 """Feature rows of images that are made and clipped together."""
@@ -55,10 +55,12 @@ class RecordSum(Protocol):
 
 @dataclass(frozen=True)
 class FrozenPortion:
-    """Records as images; each contributes its feature row at its class."""
+    """Records as images; each contributes its row at its class."""
 
     data: LocalData
-    features: PatchFeatures
+    rows: Callable[[Tensor, Tensor], Tensor]
+    """Of images and their labels, float32 [n, dim]."""
+    dim: int
     classes: int
 
     def __len__(self) -> int:
@@ -67,10 +69,11 @@ class FrozenPortion:
 
     @torch.no_grad()
     def clipped_sum(self, chosen: Tensor, bound: float) -> Tensor:
-        """The clipped embeddings of the chosen records, added up, float64 [classes x dim]."""
-        total = torch.zeros(self.classes * self.features.dim, dtype=torch.float64)
+        """The clipped rows of the chosen records, added up by class, float64 [classes x dim]."""
+        total = torch.zeros(self.classes * self.dim, dtype=torch.float64)
         for part in torch.split(chosen, AT_ONCE):
-            rows, labels = self.features(self.data.images[part]), self.data.labels[part]
+            labels = self.data.labels[part]
+            rows = self.rows(self.data.images[part], labels)
             blocks = Blocks(rows, torch.arange(len(rows)), labels, len(rows), self.classes)
             total += clip_and_sum(blocks, bound)[0]
         return total
@@ -101,14 +104,27 @@ class FrozenRecords:
     """The frozen critic's sum, [classes x dim], row by row."""
 
     def __init__(self, users: LocalUsers, request: TrainRequest) -> None:
-        self._users = users
-        self._features = public_features(users.shape, int(request.settings["feature_seed"]))
-        self.size = users.classes * self._features.dim
+        features = public_features(users.shape, int(request.settings["feature_seed"]))
+        self._prepare(users, lambda images, labels: features(images), features.dim)
+
+    def _prepare(
+        self, users: LocalUsers, rows: Callable[[Tensor, Tensor], Tensor], dim: int
+    ) -> None:
+        self._users, self._rows, self._dim = users, rows, dim
+        self.size = users.classes * dim
 
     def portions(self) -> Iterable[Portion]:
         """The users' records, as images."""
         for data, _ in batched_records(self._users, range(len(self._users))):
-            yield FrozenPortion(data, self._features, self._users.classes)
+            yield FrozenPortion(data, self._rows, self._dim, self._users.classes)
+
+
+class FocusedRecords(FrozenRecords):
+    """The focused critic's sum, [classes x components], row by row."""
+
+    def __init__(self, users: LocalUsers, request: TrainRequest) -> None:
+        rows = FocusedRows(users, request)
+        self._prepare(users, rows, rows.dim)
 
 
 class AnnotatorRecords:
@@ -127,6 +143,7 @@ class AnnotatorRecords:
 
 SUMS: dict[str, Callable[[LocalUsers, TrainRequest], RecordSum]] = {
     "annotator": AnnotatorRecords,
+    "focused": FocusedRecords,
     "frozen": FrozenRecords,
 }
 

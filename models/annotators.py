@@ -15,8 +15,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from models.orientations import OrientationFeatures
+from models.principal import principal
+from models.scattering import ScatteringFeatures
 from models.shapes import ImageShape, check_classes, check_shape
 
+FEATURES: dict[str, type[ScatteringFeatures] | type[OrientationFeatures]] = {
+    "scattering": ScatteringFeatures,
+    "orientations": OrientationFeatures,
+}
+"""What images are turned into: all fixed, hand-made, and told nothing by data."""
 CONSTANT = 0.287
 """Last coordinate of every row; it carries the classes' offsets inside the same bounded row."""
 FARTHEST = 4.0
@@ -43,10 +50,11 @@ class Annotator(nn.Module):
         shape: (channels, height, width) of an image.
         classes: number of classes.
         components: coordinates that framed features keep, at most the features' number.
+        features: one of `FEATURES`.
 
     Raises:
         ShapeError: on a shape or number of classes that is not supported.
-        ValueError: ``components`` is below 1 or above the number of features.
+        ValueError: ``components`` is below 1 or above the number of features, or no such features.
     """
 
     center: Tensor
@@ -54,10 +62,14 @@ class Annotator(nn.Module):
     projection: Tensor
     weight: Tensor
 
-    def __init__(self, shape: ImageShape, classes: int, components: int) -> None:
+    def __init__(
+        self, shape: ImageShape, classes: int, components: int, features: str = "scattering"
+    ) -> None:
         super().__init__()
         self.shape, self.classes = check_shape(shape), check_classes(classes)
-        self.features = OrientationFeatures(self.shape)
+        if features not in FEATURES:
+            raise ValueError(f"features={features!r} must be one of {', '.join(FEATURES)}")
+        self.features = FEATURES[features](self.shape)
         dim = self.features.dim
         if not 1 <= components <= dim:
             raise ValueError(f"components={components} must lie between 1 and {dim}, the features")
@@ -92,11 +104,9 @@ class Annotator(nn.Module):
         self.center.copy_(features.mean(0))
         self.scale.copy_(1 / deviation.clamp(min=LEAST_SPREAD))
         framed = self._standardised(features)
-        # in double precision, or the many equal values of few images may keep it from converging
-        values, vectors = torch.linalg.eigh((framed.mT @ framed / len(framed)).double())
-        kept = values.flip(0)[: self.components].clamp(min=0)
+        kept, directions = principal(framed, self.components)
         spread = (kept + RIDGE * kept.mean()).clamp(min=LEAST_NORM)
-        self.projection.copy_(vectors.flip(1)[:, : self.components] / spread ** (decorrelation / 2))
+        self.projection.copy_(directions / spread ** (decorrelation / 2))
 
     def rows(self, images: Tensor) -> Tensor:
         """Framed features, float32 [n, components + 1], of images [n, c, h, w] in [-1, 1]."""

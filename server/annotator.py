@@ -33,9 +33,9 @@ class AnnotatorTrainer:
 
     def __init__(self, config: Config, shape: ImageShape, classes: int) -> None:
         self._settings = config.annotator
-        components = config.annotator.components
-        self._iterate = Annotator(shape, classes, components)
-        self._mean = Annotator(shape, classes, components)
+        components, features = config.annotator.components, config.annotator.features
+        self._iterate = Annotator(shape, classes, components, features)
+        self._mean = Annotator(shape, classes, components, features)
         self.size = self._iterate.weight.numel()
         self._velocity = torch.zeros_like(self._iterate.weight)
         self._begun = False

@@ -36,6 +36,7 @@ RECORD_DELTA = 1e-5
 """Largest δ in record mode, where silos do not tell how many records they hold."""
 _LATER = (
     "privacy.population",
+    "critic.components",
     "warmup.",
     "annotator.",
     "generator.guided_rate",
@@ -65,10 +66,17 @@ class Config:
         require(0 <= self.seed < 2**62, "seed", self.seed, "give an integer ≥ 0, below 2^62")
         wgan = self.critic.family == "wgan"
         require(
-            wgan or self.warmup.rounds == 0,
+            self.critic.family != "frozen" or self.warmup.rounds == 0,
             "warmup.rounds",
             self.warmup.rounds,
-            "it comes before the wgan critic: set critic.family = 'wgan', or leave it at 0",
+            "it comes before another critic: set critic.family = 'focused' or 'wgan', or leave it "
+            "at 0",
+        )
+        require(
+            self.critic.family != "focused" or self.warmup.rounds > 0,
+            "warmup.rounds",
+            self.warmup.rounds,
+            "the focused critic looks at the warm-up's samples: give 1 at least",
         )
         record = self.privacy.unit == "record"
         require(

@@ -13,7 +13,8 @@ LEAST_DELTA = 1e-30
 UNITS = ("user", "record")
 SCHEMES = ("iid", "dirichlet", "classes", "column")
 SIZES = ("equal", "power-law")
-FAMILIES = ("frozen", "wgan")
+FAMILIES = ("frozen", "focused", "wgan")
+FEATURE_SETS = ("scattering", "orientations")
 POPULATION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}|/.+")
 LOSSES = ("wasserstein", "hinge")
 OPTIMISERS = ("sgd", "momentum", "adam")
@@ -176,7 +177,9 @@ class CriticConfig:
     """The critic that users train together."""
 
     family: str = "frozen"
-    """``frozen``: linear in fixed random patch features. ``wgan``: the convolutional critic."""
+    """``frozen``: linear in fixed random patch features. ``focused``: the same along the directions
+    that the warm-up's samples span, relative to their class means. ``wgan``: the convolutional
+    critic."""
     loss: str = "wasserstein"
     """Loss of the ``wgan`` family: ``wasserstein`` or ``hinge``."""
     width: int = 8
@@ -198,20 +201,22 @@ class CriticConfig:
     rate: float = 0.002
     """Learning rate of that step."""
     feature_seed: int = 123
-    """Public seed of the random features (``frozen``)."""
+    """Public seed of the random features (``frozen``, ``focused``)."""
+    components: int = 400
+    """Directions that the ``focused`` critic keeps."""
 
     def __post_init__(self) -> None:
         _one_of("critic.family", self.family, FAMILIES)
         _one_of("critic.loss", self.loss, LOSSES)
         _one_of("critic.optimiser", self.optimiser, OPTIMISERS)
         _positive(self, "critic", "width", "hidden", "local_steps", "local_batch", "local_rate")
-        _positive(self, "critic", "rate")
+        _positive(self, "critic", "rate", "components")
         require(self.weight_limit >= 0, "critic.weight_limit", self.weight_limit, "≥ 0")
 
 
 @dataclass(frozen=True)
 class WarmupConfig:
-    """Rounds of the frozen-feature critic before those of the ``wgan`` critic."""
+    """Rounds of the frozen-feature critic before those of a ``focused`` or ``wgan`` critic."""
 
     rounds: int = 0
     """Rounds, each with one release; 0 for no such part."""
@@ -226,8 +231,8 @@ class WarmupConfig:
     rate: float = 0.008
     """Learning rate of the generator's Adam at its start; it falls to a twentieth."""
     weight: float = 1.0
-    """Weight of the frozen critic's loss beside that of the ``wgan`` critic, in the rounds that
-    follow; 0 lets go of it."""
+    """Weight of the frozen critic's loss beside that of the critic in the rounds that follow; 0
+    lets go of it."""
 
     def __post_init__(self) -> None:
         _check_mechanism(self, "warmup")
@@ -251,9 +256,12 @@ class AnnotatorConfig:
     """z of this part, relative to its own clipping norm, as in the section ``privacy``."""
     clipping_norm: float = 1.0
     """C of this part: L2 bound of a user's mean gradient (or of a record's gradient)."""
-    components: int = 200
+    features: str = "scattering"
+    """``scattering``: two orders of wavelet moduli. ``orientations``: histograms of edge
+    directions, in a third of the time."""
+    components: int = 400
     """Principal components of the features that are kept."""
-    decorrelation: float = 0.5
+    decorrelation: float = 0.75
     """p: component i is divided by (its eigenvalue + a ridge)^(p/2); 0 keeps its spread."""
     rate: float = 60.0
     """Learning rate of the server's step on the noisy mean gradient."""
@@ -268,6 +276,7 @@ class AnnotatorConfig:
 
     def __post_init__(self) -> None:
         _check_mechanism(self, "annotator")
+        _one_of("annotator.features", self.features, FEATURE_SETS)
         _positive(self, "annotator", "components", "rate", "sharpness")
         _not_negative(self, "annotator", "rounds", "decorrelation", "weight", "guided_steps")
         require(

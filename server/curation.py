@@ -138,7 +138,9 @@ def restored_sampler(config: Config, shape: ImageShape, classes: int, arrays: Ar
     load_vector(made, arrays["average"].astype(np.float32))
     annotator = None
     if "annotator" in arrays:
-        annotator = Annotator(shape, classes, config.annotator.components)
+        annotator = Annotator(
+            shape, classes, config.annotator.components, config.annotator.features
+        )
         load_vector(annotator, arrays["annotator"].astype(np.float32))
     return sampler_of(config, made.eval(), annotator)
 

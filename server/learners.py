@@ -19,7 +19,8 @@ from client.records import Vector
 from models.shapes import ImageShape
 from server.annotator import AnnotatorTrainer
 from server.config import Config, ConfigError
-from server.critics import FAMILIES
+from server.critics import FAMILIES, ServerCritic
+from server.critics.focused import FocusedCritic
 from server.critics.frozen import FrozenCritic
 from server.curation import Sampler, sampler_of
 from server.enrolment import Federation
@@ -30,7 +31,7 @@ from server.tensors import Arrays, under, within
 
 FRAME_SEED = 4_000_003
 FRAME_IMAGES = 5_000
-"""Synthetic images that the annotator's features are framed by."""
+"""Synthetic images that features are framed by, or a focus is taken from."""
 
 OnStep = Callable[[int, int], None]
 """Told the number of generator steps taken in a round, and how many it has."""
@@ -85,11 +86,16 @@ class Learners:
         """
         self._config, shape, classes = config, federation.shape, federation.classes
         self._trainer = GeneratorTrainer(config, shape, classes)
-        self._critic = FAMILIES[config.critic.family](config, shape, classes)
         self._annotator: AnnotatorTrainer | None = None
-        self._pupils: dict[str, Pupil] = {"critic": self._critic}
-        if config.warmup.rounds:
-            self._pupils["warmup"] = FrozenCritic(config, shape, classes, config.warmup)
+        self._pupils: dict[str, Pupil] = {}
+        if config.warmup.rounds:  # first, for a state is restored in this order
+            warmup = FrozenCritic(config, shape, classes, config.warmup)
+            self._pupils["warmup"] = warmup
+        if config.critic.family == "focused":
+            self._critic: ServerCritic = FocusedCritic(config, shape, classes, warmup)
+        else:
+            self._critic = FAMILIES[config.critic.family](config, shape, classes)
+        self._pupils["critic"] = self._critic
         if config.annotator.rounds:
             self._annotator = _annotator(config, shape, classes)
             self._pupils["annotator"] = self._annotator
@@ -107,14 +113,22 @@ class Learners:
         return largest_sum(self._config, part.settings, self.size(part))
 
     def prepare(self, part: Part) -> None:
-        """Begin a part, where it has not begun: the annotator's frame, from synthetic images."""
-        annotator = self._annotator
-        if part.name != "annotator" or annotator is None or annotator.begun:
-            return
+        """Make a part ready for a round, from synthetic images alone.
+
+        These are the annotator's frame, once, and where the focused critic looks, in each round.
+        """
+        annotator, critic = self._annotator, self._critic
+        if part.name == "annotator" and annotator is not None and not annotator.begun:
+            annotator.begin(self._synthetic()[0])
+        if part.name == "critic" and isinstance(critic, FocusedCritic):
+            critic.look(*self._synthetic())
+
+    def _synthetic(self) -> tuple[Tensor, Tensor]:
+        """Images of the present generator and their classes."""
         torch.set_num_threads(self._config.generator.threads)
         sampler = sampler_of(self._config, self._trainer.average, None)
         labels = torch.arange(FRAME_IMAGES) % sampler.classes
-        annotator.begin(sampler.draw(labels, self._config.seed + FRAME_SEED))
+        return sampler.draw(labels, self._config.seed + FRAME_SEED), labels
 
     def weights(self, part: Part) -> dict[str, Vector]:
         """What nodes start from in a part that `prepare` began."""
@@ -123,6 +137,8 @@ class Learners:
             return {}
         if part.name == "annotator":
             return {"annotator": weights}
+        if part.family == "focused":
+            return {"critic": weights}
         return {"critic": weights, "generator": self._trainer.weights()}
 
     # Post-processing

@@ -132,6 +132,7 @@ class PrivateStep:
             "clipping_norm": self._mechanism.clipping_norm,
             "denominator": denominator(self._config, self._mechanism),
             "components": self._config.annotator.components,
+            "features": self._config.annotator.features,
             "generator_width": generator.width,
             "generator_latent": generator.latent,
         }

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from client.clipping import Blocks
 from client.critics.annotator import AnnotatorLocalCritic
+from client.critics.focused import FocusedLocalCritic
 from client.critics.frozen import FrozenLocalCritic
 from client.critics.wgan import WganLocalCritic
 from client.data import LocalData, LocalUsers
@@ -30,6 +31,7 @@ class LocalCritic(Protocol):
 
 FAMILIES: dict[str, Callable[[LocalUsers, TrainRequest], LocalCritic]] = {
     "annotator": AnnotatorLocalCritic,
+    "focused": FocusedLocalCritic,
     "frozen": FrozenLocalCritic,
     "wgan": WganLocalCritic,
 }

@@ -23,7 +23,8 @@ from models.vectors import load_vector
 def load_annotator(users: LocalUsers, request: TrainRequest) -> Annotator:
     """The annotator as the request carries it: frame and present weight."""
     components = int(request.settings["components"])
-    annotator = Annotator(users.shape, users.classes, components)
+    features = str(request.settings["features"])
+    annotator = Annotator(users.shape, users.classes, components, features)
     load_vector(annotator, request.weights["annotator"])
     return annotator
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 import torch
+from torch import Tensor
 
 from client.clipping import Blocks
 from client.data import LocalData, LocalUsers
@@ -42,9 +43,14 @@ class FrozenLocalCritic:
         counts = torch.tensor([len(data.labels) for data in held])
         owners = torch.repeat_interleave(torch.arange(len(held)), counts)
         labels = torch.cat([data.labels for data in held])
-        rows = self._features(torch.cat([data.images for data in held]))
+        rows = self.rows(torch.cat([data.images for data in held]), labels)
         filled, block = torch.unique(owners * self._classes + labels, return_inverse=True)
         values = torch.zeros(len(filled), rows.shape[1])
         values.index_add_(0, block, rows / counts[owners, None])
         owner, place = filled // self._classes, filled % self._classes
         return Blocks(values, owner, place, len(held), self._classes)
+
+    def rows(self, images: Tensor, labels: Tensor) -> Tensor:
+        """What each record adds to its class, float32 [n, dim]."""
+        rows: Tensor = self._features(images)
+        return rows

@@ -28,6 +28,14 @@ LEAST_MASS = 0.2
 class FrozenCritic:
     """Releases have shape [classes x dim], flattened row by row."""
 
+    means: NDArray[np.float64]
+    """Each class's mean row by the releases so far, without the mass, [classes, dim - 1]."""
+    mass: NDArray[np.float64]
+    """Each class's share of a user's records, at least `LEAST_MASS` of an equal one, [classes, 1].
+    """
+    noise: float
+    """Mean variance of the noise in a coordinate of ``means``."""
+
     def __init__(
         self,
         config: Config,
@@ -44,8 +52,8 @@ class FrozenCritic:
             settings: of the part that makes the releases; the critic's own by default.
         """
         mechanism = settings or config.privacy
-        self._features = PatchFeatures(shape, config.critic.feature_seed)
-        self._classes, self._dim = classes, self._features.dim
+        self.features = PatchFeatures(shape, config.critic.feature_seed)
+        self._classes, self._dim = classes, self.features.dim
         self.size = classes * self._dim
         self._noise = release_deviation(config, mechanism)
         self.largest_change = largest_sum(config, mechanism, self.size)
@@ -67,12 +75,12 @@ class FrozenCritic:
         """Set the class means [classes, dim - 1] to reach, and the features' weights [dim - 1]."""
         releases = max(1, self._releases)
         mean = (self._sum / releases).reshape(self._classes, self._dim)
-        mass = np.maximum(mean[:, -1:] / self._features.mass, LEAST_MASS / self._classes)
-        means = mean[:, :-1] / mass
-        noise = float(np.mean((self._noise / mass) ** 2)) / releases
-        power = np.mean(means**2, axis=0)
-        signal = np.clip(power - noise, 0, None) / np.maximum(power, 1e-30)
-        self._target = torch.from_numpy(means.astype(np.float32))
+        self.mass = np.maximum(mean[:, -1:] / self.features.mass, LEAST_MASS / self._classes)
+        self.means = mean[:, :-1] / self.mass
+        self.noise = float(np.mean((self._noise / self.mass) ** 2)) / releases
+        power = np.mean(self.means**2, axis=0)
+        signal = np.clip(power - self.noise, 0, None) / np.maximum(power, 1e-30)
+        self._target = torch.from_numpy(self.means.astype(np.float32))
         self._roots = torch.from_numpy(np.sqrt(signal).astype(np.float32))
 
     def loss(self, images: Tensor, labels: Tensor) -> Tensor:
@@ -80,14 +88,8 @@ class FrozenCritic:
 
         ``labels`` must hold every class equally often, in blocks.
         """
-        rows = self._features(images)[:, :-1] * self._roots
-        groups = rows.view(self._classes, -1, self._dim - 1)
-        count = groups.shape[1]
-        means = groups.mean(1)
-        apart = (means - self._target * self._roots).square().sum()
-        spread = (groups - means[:, None]).square().sum() / (count * (count - 1))
-        loss: Tensor = apart - spread
-        return loss
+        rows = self.features(images)[:, :-1] * self._roots
+        return discrepancy(rows, self._target * self._roots)
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         """Sum and number of the releases."""
@@ -98,3 +100,22 @@ class FrozenCritic:
         self._sum = state["sum"].astype(np.float64)
         self._releases = int(state["releases"])
         self._aim()
+
+
+def discrepancy(rows: Tensor, targets: Tensor) -> Tensor:
+    """Squared distance of class means of rows to their targets, less what chance adds, summed.
+
+    Gretton et al., "A Kernel Two-Sample Test" (JMLR 2012), equation 3, up to what does not depend
+    on the rows.
+
+    Args:
+        rows: float32 [classes x each, dim], class by class.
+        targets: float32 [classes, dim].
+    """
+    groups = rows.view(len(targets), -1, rows.shape[1])
+    count = groups.shape[1]
+    means = groups.mean(1)
+    apart = (means - targets).square().sum()
+    spread = (groups - means[:, None]).square().sum() / (count * (count - 1))
+    loss: Tensor = apart - spread
+    return loss
