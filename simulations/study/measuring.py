@@ -105,6 +105,19 @@ class Measuring:
             **_distances(self._judge, real[: len(images)], images),
             "judged_rotated": self._rotated(images),
             "judged_rotated_real": self._rotated(real),
+            **self._unfiltered(labels),
+        }
+
+    def _unfiltered(self, labels: Tensor) -> dict[str, float]:
+        """The same of the generator's samples before the annotator picks among them."""
+        whole = getattr(self._sampler, "unfiltered", None)
+        if whole is None:
+            return {}
+        images = whole().draw(labels, self._draws)
+        seen = predict(self._judge, images).argmax(1)
+        return {
+            "recognised_unfiltered": _share(seen == labels),
+            "judged_rotated_unfiltered": self._rotated(images),
         }
 
     def _rotated(self, images: Tensor) -> float:

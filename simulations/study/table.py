@@ -80,10 +80,12 @@ class Line:
             "guarantee": str(self.guarantee),
             "seeds": list(self.seeds),
             "taught": all(cell["taught"] for cell in self.cells),
+            "recognised_unfiltered": self.mean("recognised_unfiltered"),
             "frechet": self.mean("frechet"),
             "coverage": self.mean("coverage"),
             "density": self.mean("density"),
             "judged_rotated": self.mean("judged_rotated"),
+            "judged_rotated_unfiltered": self.mean("judged_rotated_unfiltered"),
             "seconds_measuring": self.mean("seconds"),
             "label_curve": self.curve(),
         }
