@@ -159,7 +159,8 @@ def _one_shot(schedule: Schedule, plan: Plan, found: CanaryRun) -> Finding:
 
 def _of_noise(schedule: Schedule, plan: Plan, observer: Observer | None) -> Finding:
     if schedule.record_mode:
-        values, resolution = silent_silos(schedule, observer=observer), SINGLE
+        values = silent_silos(schedule, observer=observer)
+        resolution = SINGLE if schedule.part.family == "wgan" else DOUBLE
     else:
         values, resolution = silent_releases(schedule, observer=observer), DOUBLE
     claim = schedule.stated
@@ -174,8 +175,9 @@ def _of_noise(schedule: Schedule, plan: Plan, observer: Observer | None) -> Find
 def _of_members(
     schedule: Schedule, plan: Plan, samples: NDArray[np.uint8], source: np.random.Generator
 ) -> Finding:
-    claim = schedule.stated
+    claim = schedule.stated  # where nothing can be said of the whole
     try:
+        claim = schedule.whole_claim  # samples come from all parts together
         return membership_audit(
             schedule, samples, claim=claim, confidence=plan.confidence, source=source
         )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -26,12 +26,11 @@ from client.data import LocalData, LocalUsers
 from client.records import TrainRequest
 from server.config import Config
 from server.enrolment import enrol
+from server.mechanism import denominator
 from server.private_step import PrivateStep
-from server.schedule import part_of
+from simulations.audits.schedule import Schedule
 from simulations.transports.inprocess import InProcessGrid
 
-FAMILY = "frozen"
-"""The registry's entry that canaries answer under; real users' critics stay as they are."""
 OVERLONG = 10.0
 """Norm of a canary's update over the clipping norm."""
 
@@ -89,47 +88,46 @@ class CanaryCritic:
 
 
 @contextmanager
-def canaries_answer() -> Iterator[None]:
-    """Let canary users, and nobody else, answer with their own updates."""
-    real = FAMILIES[FAMILY]
+def canaries_answer(family: str) -> Iterator[None]:
+    """Let canary users, and nobody else, answer requests for ``family`` with their own updates."""
+    real = FAMILIES[family]
 
     def chosen(users: LocalUsers, request: TrainRequest) -> object:
         if isinstance(users, CanaryUsers):
             return CanaryCritic(users.shape[2])
         return real(users, request)
 
-    FAMILIES[FAMILY] = chosen  # type: ignore[assignment]
+    FAMILIES[family] = chosen  # type: ignore[assignment]
     try:
         yield
     finally:
-        FAMILIES[FAMILY] = real
+        FAMILIES[family] = real
 
 
 class Stage:
     """One federation of canaries and the real private step over it."""
 
-    def __init__(self, config: Config, directions: Directions, included: Coins) -> None:
+    def __init__(self, schedule: Schedule, directions: Directions, included: Coins) -> None:
         """Enrol the canaries as a run enrols its users.
 
         Args:
-            config: whose mechanism (clip, noise, sampling) is carried out.
+            schedule: whose mechanism (clip, noise, sampling) is carried out.
             directions: raw updates, float32 [m, d].
             included: bool [m], who holds an update at all.
         """
         count, size = directions.shape
-        self._config = stage_config(config, count)
-        nodes = self._config.data.nodes
-        bounds = np.linspace(0, count, nodes + 1).astype(int)
+        staged = replace(schedule, config=stage_config(schedule.config, count))
+        config, self._part = staged.config, staged.part
+        bounds = np.linspace(0, count, config.data.nodes + 1).astype(int)
         self.asked = np.zeros(count, dtype=np.int64)
         self._users = [
             CanaryUsers(directions[a:b], included[a:b], node, self.asked[a:b])
             for node, (a, b) in enumerate(pairwise(bounds))
         ]
-        app = build_client_app(self._open)
-        grid = InProcessGrid(app, nodes, self._config.flat())
-        federation = enrol(grid, self._config)
-        part = part_of(self._config, 1)
-        self._step = PrivateStep(self._config, part, grid, federation, size, float("inf"))
+        grid = InProcessGrid(build_client_app(self._open), config.data.nodes, config.flat())
+        self._denominator = denominator(config, self._part.settings)
+        federation = enrol(grid, config)
+        self._step = PrivateStep(config, self._part, grid, federation, size, float("inf"))
 
     def _open(self, context: Context) -> LocalUsers:
         return self._users[int(context.node_config["partition-id"])]
@@ -139,17 +137,16 @@ class Stage:
 
         Only canaries are in it.
         """
-        with canaries_answer():
+        with canaries_answer(self._part.family):
             aggregate = self._step.gather(number, {})
         return aggregate.total, len(aggregate.refused)
 
     def released(self, number: int) -> tuple[Floats, int]:
         """A round's release times its fixed denominator: a noised sum, float64 [d]; refusals."""
-        with canaries_answer():
+        with canaries_answer(self._part.family):
             aggregate = self._step.gather(number, {})
         release = self._step.release(aggregate, number)
-        denominator = self._config.privacy.sampling_rate * self._config.data.users
-        return release * denominator, len(aggregate.refused)
+        return release * self._denominator, len(aggregate.refused)
 
 
 def stage_config(config: Config, users: int) -> Config:
@@ -161,7 +158,6 @@ def stage_config(config: Config, users: int) -> Config:
             "privacy.delta": min(config.privacy.delta, 1 / users),
             "privacy.epsilon_budget": 0.0,
             "privacy.fixed_seed": -1,
-            "critic.family": FAMILY,
         }
     )
 

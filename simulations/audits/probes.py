@@ -57,10 +57,10 @@ def canary_run(
         source: of coins and directions.
         observer: told after each round.
     """
-    clip, rounds = schedule.config.privacy.clipping_norm, schedule.rounds
+    clip, rounds = schedule.event.clipping_norm, schedule.rounds
     raw = random_directions(canaries, dims, OVERLONG * clip, source)
     included = source.random(canaries) < 0.5
-    stage = Stage(schedule.config, raw, included)
+    stage = Stage(schedule, raw, included)
     total, refused = np.zeros(dims), 0
     draws = np.zeros((rounds, canaries), dtype=np.bool_)
     for number in range(1, rounds + 1):
@@ -87,11 +87,11 @@ def clip_probe(
         The norm of what arrived over the clipping norm, its cosine with what was sent, and how many
         replies were refused.
     """
-    config = schedule.config.updated({"privacy.sampling_rate": 1.0})
-    clip = config.privacy.clipping_norm
+    everybody = schedule.with_mechanism(sampling_rate=1.0)
+    clip = schedule.event.clipping_norm
     raw = random_directions(1, dims, OVERLONG * clip, source)
     try:
-        total, refused = Stage(config, raw, np.ones(1, dtype=np.bool_)).gathered(1)
+        total, refused = Stage(everybody, raw, np.ones(1, dtype=np.bool_)).gathered(1)
     except NoUsableReply:
         return 0.0, 0.0, 1
     norm = float(np.linalg.norm(total))
@@ -113,12 +113,11 @@ def silent_releases(
     Returns:
         float64 [2 · rounds, size].
     """
-    privacy = schedule.config.privacy
-    deviation = privacy.noise_multiplier * privacy.clipping_norm
+    deviation = schedule.event.noise_multiplier * schedule.event.clipping_norm
     found = []
     for life in range(2):
         nobody = np.zeros((schedule.config.data.nodes, size), dtype=np.float32)
-        stage = Stage(schedule.config, nobody, np.zeros(len(nobody), dtype=np.bool_))
+        stage = Stage(schedule, nobody, np.zeros(len(nobody), dtype=np.bool_))
         for number in range(1, rounds + 1):
             found.append(stage.released(number)[0] / deviation)
             if observer is not None:

@@ -30,6 +30,7 @@ def report(schedule: Schedule, plan: Plan, findings: Sequence[Finding]) -> dict[
     return {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "schedule": {
+            "part": schedule.name,
             "unit": event.unit,
             "sampler": event.sampler,
             "sampling_rate": event.sampling_rate,

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from accountant.audit.finding import BOUND_ERROR
 from accountant.audit.verdicts import Claim
 from accountant.calibration import noise_for
 from accountant.differential import DifferentialAccountant
-from accountant.events import SubsampledGaussian
+from accountant.events import LEAST_NOISE, SubsampledGaussian
+from server.books import noise_source
 from server.config import Config
-from server.mechanism import round_event
 from server.publication import guarantees_something
+from server.schedule import Part, PartName, parts, planned_epsilon
+
+SECTIONS: dict[PartName, str] = {
+    "warmup": "warmup",
+    "critic": "privacy",
+    "annotator": "annotator",
+}
+"""The section of the configuration with a part's mechanism."""
 
 
 class NothingToAudit(ValueError):
@@ -20,43 +28,66 @@ class NothingToAudit(ValueError):
 
 @dataclass(frozen=True)
 class Schedule:
-    """A run's configuration, with the rounds and the noise that are audited."""
+    """One part of a run's schedule, with the rounds and the noise that are audited."""
 
     config: Config
     """The run's, with the audited rounds and noise in place of its own."""
+    name: PartName = "critic"
+    """The part that is audited."""
 
     @classmethod
     def of(
-        cls, config: Config, *, rounds: int | None = None, noise_multiplier: float | None = None
+        cls,
+        config: Config,
+        *,
+        rounds: int | None = None,
+        noise_multiplier: float | None = None,
+        part: PartName = "critic",
     ) -> Schedule:
-        """The schedule of a configuration, changed where asked.
+        """A part of a configuration's schedule, changed where asked.
 
         Raises:
-            NothingToAudit: it guarantees nothing.
+            NothingToAudit: there is no such part, or it guarantees nothing.
             ConfigError: a value out of range.
         """
+        names = [found.name for found in parts(config)]
+        if part not in names:
+            raise NothingToAudit(
+                f"part = {part!r}: this schedule has no such part, only {', '.join(names)}"
+            )
+        section = SECTIONS[part]
         changes: dict[str, object] = {}
         if rounds is not None:
-            changes["rounds.count"] = rounds
+            changes["rounds.count" if part == "critic" else f"{section}.rounds"] = rounds
         if noise_multiplier is not None:
-            changes["privacy.noise_multiplier"] = noise_multiplier
-        changed = config.updated(changes)
-        if not guarantees_something(changed):
+            changes[f"{section}.noise_multiplier"] = noise_multiplier
+        schedule = cls(config.updated(changes), part)
+        if rounds == 0 or not schedule.event.private or noise_source(config) != "os-entropy":
             raise NothingToAudit(
                 "this configuration claims no privacy (no noise, or noise from a fixed seed), so "
                 "there is no claim to audit; --noise-multiplier audits the code at one that does"
             )
-        return cls(changed)
+        return schedule
+
+    def with_mechanism(self, **numbers: float) -> Schedule:
+        """The same part with another ``sampling_rate``, ``noise_multiplier`` or so."""
+        changes = {f"{SECTIONS[self.name]}.{key}": value for key, value in numbers.items()}
+        return replace(self, config=self.config.updated(changes))
+
+    @property
+    def part(self) -> Part:
+        """The part that is audited."""
+        return next(part for part in parts(self.config) if part.name == self.name)
 
     @property
     def event(self) -> SubsampledGaussian:
         """One round."""
-        return round_event(self.config)
+        return self.part.event
 
     @property
     def rounds(self) -> int:
-        """T."""
-        return self.config.rounds.count
+        """T: rounds of the part."""
+        return self.part.rounds
 
     @property
     def record_mode(self) -> bool:
@@ -64,13 +95,26 @@ class Schedule:
         return self.config.privacy.unit == "record"
 
     def claim(self, delta: float, noise_ratio: float = 1.0) -> Claim:
-        """The accountant's ε of all rounds at ``delta``, were the noise this much larger."""
-        event, rounds = self.event, self.rounds
+        """The accountant's ε of all the part's rounds at ``delta``, were the noise this larger."""
+        event = self.event
         noise = event.noise_multiplier * noise_ratio
-        changed = self.config.updated({"privacy.noise_multiplier": noise if noise > 1e-6 else 0.0})
         account = DifferentialAccountant()
-        account.compose(round_event(changed), rounds)
+        account.compose(
+            replace(event, noise_multiplier=noise if noise > LEAST_NOISE else 0.0), self.rounds
+        )
         return Claim(account.epsilon(delta).epsilon, delta)
+
+    @property
+    def whole_claim(self) -> Claim:
+        """What is claimed of the run with all its parts, which its samples come from.
+
+        Raises:
+            NothingToAudit: one of them adds no noise.
+        """
+        if not guarantees_something(self.config):
+            raise NothingToAudit("the run as a whole claims no privacy: one of its parts is open")
+        delta = self.config.privacy.delta
+        return Claim(planned_epsilon(self.config, delta), delta)
 
     def noise_for_claim(self, epsilon: float, delta: float) -> float:
         """A noise multiplier at which this schedule's claim is ``epsilon`` at most."""
@@ -93,10 +137,12 @@ class Schedule:
         return self.claim(min(self.config.privacy.delta, BOUND_ERROR / canaries))
 
     def in_words(self) -> str:
-        """q, z, T and the unit."""
+        """q, z, T and the unit; which part, where there are several."""
         event = self.event
         steps = f" of {event.count} steps" if event.count > 1 else ""
+        several = len(parts(self.config)) > 1
+        which = f"the {self.name} part alone, " if several else ""
         return (
-            f"{event.unit} level, q={event.sampling_rate:g}, z={event.noise_multiplier:g}, "
+            f"{which}{event.unit} level, q={event.sampling_rate:g}, z={event.noise_multiplier:g}, "
             f"{self.rounds} rounds{steps}"
         )

@@ -1,24 +1,21 @@
-"""Record mode's noise, as the nodes add it: silos without a record through the real local steps."""
+"""Record mode's noise, as the nodes add it: silos without a record through the real handlers."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from flwr.app import Context
-from torch.nn.utils import parameters_to_vector
 
+from accountant.events import LEAST_NOISE
 from client.app import build_client_app
 from client.data import LocalData, LocalUsers
-from client.records import Vector
-from models.critics import WganCritic
-from models.generators import Generator
-from models.vectors import to_vector
-from server.config import Config
 from server.enrolment import enrol
+from server.learners import Learners
+from server.mechanism import denominator
 from server.private_step import PrivateStep
-from server.schedule import part_of
 from simulations.audits.canaries import Floats
 from simulations.audits.probes import SILENT_ROUNDS, Observer
 from simulations.audits.schedule import Schedule
@@ -26,7 +23,7 @@ from simulations.transports.inprocess import InProcessGrid
 
 SHAPE, CLASSES = (1, 28, 28), 10
 _NO_LIMIT = 1e30
-LEAST_NOISE = 1e-6
+_SMALL_CLIP = 0.01
 _GLARE = 1e6
 """Pixels of a canary record, far above the [-1, 1] of real ones: its gradient is huge."""
 WHY_NO_CANARIES = (
@@ -58,68 +55,73 @@ class Silo:
 def silent_silos(
     schedule: Schedule, *, rounds: int = SILENT_ROUNDS, observer: Observer | None = None
 ) -> Floats:
-    """What a silo without records replies: the noise of its local steps, over zC.
+    """What a silo without records replies, times the fixed denominator: its noise, over zC.
 
-    One local step from a critic of zeros, at learning rate and denominator 1 and without limits on
-    the weights, so that the change of the critic is the step's noise, rounded to float32. Two lives
-    of the mechanism, as before and after a restart.
+    For the ``wgan`` critic that is one local step from a critic of zeros, at learning rate and
+    denominator 1 and without limits on the weights, so that the change of the critic is the step's
+    noise, rounded to float32. Two lives of the mechanism, as before and after a restart.
 
     Returns:
         float64 [2 · rounds, P].
     """
-    config = _stage_config(schedule.config)
-    privacy = config.privacy
-    deviation = privacy.noise_multiplier * privacy.clipping_norm
-    critic, generator = _weights(config)
-    zeros = np.zeros_like(critic)
+    deviation = schedule.event.noise_multiplier
     found = []
     for life in range(2):
-        step = _step(config, Silo(0), len(zeros))
+        stage = _Stage(schedule, Silo(0))
+        if schedule.part.family == "wgan":
+            stage.weights["critic"] = np.zeros_like(stage.weights["critic"])
         for number in range(1, rounds + 1):
-            aggregate = step.gather(number, {"critic": zeros, "generator": generator})
-            found.append(step.release(aggregate, number) / deviation)
+            found.append(stage.released(number) / deviation)
             if observer is not None:
                 observer("noise", life * rounds + number, 2 * rounds)
     return np.stack(found)
 
 
 def silo_clip_probe(schedule: Schedule) -> float:
-    """One glaring record, drawn for sure, next to no noise: the norm of what arrives over C."""
-    quiet = {"privacy.sampling_rate": 1.0, "privacy.noise_multiplier": LEAST_NOISE}
-    config = _stage_config(schedule.config).updated(quiet)
-    critic, generator = _weights(config)
-    step = _step(config, Silo(1), len(critic))
-    release = step.release(step.gather(1, {"critic": critic, "generator": generator}), 1)
-    return float(np.linalg.norm(release)) / config.privacy.clipping_norm
+    """One glaring record, drawn for sure, next to no noise: the norm of what arrives over the clip.
+
+    The ``wgan`` critic's gradient is huge then. The rows of the other families are bounded by
+    themselves, so they are clipped to a hundredth at most.
+    """
+    quiet = schedule.with_mechanism(sampling_rate=1.0, noise_multiplier=LEAST_NOISE)
+    if schedule.part.family != "wgan":
+        clip = min(schedule.event.clipping_norm, _SMALL_CLIP)
+        quiet = quiet.with_mechanism(clipping_norm=clip)
+    return float(np.linalg.norm(_Stage(quiet, Silo(1)).released(1)))
 
 
-def _stage_config(config: Config) -> Config:
-    return config.updated(
-        {
-            "data.users": 1,
-            "data.nodes": 1,
-            "privacy.fixed_seed": -1,
-            "privacy.epsilon_budget": 0.0,
-            "critic.local_steps": 1,
-            "critic.local_batch": 1,
-            "critic.local_rate": 1.0,
-            "critic.weight_limit": _NO_LIMIT,
-        }
-    )
+class _Stage:
+    """One silo, and the real private step of the part over it."""
 
+    def __init__(self, schedule: Schedule, silo: Silo) -> None:
+        config = schedule.config.updated(
+            {
+                "data.users": 1,
+                "data.nodes": 1,
+                "privacy.fixed_seed": -1,
+                "privacy.epsilon_budget": 0.0,
+                "privacy.population": "",
+                "critic.local_steps": 1,
+                "critic.local_batch": 1,
+                "critic.local_rate": 1.0,
+                "critic.weight_limit": _NO_LIMIT,
+            }
+        )
+        part = replace(schedule, config=config).part
 
-def _weights(config: Config) -> tuple[Vector, Vector]:
-    """A fresh critic and a fresh generator, flat."""
-    critic = WganCritic(SHAPE, CLASSES, config.critic.width, config.critic.hidden)
-    made = Generator(SHAPE, CLASSES, config.generator.width, config.generator.latent)
-    flat = parameters_to_vector(critic.parameters()).detach().numpy().copy()
-    return flat, to_vector(made)
+        def open_users(context: Context) -> LocalUsers:
+            return silo
 
+        grid = InProcessGrid(build_client_app(open_users), 1, config.flat())
+        federation = enrol(grid, config)
+        learners = Learners(config, federation)
+        if part.family == "focused":
+            learners.prepare(part)  # it has no weights before it has looked at samples
+        self.weights = learners.weights(part)
+        self._step = PrivateStep(config, part, grid, federation, learners.size(part), math.inf)
+        self._scale = denominator(config, part.settings) / part.settings.clipping_norm
 
-def _step(config: Config, silo: Silo, size: int) -> PrivateStep:
-    def open_users(context: Context) -> LocalUsers:
-        return silo
-
-    grid = InProcessGrid(build_client_app(open_users), 1, config.flat())
-    part = part_of(config, 1)
-    return PrivateStep(config, part, grid, enrol(grid, config), size, float("inf"))
+    def released(self, number: int) -> Floats:
+        """A round's release times its fixed denominator, over the clipping norm, float64 [P]."""
+        aggregate = self._step.gather(number, self.weights)
+        return self._step.release(aggregate, number) * self._scale

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from simulations.audits.schedule import Schedule
 
 KINDS = ("all", "one-run", "one-shot", "noise", "membership")
+PARTS = ("warmup", "critic", "annotator")
 VERDICTS = {
     "alarm": "ALARM",
     "nothing-found": "nothing found",
@@ -52,6 +53,9 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     )
     parser.add_argument(
         "--dims", type=int, default=20_000, metavar="D", help="length of an update (default: 20000)"
+    )
+    parser.add_argument(
+        "--part", choices=PARTS, default="critic", help="which part of the schedule: %(default)s"
     )
     parser.add_argument("--rounds", type=int, metavar="T", help="audit another number of rounds")
     parser.add_argument(
@@ -107,7 +111,9 @@ def _subject(args: argparse.Namespace) -> tuple[RunDirectory | None, Schedule]:
 
     if (args.run_dir is None) == (args.preset is None):
         raise WrongUse("name a RUN_DIR or a --preset, one of them")
-    changes = {"rounds": args.rounds, "noise_multiplier": args.noise_multiplier}
+    changes = {
+        "rounds": args.rounds, "noise_multiplier": args.noise_multiplier, "part": args.part
+    }  # fmt: skip
     if args.preset is None:
         directory = RunDirectory.open(args.run_dir)
         _check_places(args, directory)  # before minutes are spent on what cannot be kept

@@ -14,7 +14,7 @@ from client.data import ArrayUsers
 from server.config import Config
 from simulations.audits import members, restarts
 from simulations.audits.audit import KINDS, Plan, run_audits
-from simulations.audits.canaries import FAMILY, OVERLONG, Stage, canaries_answer, random_directions
+from simulations.audits.canaries import OVERLONG, Stage, canaries_answer, random_directions
 from simulations.audits.members import find_suspects, membership_audit, nearest
 from simulations.audits.probes import canary_run, clip_probe, silent_releases
 from simulations.audits.schedule import NothingToAudit, Schedule
@@ -54,17 +54,17 @@ def test_a_canary_ten_times_too_long_arrives_at_the_clip(source):
 
 
 def test_a_canary_within_the_clip_arrives_as_it_was_sent(source):
-    config = make_schedule(privacy__sampling_rate=1.0).config
-    short = random_directions(1, 3000, 0.5 * config.privacy.clipping_norm, source)
-    total, _ = Stage(config, short, np.ones(1, dtype=bool)).gathered(1)
+    schedule = make_schedule(privacy__sampling_rate=1.0)
+    short = random_directions(1, 3000, 0.5 * schedule.event.clipping_norm, source)
+    total, _ = Stage(schedule, short, np.ones(1, dtype=bool)).gathered(1)
     assert np.allclose(total, short[0], atol=1e-7)
 
 
 def test_left_out_canaries_add_nothing(source):
-    config = make_schedule().config
-    raw = random_directions(40, 3000, OVERLONG * config.privacy.clipping_norm, source)
+    schedule = make_schedule()
+    raw = random_directions(40, 3000, OVERLONG * schedule.event.clipping_norm, source)
     included = np.arange(40) < 3
-    total, _ = Stage(config, raw, included).gathered(1)
+    total, _ = Stage(schedule, raw, included).gathered(1)
     clipped = raw / OVERLONG
     assert np.allclose(total, clipped[:3].sum(axis=0), atol=1e-6)
 
@@ -113,10 +113,10 @@ def test_real_users_answer_as_ever_while_canaries_are_there():
     class Request:
         settings = {"feature_seed": 1}  # noqa: RUF012
 
-    before = FAMILIES[FAMILY]
-    with canaries_answer():
-        assert isinstance(FAMILIES[FAMILY](users, Request()), FrozenLocalCritic)
-    assert FAMILIES[FAMILY] is before is FrozenLocalCritic
+    before = FAMILIES["frozen"]
+    with canaries_answer("frozen"):
+        assert isinstance(FAMILIES["frozen"](users, Request()), FrozenLocalCritic)
+    assert FAMILIES["frozen"] is before is FrozenLocalCritic
 
 
 def test_canaries_open_no_data_set(monkeypatch, source):

@@ -1,0 +1,194 @@
+"""Audits of a schedule of several parts: each part's mechanism by itself, and said so."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from server import learners
+from server.config import Config
+from server.schedule import planned_epsilon
+from simulations.audits import audit as audits
+from simulations.audits.audit import Plan, run_audits
+from simulations.audits.probes import canary_run
+from simulations.audits.schedule import NothingToAudit, Schedule
+from simulations.audits.silos import silent_silos, silo_clip_probe
+from simulations.benchmarks.audit_power import FAULTS
+from simulations.cli import main
+from simulations.cli.audit import PARTS
+
+PARTED = {
+    "critic.family": "wgan",
+    "warmup.rounds": 1,
+    "warmup.noise_multiplier": 6.0,
+    "annotator.rounds": 4,
+    "annotator.components": 20,
+    "annotator.noise_multiplier": 8.0,
+    "annotator.sampling_rate": 0.5,
+}
+SMALL = Plan(canaries=300, dims=5000)
+
+
+def make_schedule(part: str = "critic", **changes: object) -> Schedule:
+    settings = {key.replace("__", "."): value for key, value in changes.items()}
+    return Schedule.of(Config().updated({**PARTED, **settings}), part=part)
+
+
+def verdicts(schedule: Schedule, plan: Plan = SMALL) -> dict[str, str]:
+    found = run_audits(schedule, plan, source=np.random.default_rng(7))
+    return {finding.kind: finding.verdict for finding in found}
+
+
+@pytest.fixture(autouse=True)
+def few_images_for_the_frame(monkeypatch):
+    monkeypatch.setattr(learners, "FRAME_IMAGES", 40)
+
+
+def test_the_part_is_named_and_its_own_mechanism_is_claimed():
+    words = {part: make_schedule(part).in_words() for part in PARTS}
+    assert "the warmup part alone" in words["warmup"] and "z=6" in words["warmup"]
+    assert "the critic part alone" in words["critic"] and "4 rounds" in words["critic"]
+    assert "the annotator part alone" in words["annotator"] and "q=0.5" in words["annotator"]
+    assert "part" not in Schedule.of(Config()).in_words()
+    config = make_schedule().config
+    for part in PARTS:
+        claim = make_schedule(part).stated
+        assert claim.epsilon == pytest.approx(planned_epsilon(config, claim.delta, part), rel=1e-9)
+    whole = make_schedule().whole_claim.epsilon
+    assert whole == pytest.approx(planned_epsilon(config, 1e-5), rel=1e-9)
+    assert whole > make_schedule().stated.epsilon
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_no_part_raises_an_alarm_as_it_is_and_each_does_without_its_noise(part):
+    schedule = make_schedule(part, annotator__sampling_rate=1.0)  # which is priced in closed form
+    assert "alarm" not in verdicts(schedule).values()
+    with FAULTS["no noise"]():
+        assert verdicts(schedule, Plan("noise"))["noise"] == "alarm"
+    with FAULTS["clipping off"]():
+        assert verdicts(schedule)["clipping"] == "alarm"
+
+
+def test_a_parts_own_sampling_rate_is_what_its_canaries_are_drawn_with():
+    source = np.random.default_rng(3)
+    run = canary_run(make_schedule("annotator"), canaries=400, dims=1000, source=source)
+    assert run.draws.shape == (4, 400)
+    assert run.draws.mean() == pytest.approx(0.5, abs=5 * 0.5 / 40)
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_in_record_mode_each_parts_nodes_noise_as_is_claimed(part):
+    schedule = make_schedule(
+        part, privacy__unit="record", critic__width=4, annotator__components=100
+    )
+    values = silent_silos(schedule, rounds=2)
+    assert values.std() == pytest.approx(1.0, rel=5 / np.sqrt(2 * values.size))
+    assert len(np.unique(values)) > 0.99 * values.size
+    assert verdicts(schedule, Plan("noise")) == {"noise": "nothing-found"}
+
+
+@pytest.mark.parametrize("clip", [1.0, 0.001])
+@pytest.mark.parametrize(
+    ("part", "section", "function"),
+    [
+        ("warmup", "warmup", "clip_and_sum"),
+        ("annotator", "annotator", "clip_and_sum_products"),
+    ],
+)
+def test_a_glaring_record_arrives_at_the_clip_of_its_part_and_a_missing_clip_is_caught(
+    monkeypatch, part, section, function, clip
+):
+    schedule = make_schedule(part, privacy__unit="record", **{f"{section}__clipping_norm": clip})
+    assert silo_clip_probe(schedule) == pytest.approx(1.0, abs=1e-3)
+    import client.record_sums
+
+    real = getattr(client.record_sums, function)
+    monkeypatch.setattr(client.record_sums, function, lambda *given: real(*given[:-1], 1e9))
+    assert silo_clip_probe(schedule) > 2
+
+
+def test_weaker_noise_on_the_nodes_of_any_part_is_caught(monkeypatch):
+    import client.silo
+
+    real = client.silo.gaussian
+    monkeypatch.setattr(client.silo, "gaussian", lambda *a, **k: 0.9 * real(*a, **k))
+    for part in ("warmup", "annotator"):
+        schedule = make_schedule(part, privacy__unit="record", annotator__components=400)
+        assert verdicts(schedule, Plan("noise")) == {"noise": "alarm"}
+
+
+def test_a_part_that_is_not_there_or_claims_nothing_is_refused():
+    with pytest.raises(NothingToAudit, match=r"'warmup'.* only critic"):
+        Schedule.of(Config(), part="warmup")
+    open_config = Config().updated({**PARTED, "annotator.noise_multiplier": 0.0})
+    with pytest.raises(NothingToAudit, match="claims no privacy"):
+        Schedule.of(open_config, part="annotator")
+    closed = Schedule.of(open_config, part="annotator", noise_multiplier=3.0)
+    assert closed.event.noise_multiplier == 3.0
+    with pytest.raises(NothingToAudit, match="as a whole"):
+        _ = Schedule.of(open_config).whole_claim
+
+
+def test_rounds_and_noise_are_changed_in_the_part_alone():
+    schedule = Schedule.of(
+        Config().updated(PARTED), part="annotator", rounds=9, noise_multiplier=3.0
+    )
+    assert (schedule.rounds, schedule.event.noise_multiplier) == (9, 3.0)
+    assert schedule.config.privacy == Config().privacy and schedule.config.rounds.count == 4
+
+
+def test_samples_are_held_against_the_claim_of_the_whole_run(monkeypatch):
+    held = []
+
+    def attacked(schedule, images, *, claim, **more):
+        held.append(claim)
+        raise NothingToAudit("enough")
+
+    monkeypatch.setattr(audits, "membership_audit", attacked)
+    schedule = make_schedule()
+    samples = np.zeros((4, 1, 28, 28), np.uint8)
+    plan = Plan("membership")
+    with pytest.raises(NothingToAudit, match="enough"):
+        list(run_audits(schedule, plan, source=np.random.default_rng(0), samples=samples))
+    assert held == [schedule.whole_claim]
+
+
+RUN = """
+[data]
+users = 40
+samples_per_user = 5
+[privacy]
+delta = 1e-3
+[rounds]
+count = 1
+[annotator]
+rounds = 2
+components = 6
+guided_steps = 2
+[generator]
+steps = 2
+batch = 20
+width = 8
+[release]
+samples = 20
+strip = 1
+agreement = 0.2
+"""
+
+
+def test_the_command_audits_a_run_of_several_parts_and_says_which(tmp_path, capsys):
+    (tmp_path / "run.toml").write_text(RUN)
+    out = str(tmp_path / "run")
+    made = ["simulate", "--config", str(tmp_path / "run.toml"), "--no-student", "--out", out]
+    assert main(made) == 0
+    capsys.readouterr()
+    small = ["--canaries", "100", "--dims", "2000"]
+    assert main(["audit", out, *small]) == 0
+    assert "audited: the critic part alone" in capsys.readouterr().out
+    assert main(["audit", out, *small, "--part", "annotator", "--json"]) == 0
+    last = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+    assert last["schedule"]["part"] == "annotator" and not last["alarm"]
+    assert main(["audit", out, *small, "--part", "warmup"]) == 2
+    assert "no such part" in capsys.readouterr().err
