@@ -44,6 +44,14 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         metavar="KEY=VALUE",
         help="one setting, over both; may be repeated",
     )
+    parser.add_argument(
+        "--epsilon",
+        type=float,
+        help="scale the noise of all parts by one factor, so that the whole run has this DP ε",
+    )
+    parser.add_argument(
+        "--delta", type=float, help="δ of --epsilon, and privacy.delta of the run from then on"
+    )
     parser.add_argument("--data-dir", help="folder of the data set's files (data.dir)")
     parser.add_argument("--out", type=Path, help="run directory (default: runs/PRESET, numbered)")
     parser.add_argument(
@@ -83,11 +91,23 @@ def chosen_config(args: argparse.Namespace) -> Config:
     if args.config is not None:
         config = read_config(args.config, config)
     config = config.updated(dict(parse_setting(text) for text in args.settings))
-    return (
-        config.updated({"data.dir": str(Path(args.data_dir).absolute())})
-        if args.data_dir
-        else config
-    )
+    if args.data_dir:
+        config = config.updated({"data.dir": str(Path(args.data_dir).absolute())})
+    return _to_guarantee(config, args.epsilon, args.delta)
+
+
+def _to_guarantee(config: Config, epsilon: float | None, delta: float | None) -> Config:
+    """The configuration with the noise that a guarantee needs, if one is asked for."""
+    from server.config import ConfigError
+    from server.schedule import scaled
+
+    if epsilon is None:
+        if delta is not None:
+            raise ConfigError(f"--delta {delta:g}: give --epsilon too, or set privacy.delta")
+        return config
+    if delta is not None:
+        config = config.updated({"privacy.delta": delta})
+    return scaled(config, epsilon=epsilon, delta=config.privacy.delta)
 
 
 def run(args: argparse.Namespace) -> int:
