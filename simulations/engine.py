@@ -21,6 +21,8 @@ from server.rounds import Observer
 from server.store import SampleFilter, Store, StoreError, open_store
 from server.training import Outcome, train
 from simulations.apps import client_app, simulated_federation
+from simulations.augmentation import augmentation_for
+from simulations.distillation import taught_student
 from simulations.pictures import contact_sheet, plot_run
 from simulations.reading import (
     fresh_samples,
@@ -34,6 +36,7 @@ from simulations.students import StudentResult, train_student
 from simulations.transports.inprocess import InProcessGrid
 
 STUDENT_IMAGES = 20_000
+TAUGHT_IMAGES, TAUGHT_EPOCHS = 30_000, 3
 STUDENT_SEED = 3_000_003
 
 Train = Callable[[Config, RunDirectory, str, Observer | None], Outcome]
@@ -55,7 +58,10 @@ class Summary:
     """None where there is no finite bound."""
     delta: dict[str, float]
     student_accuracy: float | None
-    """Simulation only: measured on real test images, outside any budget."""
+    """Of a student with the annotator's labels, or with requested classes where there is none.
+    Simulation only: measured on real test images, outside any budget."""
+    own_label_accuracy: float | None
+    """Of a student with requested classes. Simulation only."""
     seconds: float
     store: str
     contact_sheet: str | None
@@ -98,9 +104,12 @@ def simulate(
         if outcome.rounds:
             sheet = draw_sheet(store, directory, outcome.run_id)
             plots = draw_plots(store, directory, outcome.run_id)
-        accuracy = None
+        own = taught = None
         if student and outcome.rounds:
-            accuracy = measure_student(config, directory).accuracy
+            own = measure_student(config, directory).accuracy
+            taught = own
+            if kept_sampler(directory).annotator is not None:
+                taught = measure_taught_student(config, directory).accuracy
         releases = len(store.releases(outcome.run_id))
         entries = len(store.ledger(outcome.run_id))
     spending = outcome.spending
@@ -120,7 +129,8 @@ def simulate(
             "bdp_sound": _finite(spending.bdp_sound),
         },
         delta={"dp": spending.delta_dp, "bdp": spending.delta_bdp},
-        student_accuracy=accuracy,
+        student_accuracy=taught,
+        own_label_accuracy=own,
         seconds=round(time.perf_counter() - started, 2),
         store=without_password(url),
         contact_sheet=sheet,
@@ -186,6 +196,33 @@ def measure_student(
     return _tested_student(config, samples, labels, epochs)
 
 
+def measure_taught_student(
+    config: Config,
+    directory: RunDirectory,
+    *,
+    images: int = TAUGHT_IMAGES,
+    epochs: int = TAUGHT_EPOCHS,
+) -> StudentResult:
+    """Train a student on changed samples with the annotator's labels; test on real images.
+
+    Simulation only, as `measure_student`.
+
+    Raises:
+        ValueError: the run has no annotator.
+    """
+    torch.set_num_threads(config.generator.threads)
+    real, truth, _ = _real_test_set(config)
+    return taught_student(
+        kept_sampler(directory),
+        real,
+        truth,
+        images=images,
+        epochs=epochs,
+        seed=config.seed + STUDENT_SEED,
+        augmentation=augmentation_for(config.data.name),
+    )
+
+
 def student_of_labels(
     config: Config, store: Store, project: str, *, epochs: int
 ) -> tuple[StudentResult, int]:
@@ -211,12 +248,16 @@ def student_of_labels(
 
 def _tested_student(config: Config, images: Tensor, labels: Tensor, epochs: int) -> StudentResult:
     torch.set_num_threads(config.generator.threads)
+    real, truth, classes = _real_test_set(config)
+    return train_student(
+        images, labels, real, truth, classes=classes, epochs=epochs, seed=config.seed
+    )
+
+
+def _real_test_set(config: Config) -> tuple[Tensor, Tensor, int]:
     dataset, _ = simulated_federation(config.data, config.seed)
     real = torch.from_numpy(dataset.test_images.copy()).float() / 127.5 - 1
-    truth = torch.from_numpy(dataset.test_labels.copy())
-    return train_student(
-        images, labels, real, truth, classes=dataset.classes, epochs=epochs, seed=config.seed
-    )
+    return real, torch.from_numpy(dataset.test_labels.copy()), dataset.classes
 
 
 def describe_noise(config: Config) -> str:

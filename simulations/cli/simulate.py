@@ -179,16 +179,24 @@ def _print(summary: Summary) -> None:
         f"{figure(epsilon['bdp_corrected'])} (corrected), "
         f"{figure(epsilon['bdp_as_published'])} (as published) at δ = {delta['bdp']:g}"
     )
-    if summary.student_accuracy is not None:
-        say(
-            f"  student         {summary.student_accuracy:.1%} of real test images right, trained "
-            "on synthetic ones (simulation only)"
-        )
+    _print_students(summary)
     say(f"  took            {summary.seconds:.0f} s")
     say()
     say(summary.statement)
     say()
     say(f"Look at it:  {program()} dashboard {summary.run_dir}")
+
+
+def _print_students(summary: Summary) -> None:
+    own, best = summary.own_label_accuracy, summary.student_accuracy
+    if own is None or best is None:
+        return
+    taught = best != own
+    if taught:
+        say(f"  student         {best:.1%} of real test images right, by the annotator's labels")
+    label = "with own labels" if taught else "student        "
+    say(f"  {label} {own:.1%} of real test images right, trained on synthetic ones")
+    say("                  (students are simulation only: real test images are in no budget)")
 
 
 def _print_population(config: Config) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from simulations.cli.output import add_json_flag, print_json, say
 
+LABELS = ("requested", "annotator")
+
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """The verb and its flags."""
@@ -20,6 +22,13 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser.add_argument("run_dir", type=Path, metavar="RUN_DIR")
     parser.add_argument("--images", type=int, default=20_000, help="fresh samples to train on")
     parser.add_argument("--epochs", type=int, default=2, help="passes over them")
+    parser.add_argument(
+        "--labels",
+        choices=LABELS,
+        default="requested",
+        help="the classes that samples were asked for, or the private annotator's soft labels of "
+        "changed samples (a third samples, a third changed, a third mixed)",
+    )
     parser.add_argument(
         "--project",
         help="train on the samples and labels of this annotation project instead of fresh samples "
@@ -35,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     from server.directory import RunDirectory
     from server.store import open_store
     from simulations.cli import WrongUse
-    from simulations.engine import measure_student, student_of_labels
+    from simulations.engine import measure_student, measure_taught_student, student_of_labels
     from simulations.reading import store_url_of
 
     for name in ("images", "epochs"):
@@ -48,7 +57,8 @@ def run(args: argparse.Namespace) -> int:
             result, used = student_of_labels(config, store, args.project, epochs=args.epochs)
     else:
         used = args.images
-        result = measure_student(config, directory, images=used, epochs=args.epochs)
+        measure = measure_student if args.labels == "requested" else measure_taught_student
+        result = measure(config, directory, images=used, epochs=args.epochs)
     say(f"{result.accuracy:.1%} of real test images right, trained on {used} synthetic samples")
     say("simulation only: the test images are real and in no budget")
     if args.json:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from server.generator import as_pixels
-from simulations.augmentation import Augmentation
+from simulations.augmentation import augmentation_for
 from simulations.datasets import Dataset
 from simulations.distillation import Source, Teacher, lesson, varied_samples
 from simulations.pictures import contact_sheet
@@ -33,12 +33,6 @@ from simulations.study.metrics import coverage_and_density, frechet_distance
 from simulations.study.providers import Report
 
 CONTROL_STUDENT = "cnn"
-AUGMENTATIONS = {
-    "mnist": Augmentation("affine"),
-    "fashion-mnist": Augmentation("flips"),
-    "embedded": Augmentation("affine"),
-}
-"""Public knowledge of what a picture may undergo and still be of its class."""
 DRAW_SEED = 5_000_011
 
 
@@ -59,7 +53,7 @@ class Measuring:
         """
         self._sampler, self._dataset, self._effort, self._seed = sampler, dataset, effort, seed
         self._test = test_tensors(dataset)
-        self._augmentation = AUGMENTATIONS.get(dataset.name, Augmentation("none"))
+        self._augmentation = augmentation_for(dataset.name)
         self._judge = recogniser(dataset, judges, effort.recogniser_epochs)
         self._orientation = orientation_judge(dataset, judges, effort.orientation_epochs)
         self._teacher = _teacher(sampler)
