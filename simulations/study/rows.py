@@ -33,8 +33,8 @@ class Row:
     """``mnist`` or ``fashion-mnist``: decides networks that judge, and changes of images."""
     unit: str = "record"
     """What the guarantee protects: ``user`` or ``record``."""
-    users: int = 2
-    """Enrolled users; silos where the unit is a record."""
+    users: int = 0
+    """Enrolled users, or silos where the unit is a record; 0 for the preset's."""
     settings: Mapping[str, object] = field(default_factory=dict)
     """Flat settings on top of the preset."""
     settings_at: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
@@ -61,8 +61,9 @@ class Row:
     @property
     def all_settings(self) -> dict[str, object]:
         """What goes on top of the preset at every guarantee."""
-        known = {"data.name": self.data, "data.users": self.users, "privacy.unit": self.unit}
-        return {**known, **self.settings}
+        known = {"data.name": self.data, "privacy.unit": self.unit}
+        users = {"data.users": self.users} if self.users else {}
+        return {**known, **users, **self.settings}
 
 
 _SKEWED = {"data.scheme": "dirichlet", "data.alpha": 0.3}

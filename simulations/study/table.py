@@ -55,7 +55,7 @@ class Line:
         return {
             "data": self.row.data,
             "unit": self.row.unit,
-            "users": self.row.users,
+            "users": self.cells[0]["users"],
             "epsilon_dp": self._most("epsilon_dp"),
             "delta_dp": self.cells[0]["training"]["delta_dp"],
             "epsilon_bdp": {

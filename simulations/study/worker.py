@@ -96,7 +96,8 @@ def measure(plan: dict[str, Any], folder: Path, out: Path) -> None:
         report=_reporter(plan),
     )
     found |= {"peak_mb": peak_mb(), "real": measuring.real_reference()}
-    known = {"name": plan["name"], "measures": plan["measures"], "seed": config["seed"]}
+    known = {key: plan[key] for key in ("name", "measures")}
+    known |= {"seed": config["seed"], "users": config["data.users"]}
     write_json(folder / "cell.json", {**known, "training": trained, **found})
 
 

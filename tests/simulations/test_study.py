@@ -359,6 +359,12 @@ def test_settings_at_a_guarantee_come_last(tiny):
     assert configuration(row, parse_guarantee("none"), 0).generator.steps == 9
 
 
+def test_a_row_has_its_presets_users_unless_it_says_how_many(tiny):
+    own = Row("r", "R", tiny["plain"].preset, "embedded", "user")
+    assert configuration(own, parse_guarantee("none"), 0).data.users == Config().data.users
+    assert configuration(tiny["plain"], parse_guarantee("none"), 0).data.users == 40
+
+
 def test_the_rows_that_ship_are_sound():
     assert sum(row.quick for row in ROWS.values()) == 2
     for name, row in ROWS.items():
@@ -384,8 +390,8 @@ def cell_json(student, epsilon=1.0, **more):
         "bdp_sound": None, "delta_bdp": 1e-10, "seconds": 10.0, "peak_mb": 100.0, "threads": 1,
     }  # fmt: skip
     return {
-        "measures": "m", "students": students, "taught": True, "own_label": 0.5, "control": None,
-        "annotator": 0.9, "recognised": 0.8, "frechet": 1.0, "coverage": 0.5, "density": 0.6,
+        "measures": "m", "users": 40, "students": students, "taught": True, "own_label": 0.5,
+        "control": None, "annotator": 0.9, "recognised": 0.8, "frechet": 1.0, "coverage": 0.5, "density": 0.6,
         "judged_rotated": 0.1, "seconds": 5.0, "training": training, **more,
     }  # fmt: skip
 
