@@ -391,8 +391,9 @@ def cell_json(student, epsilon=1.0, **more):
     }  # fmt: skip
     return {
         "measures": "m", "users": 40, "students": students, "taught": True, "own_label": 0.5,
-        "control": None, "annotator": 0.9, "recognised": 0.8, "frechet": 1.0, "coverage": 0.5, "density": 0.6,
-        "judged_rotated": 0.1, "seconds": 5.0, "training": training, **more,
+        "control": None, "annotator": 0.9, "recognised": 0.8, "frechet": 1.0,
+        "coverage": 0.5, "density": 0.6, "judged_rotated": 0.1, "seconds": 5.0,
+        "training": training, **more,
     }  # fmt: skip
 
 
