@@ -6,24 +6,33 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from models.resizing import DoublingConv2d, FoldedConv2d, normalised, unfolded
 from models.shapes import ImageShape, check_classes, check_shape, one_hot
 from models.weights import initialise, unset_weights
 
+LANES = 8
+"""Channels come in multiples of this: CPUs compute that many at once, so fewer save no time."""
+
 
 class Generator(nn.Module):
-    """Noise and a class to an image: a linear layer, then twice resize and convolve.
+    """Noise and a class to an image: a linear layer, convolve, then twice resize and convolve.
 
     Bilinear resizing with 3 x 3 convolutions, in place of transposed ones, keeps strokes clean
     where the critic's signal is noisy. Batch normalisation is safe here: in training the batch
     holds fakes only. ``forward`` draws nothing; the noise is the caller's.
 
-    Parameters for 10 classes and the default width and latent size: 187,285 for (1, 28, 28),
-    240,783 for (3, 32, 32).
+    Most of the capacity is where maps are small and cheap. Of ``width`` channels two thirds are
+    kept by a convolution before the first resize, a quarter after it and an eighth after the
+    second, in whole multiples of 8 (the eighth rounded down, the others up). A training step with
+    a width of 64 or 96 takes about 1.3 or 1.9 times as long as with the default.
+
+    Parameters for 10 classes and the default width and latent size: 193,913 for (1, 28, 28),
+    247,339 for (3, 32, 32).
 
     Args:
         shape: (channels, height, width) of an image.
         classes: number of classes.
-        width: channels of the first maps (at least 4); each resize halves them.
+        width: channels of the first maps.
         latent: length of the noise vector.
         generator: CPU generator of the weights; ``None`` is seed 0.
 
@@ -46,27 +55,32 @@ class Generator(nn.Module):
         self.latent = latent
         self.width = width
         self.side = self.shape[1] // 4
+        small, middle, last = _channels(width)
         with unset_weights(self):
             self.dense = nn.Linear(latent + self.classes, width * self.side**2, bias=False)
             self.norm1 = nn.BatchNorm2d(width)
-            self.conv1 = nn.Conv2d(width, width // 2, 3, padding=1, bias=False)
-            self.norm2 = nn.BatchNorm2d(width // 2)
-            self.conv2 = nn.Conv2d(width // 2, width // 4, 3, padding=1, bias=False)
-            self.norm3 = nn.BatchNorm2d(width // 4)
-            self.paint = nn.Conv2d(width // 4, self.shape[0], 3, padding=1)
+            self.mix = nn.Conv2d(width, small, 3, padding=1, bias=False)
+            self.norm2 = nn.BatchNorm2d(small)
+            self.conv1 = DoublingConv2d(small, middle)
+            self.norm3 = nn.BatchNorm2d(middle)
+            self.conv2 = DoublingConv2d(middle, last)
+            self.norm4 = nn.BatchNorm2d(last)
+            self.paint = FoldedConv2d(last, self.shape[0])
         initialise(self, generator, "relu")
 
     def forward(self, noise: Tensor, labels: Tensor) -> Tensor:
         """Images [n, c, h, w] in [-1, 1] from noise float32 [n, latent], labels int64 [n]."""
         seeds: Tensor = self.dense(torch.cat([noise, one_hot(labels, self.classes)], 1))
-        maps = seeds.view(-1, self.width, self.side, self.side)
-        # Channels last halves the time of a training step on a CPU; the values are the same.
-        maps = F.relu(self.norm1(maps.contiguous(memory_format=torch.channels_last)))
-        maps = F.relu(self.norm2(self.conv1(_twice(maps))))
-        maps = F.relu(self.norm3(self.conv2(_twice(maps))))
-        return torch.tanh(self.paint(maps)).contiguous()
+        # channels are last in memory all the way, which halves the time on a CPU
+        maps = seeds.view(-1, self.side, self.side, self.width).permute(0, 3, 1, 2)
+        maps = self.mix(F.relu(self.norm1(maps), inplace=True))
+        maps = F.relu(self.norm2(maps), inplace=True)
+        maps = unfolded(normalised(self.conv1(maps), self.norm3))
+        maps = normalised(self.conv2(maps), self.norm4)
+        return torch.tanh(unfolded(self.paint(maps))).contiguous()
 
 
-def _twice(maps: Tensor) -> Tensor:
-    """Double height and width."""
-    return F.interpolate(maps, scale_factor=2.0, mode="bilinear", align_corners=False)
+def _channels(width: int) -> tuple[int, int, int]:
+    """Channels before the first resize, after it, and after the second."""
+    small, middle = (LANES * -(-share // LANES) for share in (2 * width // 3, -(-width // 4)))
+    return max(LANES, small), middle, LANES * max(1, width // (8 * LANES))

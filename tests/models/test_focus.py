@@ -1,4 +1,4 @@
-"""Principal directions and the focus: against full decompositions, travel, and what they shorten."""
+"""Principal directions and the focus: full decompositions, travel, and what they shorten."""
 
 import pytest
 import torch

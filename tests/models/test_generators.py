@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from models.generators import Generator
+from models.generators import LANES, Generator
 
 SHAPES = [(channels, side, side) for channels in (1, 3) for side in (28, 32)]
 
@@ -65,3 +65,20 @@ def test_it_can_learn_a_pattern_per_class():
     images = generator(_noise(16, seed=99), labels)
     assert float(F.mse_loss(images, target[labels]).detach()) < 0.15
     assert float(F.mse_loss(images, target[1 - labels]).detach()) > 1.0
+
+
+@pytest.mark.parametrize("width", [1, 8, 48, 64, 96, 128])
+def test_widths_up_and_down_have_whole_lanes(width):
+    generator = Generator((1, 28, 28), 3, width)
+    assert generator(_noise(6), torch.arange(6) % 3).shape == (6, 1, 28, 28)
+    norms = generator.norm1, generator.norm2, generator.norm3, generator.norm4
+    kept = [norm.num_features for norm in norms]
+    assert kept[0] == width and all(channels % LANES == 0 for channels in kept[1:])
+    assert kept[1] >= 2 * width // 3 and kept[2] >= width / 4 and kept[3] <= max(LANES, width / 8)
+
+
+def test_an_image_does_not_depend_on_its_neighbours_in_evaluation_mode():
+    generator = Generator((3, 32, 32), 4).eval()
+    together = generator(_noise(6), torch.arange(6) % 4)
+    alone = torch.cat([generator(_noise(6)[i : i + 1], torch.tensor([i % 4])) for i in range(6)])
+    torch.testing.assert_close(together, alone, atol=1e-5, rtol=1e-4)
