@@ -23,7 +23,13 @@ from torch.nn import functional as F
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from client.clipping import clip_and_sum
-from client.critics.wgan import FAKES_PER_CLASS, draw_fakes, load_networks
+from client.critics.wgan import (
+    FAKES_PER_CLASS,
+    LOSSES,
+    class_slopes,
+    draw_fakes,
+    load_networks,
+)
 from client.data import LocalData, LocalUsers
 from client.drawn import sound_records
 from client.record_sums import SUMS, train_sum
@@ -59,7 +65,7 @@ def _train_steps(users: LocalUsers, request: TrainRequest) -> TrainReply:
     steps = int(request.settings["local_steps"])
     for step in range(steps):
         fakes = draw_fakes(generator, FAKES_PER_CLASS, request.seed + step)
-        against = fake_gradients(critic, fakes, str(request.settings["loss"]))
+        against = class_slopes(critic, fakes, LOSSES[str(request.settings["loss"])])
         slope = _private_slope(critic, silo, against, request, users.partition, step)
         weights = parameters_to_vector(critic.parameters()).detach()
         rate = float(request.settings["local_rate"])
@@ -111,17 +117,3 @@ def record_gradients(
     finally:
         wrapped.zero_grad()
         wrapped.to_standard_module()
-
-
-def fake_gradients(critic: WganCritic, fakes: Tensor, loss: str) -> Tensor:
-    """The gradient of the loss on generated images, class by class, float32 [classes, P].
-
-    Public: no record enters.
-    """
-    rows = []
-    for label, images in enumerate(fakes):
-        scores = critic(images, torch.full((len(images),), label, device=images.device))
-        value = F.relu(1 + scores).mean() if loss == "hinge" else scores.mean()
-        gradients = torch.autograd.grad(value, list(critic.parameters()))
-        rows.append(torch.cat([g.reshape(-1) for g in gradients]))
-    return torch.stack(rows)

@@ -4,11 +4,16 @@ Paper: Triastcyn & Faltings, "Generating Higher-Fidelity Synthetic Datasets with
 Guarantees" (arXiv:2003.00997), section 4.4: federated training of the critic with user-level
 accounting. Each user starts from the global critic, takes local steps against generated images of
 the same classes, and yields the difference of the weights.
+
+A user who takes one step yields the gradient on the real images less the *mean* gradient on
+generated ones of the same classes. The latter is public and the same for everybody, so it is
+computed once, and inside the clip it cancels what users have in common, exactly.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -22,23 +27,27 @@ from client.records import TrainRequest
 from models.critics import WganCritic
 from models.generators import Generator
 from models.limits import weight_limits
+from models.shapes import one_hot
 from models.vectors import load_vector
 
 Parameters = dict[str, Tensor]
 FAKES_PER_CLASS = 25
 
 
-def _wasserstein(real: Tensor, fake: Tensor) -> Tensor:
-    return fake.mean() - real.mean()
+@dataclass(frozen=True)
+class CriticLoss:
+    """What a critic minimises: a part on scores of real images, and one on those of generated ones.
+
+    Only the former is private.
+    """
+
+    real: Callable[[Tensor], Tensor]
+    fake: Callable[[Tensor], Tensor]
 
 
-def _hinge(real: Tensor, fake: Tensor) -> Tensor:
-    return F.relu(1 - real).mean() + F.relu(1 + fake).mean()
-
-
-LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "wasserstein": _wasserstein,
-    "hinge": _hinge,
+LOSSES = {
+    "wasserstein": CriticLoss(lambda real: -real.mean(), lambda fake: fake.mean()),
+    "hinge": CriticLoss(lambda real: F.relu(1 - real).mean(), lambda fake: F.relu(1 + fake).mean()),
 }
 
 
@@ -73,6 +82,24 @@ def draw_fakes(generator: Generator, per_class: int, seed: int) -> Tensor:
     return images.view(generator.classes, per_class, *images.shape[1:])
 
 
+def class_slopes(critic: WganCritic, fakes: Tensor, loss: CriticLoss) -> Tensor:
+    """The gradient of the loss on generated images, class by class, float32 [classes, P].
+
+    Public: no record enters.
+
+    Args:
+        critic: at the global weights.
+        fakes: [classes, per_class, c, h, w], of `draw_fakes`.
+        loss: what the critic minimises.
+    """
+    rows = []
+    for label, images in enumerate(fakes):
+        scores = critic(images, torch.full((len(images),), label, device=images.device))
+        slopes = torch.autograd.grad(loss.fake(scores), list(critic.parameters()))
+        rows.append(torch.cat([slope.reshape(-1) for slope in slopes]))
+    return torch.stack(rows)
+
+
 class WganLocalCritic:
     """Updates are differences of the flattened critic, in the order of its parameters."""
 
@@ -86,7 +113,8 @@ class WganLocalCritic:
         self._steps = int(settings["local_steps"])
         self._rate = float(settings["local_rate"])
         self._limits = weight_limits(self._critic, float(settings["weight_limit"]))
-        self._score = LOSSES[str(settings["loss"])]
+        self._losses = LOSSES[str(settings["loss"])]
+        self._against = class_slopes(self._critic, self._fakes, self._losses)
         self._start = {k: p.detach() for k, p in self._critic.named_parameters()}
         self._empty = torch.zeros_like(parameters_to_vector(self._critic.parameters())).detach()
 
@@ -95,10 +123,48 @@ class WganLocalCritic:
         rows = self._empty.repeat(len(cohort), 1)
         held = [i for i, data in enumerate(cohort) if len(data.labels)]
         if held:
-            batches = [self._draw(cohort[i], seeds[i]) for i in held]
-            real, labels, fake = (torch.stack(part) for part in zip(*batches, strict=True))
-            rows[held] = vmap(self._train)(real, labels, fake)
+            train = self._stepped if self._steps == 1 else self._trained
+            rows[held] = train([cohort[i] for i in held], [seeds[i] for i in held])
         return rows.cpu()
+
+    def _trained(self, cohort: Sequence[LocalData], seeds: Sequence[int]) -> Tensor:
+        """Users' local SGD, each real image against a generated one of its class."""
+        batches = [self._draw(data, seed) for data, seed in zip(cohort, seeds, strict=True)]
+        real, labels, fake = (torch.stack(part) for part in zip(*batches, strict=True))
+        changes: Tensor = vmap(self._train)(real, labels, fake)
+        return changes
+
+    def _stepped(self, cohort: Sequence[LocalData], seeds: Sequence[int]) -> Tensor:
+        """Users' single step against the mean gradient of all generated images of each class."""
+        device = self._empty.device
+        batches = [self._pick(data, seed) for data, seed in zip(cohort, seeds, strict=True)]
+        real, labels = (torch.stack(part).to(device) for part in zip(*batches, strict=True))
+        shares = one_hot(labels, self._critic.classes).mean(1)
+        slopes = vmap(self._real_slope)(real, labels) + shares @ self._against
+        return self._limit_change(-self._rate * slopes)
+
+    def _real_slope(self, real: Tensor, labels: Tensor) -> Tensor:
+        """The flat gradient of the loss on one user's real images [batch, ...]."""
+
+        def loss(weights: Parameters) -> Tensor:
+            return self._losses.real(functional_call(self._critic, weights, (real, labels)))
+
+        return torch.cat([part.reshape(-1) for part in grad(loss)(self._start).values()])
+
+    def _limit_change(self, changes: Tensor) -> Tensor:
+        """Changes [users, P] as far as the weights' limits let them go."""
+        if not self._limits:
+            return changes
+        bounds = [torch.full((w.numel(),), self._limits[k]) for k, w in self._start.items()]
+        start = torch.cat([w.reshape(-1) for w in self._start.values()])
+        bound = torch.cat(bounds).to(start)
+        return (start + changes).clamp(-bound, bound) - start
+
+    def _pick(self, data: LocalData, seed: int) -> tuple[Tensor, Tensor]:
+        """One step's real images and their labels, as `_draw` picks them."""
+        source = np.random.default_rng(seed)
+        picked = torch.from_numpy(_shuffled(len(data.labels), self._batch, source))
+        return data.images[picked], data.labels[picked]
 
     def _draw(self, data: LocalData, seed: int) -> tuple[Tensor, Tensor, Tensor]:
         """Every local step's real images, their labels and fakes of the same classes."""
@@ -114,7 +180,7 @@ class WganLocalCritic:
     def _loss(self, weights: Parameters, real: Tensor, labels: Tensor, fake: Tensor) -> Tensor:
         score_real = functional_call(self._critic, weights, (real, labels))
         score_fake = functional_call(self._critic, weights, (fake, labels))
-        return self._score(score_real, score_fake)
+        return self._losses.real(score_real) + self._losses.fake(score_fake)
 
     def _train(self, real: Tensor, labels: Tensor, fake: Tensor) -> Tensor:
         """One user's local SGD over [steps, batch, ...] tensors; the flat difference."""
