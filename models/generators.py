@@ -69,8 +69,13 @@ class Generator(nn.Module):
         initialise(self, generator, "relu")
 
     def forward(self, noise: Tensor, labels: Tensor) -> Tensor:
-        """Images [n, c, h, w] in [-1, 1] from noise float32 [n, latent], labels int64 [n]."""
-        seeds: Tensor = self.dense(torch.cat([noise, one_hot(labels, self.classes)], 1))
+        """Images [n, c, h, w] in [-1, 1] from noise float32 [n, latent] and labels int64 [n].
+
+        In place of labels there may be shares of classes, float32 [n, classes]: the images then lie
+        between classes. No training sees such, and students learn from them where classes part.
+        """
+        shares = one_hot(labels, self.classes) if labels.dim() == 1 else labels
+        seeds: Tensor = self.dense(torch.cat([noise, shares], 1))
         # channels are last in memory all the way, which halves the time on a CPU
         maps = seeds.view(-1, self.side, self.side, self.width).permute(0, 3, 1, 2)
         maps = self.mix(F.relu(self.norm1(maps), inplace=True))

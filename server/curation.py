@@ -92,6 +92,13 @@ class Sampler:
         return images
 
     @torch.no_grad()
+    def between(self, shares: Tensor, seed: int) -> Tensor:
+        """Unfiltered images [n, c, h, w] between classes, by shares float32 [n, classes]."""
+        noise = _normals(len(shares), self.latent, seed)
+        pairs = zip(torch.split(noise, BATCH), torch.split(shares, BATCH), strict=True)
+        return torch.cat([self.generator(z, s) for z, s in pairs])
+
+    @torch.no_grad()
     def label(self, images: Tensor) -> Tensor:
         """The annotator's class probabilities, float32 [n, classes], of images [n, c, h, w].
 

@@ -7,7 +7,7 @@ use is outside every budget.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -43,6 +43,15 @@ class Teacher(Source, Protocol):
         ...
 
 
+@runtime_checkable
+class Between(Source, Protocol):
+    """A source that can draw between classes too."""
+
+    def between(self, shares: Tensor, seed: int) -> Tensor:
+        """Images [n, c, h, w] by shares of classes, float32 [n, classes]."""
+        ...
+
+
 def taught_student(
     sampler: Teacher,
     test_images: Tensor,
@@ -62,7 +71,7 @@ def taught_student(
         test_images: float32 [m, c, h, w], real.
         test_labels: int64 [m].
         images: how many to train on in total: samples, changed samples and mixtures of samples in
-            equal parts.
+            equal parts, and as many between classes where the sampler can draw such.
         epochs: passes over them.
         architecture: one of `simulations.students.ARCHITECTURES`.
         seed: decides samples, changes, weights and batches.
@@ -89,10 +98,35 @@ def taught_student(
 def lesson(
     sampler: Teacher, *, images: int, seed: int, augmentation: Augmentation | None = None
 ) -> tuple[Tensor, Tensor]:
-    """What a taught student learns from: images [n, c, h, w] and probabilities [n, classes]."""
-    pictures, _ = varied_samples(sampler, images=images, seed=seed, augmentation=augmentation)
+    """What a taught student learns from: images [n, c, h, w] and probabilities [n, classes].
+
+    Where the sampler can draw between classes, a half are such images, plain and changed: they are
+    where classes part, which the annotator knows and samples of one class rarely show.
+    """
+    if isinstance(sampler, Between):
+        half = images // 2
+        clear, _ = varied_samples(
+            sampler, images=images - half, seed=seed, augmentation=augmentation
+        )
+        pictures = torch.cat([clear, between_samples(sampler, half, seed, augmentation)])
+    else:
+        pictures, _ = varied_samples(sampler, images=images, seed=seed, augmentation=augmentation)
     parts = torch.split(pictures, CHUNK)
     return pictures, torch.cat([sharpened(sampler.label(part)) for part in parts])
+
+
+def between_samples(
+    sampler: Between, images: int, seed: int, augmentation: Augmentation | None = None
+) -> Tensor:
+    """Images of two classes each, float32 [images, c, h, w]; every other one is changed."""
+    settings = augmentation if augmentation is not None else Augmentation()
+    generator = torch.Generator().manual_seed(seed + 1)
+    classes = torch.randint(sampler.classes, (2, images), generator=generator)
+    first, second = F.one_hot(classes, sampler.classes).float()
+    share = torch.rand(images, 1, generator=generator) / 2
+    pictures = sampler.between(torch.lerp(first, second, share), seed + 1)
+    pictures[::2] = augment(pictures[::2], settings, generator)
+    return pictures
 
 
 def varied_samples(

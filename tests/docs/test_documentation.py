@@ -9,8 +9,8 @@ import tomllib
 
 import pytest
 
-from server.config import Config
-from server.settings import documented_settings, read_config
+from server.config import RUN_KEYS
+from server.settings import documented_settings, flatten, read_config
 from simulations.cli import VERBS, build_parser
 from simulations.cli.simulate import PRESETS, preset_names
 
@@ -61,9 +61,12 @@ def test_every_preset_reads_and_says_whether_it_is_private(name):
     assert ("NOT PRIVATE" in text) == (config.privacy.noise_multiplier == 0)
 
 
-def test_the_demo_is_the_default_configuration():
-    """So that `flwr run .` does what `make demo` does."""
-    assert read_config(PRESETS / "demo.toml") == Config()
+def test_the_bundle_runs_the_demo(repository):
+    """So that `flwr run .` does what `make demo` does, with every setting listed."""
+    project = tomllib.loads((repository / "pyproject.toml").read_text())
+    listed = flatten(project["tool"]["flwr"]["app"]["config"])
+    settings = {key: value for key, value in listed.items() if key not in RUN_KEYS}
+    assert settings == read_config(PRESETS / "demo.toml").flat()
 
 
 def test_versions_are_pinned_for_every_dependency(repository):
