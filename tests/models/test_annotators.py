@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from models.annotators import CONSTANT, Annotator
+from models.annotators import CONSTANT, FEATURES, Annotator
 from models.orientations import BINS, FINE, OrientationFeatures
 from models.shapes import ShapeError
 from models.vectors import load_vector, to_vector
@@ -22,6 +22,10 @@ def _hostile(shape):
     half_broken = _images(shape, 1)
     half_broken[..., 0, :] = torch.nan
     return torch.cat([*flat, half_broken, _images(shape) * 1e6, _images(shape).sign()])
+
+
+def _annotator(shape=(1, 28, 28), components=20, features="orientations"):
+    return Annotator(shape, 10, components, features)
 
 
 def _digits(n):
@@ -97,9 +101,10 @@ def test_chunks_change_nothing():
     torch.testing.assert_close(OrientationFeatures((1, 28, 28))(images), parts)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_rows_are_bounded_whatever_comes_in(shape):
-    annotator = Annotator(shape, 10, 20)
+@pytest.mark.parametrize("features", FEATURES)
+@pytest.mark.parametrize("shape", [SHAPES[0], SHAPES[-1]])
+def test_rows_are_bounded_whatever_comes_in(shape, features):
+    annotator = _annotator(shape, features=features)
     for images in (_images(shape, 40), torch.zeros(5, *shape)):
         annotator.fit_frame(images, 0.5)
         rows = annotator.rows(_hostile(shape))
@@ -109,7 +114,7 @@ def test_rows_are_bounded_whatever_comes_in(shape):
 
 
 def test_rows_without_a_frame_and_of_the_frames_own_center_are_the_constant_alone():
-    annotator = Annotator((1, 28, 28), 10, 20)
+    annotator = _annotator()
     assert float(annotator.rows(_images((1, 28, 28)))[:, :-1].abs().max()) == 0
     image = _images((1, 28, 28), 1)
     annotator.fit_frame(image.repeat(3, 1, 1, 1), 1.0)
@@ -119,7 +124,7 @@ def test_rows_without_a_frame_and_of_the_frames_own_center_are_the_constant_alon
 
 
 def test_a_hostile_frame_cannot_lift_the_bound():
-    annotator = Annotator((1, 28, 28), 10, 20)
+    annotator = _annotator()
     annotator.projection.fill_(3e38)
     annotator.scale.fill_(torch.inf)
     rows = annotator.rows(_images((1, 28, 28)))
@@ -129,7 +134,7 @@ def test_a_hostile_frame_cannot_lift_the_bound():
 
 def test_the_frame_centers_and_decorrelates():
     images = _digits(600)[0]
-    annotator = Annotator((1, 28, 28), 10, 30)
+    annotator = _annotator(components=30)
     spreads = {}
     for p in (0.0, 0.5, 1.0):
         annotator.fit_frame(images, p)
@@ -143,24 +148,25 @@ def test_the_frame_centers_and_decorrelates():
     assert spreads[1.0] < 2
 
 
-def test_the_whole_annotator_travels_as_one_vector():
-    annotator = Annotator((1, 28, 28), 10, 20)
+@pytest.mark.parametrize("features", FEATURES)
+def test_the_whole_annotator_travels_as_one_vector(features):
+    annotator = _annotator(features=features)
     annotator.fit_frame(_images((1, 28, 28), 30), 0.5)
     annotator.weight.copy_(torch.randn(10, 21, generator=torch.Generator().manual_seed(1)))
     vector = to_vector(annotator)
-    assert len(vector) == 1488 * (2 + 20) + 10 * 21
-    other = Annotator((1, 28, 28), 10, 20)
+    assert len(vector) == annotator.features.dim * (2 + 20) + 10 * 21
+    other = _annotator(features=features)
     assert other.frame_digest() != annotator.frame_digest()
     load_vector(other, vector)
     assert other.frame_digest() == annotator.frame_digest()
     images = _images((1, 28, 28), 3, seed=5)
     assert torch.equal(other(images), annotator(images))
     with pytest.raises(ValueError, match="a vector of shape"):
-        load_vector(Annotator((1, 28, 28), 10, 21), vector)
+        load_vector(_annotator(components=21, features=features), vector)
 
 
 def test_the_digest_tells_frames_apart_but_not_weights():
-    annotator = Annotator((1, 28, 28), 10, 20)
+    annotator = _annotator()
     annotator.fit_frame(_images((1, 28, 28), 30), 0.5)
     digest = annotator.frame_digest()
     annotator.weight.fill_(1.0)
@@ -171,7 +177,7 @@ def test_the_digest_tells_frames_apart_but_not_weights():
 
 def test_a_few_hundred_digits_teach_it_the_others():
     images, labels = _digits(1400)
-    annotator = Annotator((1, 28, 28), 10, 60)
+    annotator = _annotator(components=60)
     annotator.fit_frame(images[:400], 0.5)
     rows = annotator.rows(images)
     for _ in range(60):
@@ -182,7 +188,7 @@ def test_a_few_hundred_digits_teach_it_the_others():
 
 
 def test_logits_are_differentiable_in_the_images():
-    annotator = Annotator((1, 28, 28), 10, 20)
+    annotator = _annotator()
     annotator.fit_frame(_digits(100)[0], 0.5)
     annotator.weight.copy_(torch.randn(10, 21, generator=torch.Generator().manual_seed(1)))
     images = _images((1, 28, 28), 4).requires_grad_()
@@ -198,8 +204,10 @@ def test_wrong_arguments_are_named():
         OrientationFeatures((1, 28, 28))(torch.zeros(2, 1, 32, 32))
     for components in (0, 1489):
         with pytest.raises(ValueError, match=f"components={components} .* 1488"):
-            Annotator((1, 28, 28), 10, components)
-    annotator = Annotator((1, 28, 28), 10, 20)
+            _annotator(components=components)
+    with pytest.raises(ValueError, match="features='pixels' must be one of"):
+        _annotator(features="pixels")
+    annotator = _annotator()
     with pytest.raises(ValueError, match="2 synthetic images or more, not 1"):
         annotator.fit_frame(torch.zeros(1, 1, 28, 28), 0.5)
     with pytest.raises(ValueError, match=r"decorrelation=-0\.5"):
