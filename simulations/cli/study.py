@@ -24,6 +24,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "study",
         help="train and measure whole tables of runs",
         description="Train and measure whole tables of runs, each the same way.",
+        epilog="example: fedlens study table1 --quick",
     )
     tables = parser.add_subparsers(dest="table", metavar="TABLE", required=True)
     table = tables.add_parser(

@@ -26,6 +26,12 @@ noise_multiplier = 3.0
 delta = 1e-3
 [rounds]
 count = 2
+[critic]
+family = "frozen"
+[warmup]
+rounds = 0
+[annotator]
+rounds = 0
 [generator]
 steps = 2
 batch = 20
@@ -33,6 +39,7 @@ width = 8
 [release]
 samples = 20
 strip = 1
+agreement = 0.0
 """
 KEYS = {
     "run_id", "rounds", "users", "epsilon", "delta", "student_accuracy", "seconds", "store",
