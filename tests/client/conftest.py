@@ -51,6 +51,7 @@ def make_request():
         flat = {k.split(".")[1]: v for k, v in config.flat().items() if k.startswith(parts)}
         flat |= {"generator_width": 48, "generator_latent": 64}
         flat |= {"components": config.annotator.components, "denominator": denominator}
+        flat["features"] = config.annotator.features
         flat["family"] = family or config.critic.family
         critic = WganCritic(SHAPE, CLASSES)
         weights = {

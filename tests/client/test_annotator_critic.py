@@ -19,6 +19,7 @@ from models.annotators import Annotator
 from models.vectors import to_vector
 
 SHAPE, CLASSES, COMPONENTS = (1, 28, 28), 10, 12
+FEATURES = "orientations"  # the faster ones
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +32,7 @@ def nothing_kept():
 @pytest.fixture(scope="module")
 def framed_annotator() -> Annotator:
     source = torch.Generator().manual_seed(1)
-    made = Annotator(SHAPE, CLASSES, COMPONENTS)
+    made = Annotator(SHAPE, CLASSES, COMPONENTS, FEATURES)
     made.fit_frame(torch.rand(60, *SHAPE, generator=source) * 2 - 1, 0.5)
     made.weight.copy_(0.5 * torch.randn(CLASSES, COMPONENTS + 1, generator=source))
     return made
@@ -47,7 +48,8 @@ def ask(make_request, annotator):
     """A request for the annotator; its weights may be another annotator's."""
 
     def make(*chosen: int, network: Annotator | None = None, **changes: object):
-        settings = {"annotator__components": COMPONENTS, "privacy__clipping_norm": 1.0, **changes}
+        settings = {"annotator__components": COMPONENTS, "annotator__features": FEATURES}
+        settings |= {"privacy__clipping_norm": 1.0, **changes}
         request = make_request(*chosen, family="annotator", **settings)
         request.weights["annotator"] = to_vector(network or annotator)
         return request
@@ -146,7 +148,7 @@ def test_rows_are_made_once_for_a_frame_and_are_those_of_a_node_that_kept_nothin
 
 def test_rows_of_one_frame_never_answer_for_another(users, ask, annotator):
     train_cohort(users, ask(0, 1))
-    other = Annotator(SHAPE, CLASSES, COMPONENTS)
+    other = Annotator(SHAPE, CLASSES, COMPONENTS, FEATURES)
     source = torch.Generator().manual_seed(2)
     other.fit_frame(torch.rand(60, *SHAPE, generator=source) * 2 - 1, 0.0)
     other.weight.copy_(annotator.weight)
@@ -177,11 +179,12 @@ def test_what_is_kept_goes_with_the_users(users, ask):
 
 
 def test_memory_for_kept_rows_is_bounded_and_the_sums_stay_the_same(users, ask, monkeypatch):
-    many = changed(users, indices=np.tile(users.indices, 15), offsets=tiled(users.offsets, 15))
+    many = changed(users, indices=np.tile(users.indices, 3), offsets=tiled(users.offsets, 3))
     chosen = tuple(range(0, len(many), 3))
+    monkeypatch.setattr(framed, "GROUP", 4)
     expected = train_cohort(many, ask(*chosen)).total
     framed._KEPT.clear()
-    monkeypatch.setattr(framed, "MOST_KEPT", 400 * (COMPONENTS + 1))
+    monkeypatch.setattr(framed, "MOST_KEPT", 60 * (COMPONENTS + 1))
     assert np.array_equal(train_cohort(many, ask(*chosen)).total, expected)
     assert np.array_equal(train_cohort(many, ask(*chosen)).total, expected)
     assert 0 < sum(kept.values() for kept in framed._KEPT.values()) <= framed.MOST_KEPT

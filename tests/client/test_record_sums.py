@@ -15,28 +15,40 @@ from client.record_mode import train_records
 from client.record_sums import SUMS, clipped_sum
 from models.annotators import Annotator
 from models.features import PatchFeatures
+from models.focus import Focus
 from models.vectors import to_vector
 
 SHAPE, CLASSES, COMPONENTS = (1, 28, 28), 10, 12
-BOTH = pytest.mark.parametrize("family", ["frozen", "annotator"])
+FEATURES = "orientations"  # the faster ones
+ALL = pytest.mark.parametrize("family", ["frozen", "focused", "annotator"])
 
 
 @pytest.fixture(scope="module")
 def annotator() -> Annotator:
     source = torch.Generator().manual_seed(1)
-    made = Annotator(SHAPE, CLASSES, COMPONENTS)
+    made = Annotator(SHAPE, CLASSES, COMPONENTS, FEATURES)
     made.fit_frame(torch.rand(60, *SHAPE, generator=source) * 2 - 1, 0.5)
     made.weight.copy_(3 * torch.randn(CLASSES, COMPONENTS + 1, generator=source))
     return made
 
 
+@pytest.fixture(scope="module")
+def focus() -> Focus:
+    """Five directions, and centres that are off the records' own means."""
+    source = torch.Generator().manual_seed(2)
+    directions = torch.randn(PatchFeatures(SHAPE, 123).dim - 1, 5, generator=source)
+    centers = 0.2 * torch.randn(CLASSES, 5, generator=source)
+    return Focus(torch.linalg.qr(directions)[0], centers)
+
+
 @pytest.fixture
-def ask(make_request, annotator):
+def ask(make_request, annotator, focus):
     framed._KEPT.clear()
 
     def make(family: str, **changes: object):
         common = {
             "annotator__components": COMPONENTS,
+            "annotator__features": FEATURES,
             "privacy__unit": "record",
             "privacy__delta": 1e-5,
             "privacy__sampling_rate": 1.0,
@@ -44,6 +56,8 @@ def ask(make_request, annotator):
         }
         request = make_request(0, family=family, denominator=20.0, **{**common, **changes})
         request.weights["annotator"] = to_vector(annotator)
+        if family == "focused":
+            request.weights["critic"] = focus.to_vector()
         return request
 
     return make
@@ -62,7 +76,7 @@ def summed(users: ArrayUsers, request) -> np.ndarray:
     return clipped_sum(family, users.partition, request).numpy()
 
 
-@BOTH
+@ALL
 @pytest.mark.parametrize("bound", [10.0, 0.7, 0.01])
 def test_removing_one_record_moves_the_sum_by_the_clip_at_most(users, ask, family, bound):
     request = ask(family, privacy__clipping_norm=bound)
@@ -73,7 +87,7 @@ def test_removing_one_record_moves_the_sum_by_the_clip_at_most(users, ask, famil
         assert 0 < moved <= bound + 1e-4 * min(bound, 1.0)
 
 
-@BOTH
+@ALL
 def test_a_tight_clip_binds_for_every_record(users, ask, family):
     bound = 1e-3
     request = ask(family, privacy__clipping_norm=bound)
@@ -90,6 +104,16 @@ def test_the_frozen_sum_is_that_of_the_feature_rows_at_their_classes(users, ask)
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
+def test_the_focused_sum_is_that_of_distances_from_the_centres_of_their_classes(users, ask, focus):
+    found = summed(users, ask("focused", privacy__clipping_norm=5.0)).reshape(CLASSES, -1)
+    images = torch.from_numpy(users.images.astype(np.float32)) / 127.5 - 1
+    rows = PatchFeatures(SHAPE, 123)(images)[:, :-1] @ focus.basis
+    labels = torch.from_numpy(users.labels)
+    away = (rows - focus.centers[labels]).double().numpy()
+    expected = np.stack([away[users.labels == label].sum(0) for label in range(CLASSES)])
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
 def test_the_annotators_sum_is_minus_the_gradient_of_the_summed_cross_entropy(
     users, ask, annotator
 ):
@@ -103,7 +127,7 @@ def test_the_annotators_sum_is_minus_the_gradient_of_the_summed_cross_entropy(
     np.testing.assert_allclose(found, -gradient.reshape(-1).numpy(), atol=2e-4)
 
 
-@BOTH
+@ALL
 def test_records_are_drawn_by_poisson_sampling_afresh_each_round(users, ask, family):
     whole = summed(users, ask(family, privacy__clipping_norm=1e-3))
     halves = []
@@ -118,7 +142,7 @@ def test_records_are_drawn_by_poisson_sampling_afresh_each_round(users, ask, fam
     assert all(0 < np.linalg.norm(half) < np.linalg.norm(whole) for half in halves)
 
 
-@BOTH
+@ALL
 def test_the_reply_is_the_noised_sum_over_the_declared_number(users, ask, family):
     quiet = ask(family, privacy__noise_multiplier=0.0)
     expected = summed(users, quiet) / 20.0
@@ -131,7 +155,7 @@ def test_the_reply_is_the_noised_sum_over_the_declared_number(users, ask, family
     assert len(train_records(users, loud).norms) == 0
 
 
-@BOTH
+@ALL
 def test_two_nodes_and_two_rounds_draw_other_noise(users, ask, family):
     twin = ArrayUsers(**{**vars(users), "partition": 1})
     loud = {"privacy__noise_multiplier": 500.0}
@@ -142,7 +166,7 @@ def test_two_nodes_and_two_rounds_draw_other_noise(users, ask, family):
         assert abs(correlation) < 6 / np.sqrt(len(here))
 
 
-@BOTH
+@ALL
 def test_a_silo_without_records_replies_noise_alone(users, ask, family):
     empty = ArrayUsers(**{**vars(users), "offsets": np.zeros(3, dtype=np.int64)})
     quiet = train_records(empty, ask(family, privacy__noise_multiplier=0.0))
@@ -150,7 +174,7 @@ def test_a_silo_without_records_replies_noise_alone(users, ask, family):
     assert np.linalg.norm(train_records(empty, ask(family)).total) > 0
 
 
-@BOTH
+@ALL
 @pytest.mark.parametrize("label", [-1, 10])
 def test_unsound_records_are_left_out(users, ask, family, label):
     labels = users.labels.copy()
@@ -162,7 +186,7 @@ def test_unsound_records_are_left_out(users, ask, family, label):
     )
 
 
-@BOTH
+@ALL
 def test_a_fixed_seed_from_a_server_is_refused_outside_tests(users, ask, family, monkeypatch):
     request = ask(family)
     monkeypatch.delenv("FEDLENS_TEST_MODE")

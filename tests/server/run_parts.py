@@ -6,6 +6,7 @@ PARTS = {
     "rounds.count": 1,
     "annotator.rounds": 2,
     "annotator.components": 6,
+    "annotator.features": "orientations",
     "annotator.guided_steps": 2,
 }
 RECORD = {
@@ -15,3 +16,10 @@ RECORD = {
     "annotator.sampling_rate": 0.5,
 }
 WARM = {"warmup.rounds": 1, "warmup.steps": 2, "critic.family": "wgan"}
+FOCUSED = {
+    "warmup.rounds": 1,
+    "warmup.steps": 2,
+    "critic.family": "focused",
+    "critic.components": 6,
+    "rounds.count": 2,
+}

@@ -112,7 +112,7 @@ def test_of_a_membership_alarm_no_figure_leaves_the_folder(capsys, trained, monk
         members, "scores", lambda units, *_: next(sides) + np.linspace(0, 0.5, len(units))
     )
     monkeypatch.setattr(
-        Schedule, "stated", property(lambda self: self.claim(1e-5, noise_ratio=40.0))
+        Schedule, "whole_claim", property(lambda self: self.claim(1e-5, noise_ratio=40.0))
     )
     status, printed, _ = run(capsys, trained, "--kind", "membership", "--json")
     assert status == ALARM

@@ -25,6 +25,7 @@ PARTED = {
     "warmup.noise_multiplier": 6.0,
     "annotator.rounds": 4,
     "annotator.components": 20,
+    "annotator.features": "orientations",
     "annotator.noise_multiplier": 8.0,
     "annotator.sampling_rate": 0.5,
 }
@@ -166,6 +167,7 @@ count = 1
 [annotator]
 rounds = 2
 components = 6
+features = "orientations"
 guided_steps = 2
 [generator]
 steps = 2
