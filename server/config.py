@@ -37,6 +37,7 @@ RECORD_DELTA = 1e-5
 _LATER = (
     "privacy.population",
     "critic.components",
+    "critic.last_rate",
     "warmup.",
     "annotator.",
     "generator.guided_rate",

@@ -200,6 +200,8 @@ class CriticConfig:
     """Server's step on the noisy mean update: ``sgd``, ``momentum`` or ``adam`` (``wgan``)."""
     rate: float = 0.002
     """Learning rate of that step."""
+    last_rate: float = 1.0
+    """Share of ``rate`` that the last round has; it falls to that along a cosine (``wgan``)."""
     feature_seed: int = 123
     """Public seed of the random features (``frozen``, ``focused``)."""
     components: int = 400
@@ -212,6 +214,8 @@ class CriticConfig:
         _positive(self, "critic", "width", "hidden", "local_steps", "local_batch", "local_rate")
         _positive(self, "critic", "rate", "components")
         require(self.weight_limit >= 0, "critic.weight_limit", self.weight_limit, "≥ 0")
+        last = self.last_rate
+        require(0 < last <= 1, "critic.last_rate", last, "give a share in (0, 1]; 1: none falls")
 
 
 @dataclass(frozen=True)
