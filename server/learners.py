@@ -82,7 +82,7 @@ class Learners:
 
         Raises:
             ShapeError: no network is built for such images.
-            ConfigError: the annotator keeps more components than its features have.
+            ConfigError: the annotator or the focused critic keeps more components than there are.
         """
         self._config, shape, classes = config, federation.shape, federation.classes
         self._trainer = GeneratorTrainer(config, shape, classes)
@@ -92,6 +92,7 @@ class Learners:
             warmup = FrozenCritic(config, shape, classes, config.warmup)
             self._pupils["warmup"] = warmup
         if config.critic.family == "focused":
+            _check_focus(config, warmup.features.dim - 1)
             self._critic: ServerCritic = FocusedCritic(config, shape, classes, warmup)
         else:
             self._critic = FAMILIES[config.critic.family](config, shape, classes)
@@ -218,6 +219,15 @@ class Learners:
         self._trainer.restore(within("generator", arrays))
         for name, pupil in self._pupils.items():
             pupil.restore(within(name, arrays))
+
+
+def _check_focus(config: Config, features: int) -> None:
+    given = config.critic.components
+    if given > features:
+        raise ConfigError(
+            f"critic.components = {given!r} cannot be used: there are {features} features, give "
+            "fewer"
+        )
 
 
 def _annotator(config: Config, shape: ImageShape, classes: int) -> AnnotatorTrainer:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from power_cuts import interrupted
-from run_parts import RECORD, WARM
+from run_parts import FOCUSED, RECORD, WARM
 
 from accountant.account import Account
 from accountant.ledger import Ledger
@@ -145,6 +145,20 @@ def test_a_run_cut_in_the_annotators_rounds_ends_with_the_same_model(
     assert [e.round for e in entries_of(tmp_path)] == [1, 2, 3]
 
 
+@pytest.mark.parametrize("mode", [{}, RECORD], ids=["user", "record"])
+@pytest.mark.parametrize("call", [2, 3])
+def test_a_run_cut_in_the_focused_critics_rounds_ends_with_the_same_model(
+    parted, run_small, monkeypatch, whole_runs, call, mode
+):
+    """It looks at samples anew in each round, so these must be the same ones after the cut."""
+    config = parted(FOCUSED, mode, annotator__rounds=0)
+    key = f"focused {config.privacy.unit}"
+    if key not in whole_runs:
+        whole_runs[key] = run_small(config, "whole").model_sha256
+    point = (RunDirectory, "save_release", "after", call)
+    assert interrupted(monkeypatch, run_small, config, point).model_sha256 == whole_runs[key]
+
+
 def test_a_run_cut_among_the_guided_steps_ends_with_the_same_model(
     parted, run_small, monkeypatch, whole_runs
 ):
@@ -217,9 +231,11 @@ def test_a_population_that_stops_the_annotator_leaves_samples_without_its_filter
     assert set(kept) == {"average"}
 
 
+@pytest.mark.parametrize("section", ["annotator", "critic"])
 def test_more_components_than_features_are_refused_before_anything_is_spent(
-    parted, run_small, tmp_path
+    parted, run_small, tmp_path, section
 ):
-    with pytest.raises(ConfigError, match=r"annotator\.components = 100000"):
-        run_small(parted(annotator__components=100_000))
+    config = parted(FOCUSED, **{f"{section}__components": 100_000})
+    with pytest.raises(ConfigError, match=rf"{section}\.components = 100000"):
+        run_small(config)
     assert not (tmp_path / "run" / "ledger.jsonl").exists()

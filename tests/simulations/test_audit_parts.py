@@ -120,6 +120,16 @@ def test_weaker_noise_on_the_nodes_of_any_part_is_caught(monkeypatch):
         assert verdicts(schedule, Plan("noise")) == {"noise": "alarm"}
 
 
+def test_the_focused_critics_nodes_are_audited_as_well():
+    schedule = make_schedule(
+        privacy__unit="record", critic__family="focused", critic__components=20
+    )
+    values = silent_silos(schedule, rounds=1)
+    assert values.shape == (2, 200)
+    assert values.std() == pytest.approx(1.0, rel=5 / np.sqrt(2 * values.size))
+    assert silo_clip_probe(schedule) == pytest.approx(1.0, abs=1e-3)
+
+
 def test_a_part_that_is_not_there_or_claims_nothing_is_refused():
     with pytest.raises(NothingToAudit, match=r"'warmup'.* only critic"):
         Schedule.of(Config(), part="warmup")

@@ -28,9 +28,22 @@ CONFIG = {
 }
 
 
-def test_flwr_run_and_the_in_process_transport_make_the_same_model(tmp_path):
+TWO_PARTS = {
+    **CONFIG,
+    "critic.family": "frozen",
+    "rounds.count": 1,
+    "annotator.rounds": 1,
+    "annotator.components": 6,
+    "annotator.features": "orientations",
+    "annotator.guided_steps": 2,
+    "release.agreement": 0.2,
+}
+
+
+@pytest.mark.parametrize("settings", [CONFIG, TWO_PARTS], ids=["one part", "two parts"])
+def test_flwr_run_and_the_in_process_transport_make_the_same_model(tmp_path, settings):
     pytest.importorskip("ray")
-    config = Config().updated(CONFIG)
+    config = Config().updated(settings)
     outcomes = {}
     for name, trainer in (("in-process", train_in_process), ("ray", train_through_ray)):
         directory = RunDirectory.create(tmp_path / name, config)
