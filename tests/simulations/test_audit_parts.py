@@ -174,6 +174,10 @@ samples_per_user = 5
 delta = 1e-3
 [rounds]
 count = 1
+[critic]
+family = "frozen"
+[warmup]
+rounds = 0
 [annotator]
 rounds = 2
 components = 6
