@@ -116,8 +116,10 @@ def run(args: argparse.Namespace) -> int:
 
     from server.directory import RunDirectory
     from server.populations import joined
+    from server.schedule import check_affordable
     from simulations.apps import simulated_federation
 
+    check_affordable(config)
     joined(config)  # neither a population that is not there nor bad data leaves a run behind
     simulated_federation(config.data, config.seed)
     out = args.out or _free_path(Path("runs"), args.preset)

@@ -208,3 +208,11 @@ def test_the_command_audits_a_run_of_several_parts_and_says_which(tmp_path, caps
     assert last["schedule"]["part"] == "annotator" and not last["alarm"]
     assert main(["audit", out, *small, "--part", "warmup"]) == 2
     assert "no such part" in capsys.readouterr().err
+
+
+def test_the_command_leaves_no_run_behind_whose_schedule_passes_its_budget(tmp_path, capsys):
+    (tmp_path / "run.toml").write_text(RUN)
+    over = ["--set", "privacy.epsilon_budget=0.2", "--out", str(tmp_path / "run")]
+    assert main(["simulate", "--config", str(tmp_path / "run.toml"), *over]) == 2
+    assert "passes it in its part 'critic'" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
