@@ -1,0 +1,1 @@
+"""Privatizers in simulation: their data, training, attackers and curves."""
