@@ -6,23 +6,33 @@ from collections.abc import Callable
 from pathlib import Path
 
 from simulations.privatizers.data import PrivateDataError, Split
-from simulations.privatizers.sources import digits
+from simulations.privatizers.sources.celeba import load_celeba
+from simulations.privatizers.sources.cifar100 import load_cifar100
+from simulations.privatizers.sources.digits import annotated, digits, greater_than_five, thickness
+from simulations.privatizers.sources.eco import load_eco
+from simulations.privatizers.sources.facescrub import load_facescrub
+from simulations.privatizers.sources.household import load_household, load_simulated_household
+from simulations.privatizers.sources.orl import load_orl
+from simulations.privatizers.sources.utkface import load_utkface
 
 Loader = Callable[[str, str, Path | None, int], Split]
 """From a source's name, what stands behind its colon, the folder of data files, and a seed."""
 
-
-def _digits(make: digits.Make, data: str) -> Loader:
-    return lambda name, _, data_dir, seed: digits.load_digits(name, make, data, data_dir, seed)
-
-
 SOURCES: dict[str, Loader] = {
-    "mnist-greater5": _digits(digits.greater_than_five, "mnist"),
-    "amnist": _digits(digits.annotated, "mnist"),
-    "mnist-thickness": _digits(digits.thickness, "mnist"),
-    "embedded-mnist-greater5": _digits(digits.greater_than_five, "embedded"),
-    "embedded-amnist": _digits(digits.annotated, "embedded"),
-    "embedded-mnist-thickness": _digits(digits.thickness, "embedded"),
+    "mnist-greater5": digits(greater_than_five, "mnist"),
+    "amnist": digits(annotated, "mnist"),
+    "mnist-thickness": digits(thickness, "mnist"),
+    "embedded-mnist-greater5": digits(greater_than_five, "embedded"),
+    "embedded-amnist": digits(annotated, "embedded"),
+    "embedded-mnist-thickness": digits(thickness, "embedded"),
+    "household": load_household,
+    "embedded-household": load_simulated_household,
+    "orl": load_orl,
+    "celeba": load_celeba,
+    "facescrub": load_facescrub,
+    "utkface": load_utkface,
+    "cifar100": load_cifar100,
+    "eco": load_eco,
 }
 
 

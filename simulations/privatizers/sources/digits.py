@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from simulations.data_sources.dataset import Dataset
 from simulations.datasets import load
-from simulations.privatizers.data import PrivateData, Split, split_in_two
+from simulations.privatizers.data import PrivateData, PrivateDataError, Split, split_in_two
 from simulations.privatizers.sources.thickness import (
     NORMAL,
     AnnotatedRule,
@@ -20,36 +20,37 @@ from simulations.privatizers.sources.thickness import (
 
 Part = tuple[NDArray[np.uint8], NDArray[np.int64]]
 Make = Callable[[str, Part, Part], tuple[PrivateData, PrivateData]]
+Loader = Callable[[str, str, Path | None, int], Split]
 
 TRAIN_SHARE = 0.5
 """Share of the training images that filters are trained on; attackers have the rest."""
 
 
-def load_digits(name: str, make: Make, data: str, data_dir: Path | None, seed: int) -> Split:
-    """Images in [-1, 1] with the use and secret that ``make`` gives them.
+def digits(make: Make, data: str) -> Loader:
+    """A loader of images in [-1, 1] with the use and secret that ``make`` gives them.
 
     Args:
-        name: of the source.
         make: turns the training and test images (uint8) with their digits into private data.
         data: ``mnist`` or ``embedded``.
-        data_dir: folder of MNIST's files, or None for the usual places.
-        seed: decides which training images go to the filter and which to the attackers.
-
-    Raises:
-        DatasetError: when the files are nowhere or damaged.
     """
-    found: Dataset = load(data, data_dir)
-    known, test = make(
-        name, (found.train_images, found.train_labels), (found.test_images, found.test_labels)
-    )
-    train, attack = split_in_two(known, TRAIN_SHARE, seed)
-    return Split(train, attack, test)
+
+    def load_digits(name: str, argument: str, data_dir: Path | None, seed: int) -> Split:
+        if argument:
+            raise PrivateDataError(f"{name}: nothing may follow {name.partition(':')[0]}")
+        found: Dataset = load(data, data_dir)
+        known, test = make(
+            name, (found.train_images, found.train_labels), (found.test_images, found.test_labels)
+        )
+        train, attack = split_in_two(known, TRAIN_SHARE, seed)
+        return Split(train, attack, test)
+
+    return load_digits
 
 
 def greater_than_five(name: str, train: Part, test: Part) -> tuple[PrivateData, PrivateData]:
     """Use: is the digit above 5 (paper 001, section 4). Secret: the digit."""
     first, second = (
-        _private(name, images, digits > 5, digits, (2, 10)) for images, digits in (train, test)
+        _private(name, images, numbers > 5, numbers, (2, 10)) for images, numbers in (train, test)
     )
     return first, second
 
@@ -60,10 +61,10 @@ def annotated(name: str, train: Part, test: Part) -> tuple[PrivateData, PrivateD
     Each part is measured by its own mean widths, which gives paper 002's numbers of images.
     """
     parts = []
-    for images, digits in (train, test):
-        widths = AnnotatedRule.fit(images, digits).label(images > 0, digits)
+    for images, numbers in (train, test):
+        widths = AnnotatedRule.fit(images, numbers).label(images > 0, numbers)
         kept = widths != NORMAL
-        parts.append(_private(name, images[kept], digits[kept], widths[kept], (10, 2)))
+        parts.append(_private(name, images[kept], numbers[kept], widths[kept], (10, 2)))
     return parts[0], parts[1]
 
 
@@ -76,8 +77,8 @@ def thickness(name: str, train: Part, test: Part) -> tuple[PrivateData, PrivateD
     widths = [stroke_widths(images) for images, _ in (train, test)]
     middles = np.array([_median(widths[0][train[1] == digit]) for digit in range(10)])
     first, second = (
-        _private(name, images, digits, width > middles[digits], (10, 2))
-        for (images, digits), width in zip((train, test), widths, strict=True)
+        _private(name, images, numbers, width > middles[numbers], (10, 2))
+        for (images, numbers), width in zip((train, test), widths, strict=True)
     )
     return first, second
 
