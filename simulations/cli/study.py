@@ -65,6 +65,64 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     table.add_argument("--page", type=Path, help="write the results as a Markdown page there too")
     add_json_flag(table)
     table.set_defaults(run=run)
+    _add_privatizer_studies(tables)
+
+
+def _add_privatizer_studies(
+    tables: argparse._SubParsersAction[argparse.ArgumentParser],
+) -> None:
+    """A sub-command for each study of privatizers."""
+    from simulations.studies import STUDIES
+
+    for name, entry in STUDIES.items():
+        study = tables.add_parser(
+            name,
+            help=entry.about,
+            description=f"{entry.about[0].upper()}{entry.about[1:]}. Prints a table with the "
+            "paper's figures where it has any, writes rows and plots. Simulation only: raw data is "
+            "used and no budget is kept.",
+            epilog=f"example: fedlens study {name} --quick",
+        )
+        study.add_argument("--quick", action="store_true", help="a small form of it, one seed")
+        study.add_argument(
+            "--seeds", nargs="+", default=[], metavar="SEED", help="seeds (default: 0 1 2)"
+        )
+        study.add_argument(
+            "--out", type=Path, help=f"folder of rows and plots (default: {OUT}-{name})"
+        )
+        study.add_argument("--data-dir", help="folder of the data sets' files")
+        study.add_argument(
+            "--json", action="store_true", help="print the list of rows as the last line"
+        )
+        study.set_defaults(run=run_privatizer_study, jobs=1)
+
+
+def run_privatizer_study(args: argparse.Namespace) -> int:
+    """Run a study of privatizers, print its table."""
+    from client.privatizers.protocol import PrivatizerError
+    from simulations.cli import DONE, WrongUse
+    from simulations.studies.frame import StudyError, load_study, run_study, table
+    from simulations.study.errors import StudyError as TableError
+
+    try:
+        args.out = args.out or OUT.with_name(f"{OUT.name}-{args.table}")
+        rows = run_study(
+            args.table,
+            quick=args.quick,
+            seeds=_seeds(args),
+            data_dir=Path(args.data_dir) if args.data_dir else None,
+            out=_folder(args),
+            report=_tell,
+        )
+    except (PrivatizerError, StudyError, TableError) as error:
+        raise WrongUse(str(error)) from None
+    say(table(rows, load_study(args.table).COLUMNS))
+    say("simulation only: raw data measured this, no budget was kept")
+    for made in sorted(args.out.iterdir()):
+        say(f"  {made}")
+    if args.json:
+        print_json(rows)
+    return DONE
 
 
 def _rows_help() -> str:

@@ -1,0 +1,121 @@
+"""What every privatizer is: pure steps on named weights, so that one method trains anywhere.
+
+On one machine the weights are the networks' own; in a federation they are each user's copy, and
+the same step runs under ``torch.func.vmap(torch.func.grad(...))``, whose rows are clipped and
+noised. A step never draws a number (noise is an argument) and never changes a network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+FILTER = "filter"
+"""The player whose network devices run; every other one is an adversary or a reference."""
+
+Weights = dict[str, Tensor]
+"""One network's parameters by name."""
+
+
+class PrivatizerError(ValueError):
+    """A privatizer that cannot be built or trained as asked; the message names the mend."""
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Records of people, what a service wants to know of each, what its owner wants hidden.
+
+    Attributes:
+        records: float32 [n, ...]: images [n, c, h, w], series [n, T, 1], points [n, d].
+        utility: int64 [n]; [n, T] where the use is the series itself (then unused).
+        secret: int64 [n], or [n, T] with one secret a step of a series.
+        side: float32 [n, k] or [n, T, k], what adversary and attacker also know; None: nothing.
+        choice: float32 [n, secrets], 1 where the record's owner wants that secret hidden; None
+            where everybody does.
+    """
+
+    records: Tensor
+    utility: Tensor
+    secret: Tensor
+    side: Tensor | None = None
+    choice: Tensor | None = None
+
+
+class Step(NamedTuple):
+    """What one step minimises, and what it saw.
+
+    Attributes:
+        losses: player -> scalar. A player's loss depends on the other players' weights through
+            detached values only, so the gradient of the *sum* holds every player's own gradient.
+        scalars: float32 [k], detached means over the batch that the objective squares (paper 000's
+            A and B); [0] where a method squares none.
+    """
+
+    losses: dict[str, Tensor]
+    scalars: Tensor
+
+
+class Privatizer(Protocol):
+    """A method: what the filter does, how everybody learns, what a batch looks like meanwhile."""
+
+    players: Mapping[str, nn.Module]
+    """Networks that learn, as built; ``filter`` is the one that devices run."""
+
+    noise_shape: tuple[int, ...]
+    """Of one record's noise, drawn from N(0, 1); () where the filter is deterministic."""
+
+    def filter(self, records: Tensor, noise: Tensor, choice: Tensor | None = None) -> Tensor:
+        """Released records, float32 [n, ...], of records and noise [n, *noise_shape]."""
+
+    def local_step(
+        self,
+        weights: Mapping[str, Weights],
+        batch: Batch,
+        noise: Tensor,
+        shared: Tensor | None = None,
+    ) -> Step:
+        """Every player's loss on a batch; pure, and fit for ``torch.func.vmap`` of a gradient.
+
+        Args:
+            weights: each player's parameters.
+            batch: n records.
+            noise: float32 [n, *noise_shape].
+            shared: the scalars of everybody, of the previous round; None takes the batch's own.
+        """
+
+    def report(self, batch: Batch, noise: Tensor) -> dict[str, float]:
+        """What the training networks say of a batch: an estimate, and no figure of privacy.
+
+        A training adversary lags behind the filter. What is left of a secret is for fresh
+        attackers to say, on records that neither has seen.
+        """
+
+
+def named_weights(players: Mapping[str, nn.Module]) -> dict[str, Weights]:
+    """The networks' own parameters, by player and name: what central training hands a step."""
+    return {player: dict(net.named_parameters()) for player, net in players.items()}
+
+
+def run(net: nn.Module, weights: Weights, *inputs: Tensor | None) -> Tensor:
+    """``net(*inputs)`` with other weights; inputs that are None are left out at the end."""
+    given = inputs
+    while given and given[-1] is None:
+        given = given[:-1]
+    answer: Tensor = functional_call(net, weights, given)
+    return answer
+
+
+def detached(weights: Weights) -> Weights:
+    """The same weights as constants: what another player's loss may depend on."""
+    return {name: value.detach() for name, value in weights.items()}
+
+
+def draw_noise(method: Privatizer, records: int, generator: torch.Generator) -> Tensor:
+    """Standard normal noise float32 [records, *noise_shape]; [records, 0] where none is needed."""
+    shape = method.noise_shape if method.noise_shape else (0,)
+    return torch.randn(records, *shape, generator=generator)

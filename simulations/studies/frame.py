@@ -1,0 +1,168 @@
+"""What every study shares: settings from its TOML file, rows, a printed table, a folder of plots.
+
+A study is a module with
+
+    COLUMNS: tuple[str, ...]        # of the printed table, keys of its rows
+    class Settings                  # frozen dataclass; its fields are the keys of the TOML file
+    def run(settings, *, seeds, data_dir, out, report) -> list[Row]
+
+and a TOML file of the same name with a table ``[full]`` that gives every setting and a table
+``[quick]`` with those that differ.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import statistics
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from simulations.studies import STUDIES
+
+Value = str | int | float | bool | None
+Row = dict[str, Value]
+"""One line of a study's results: a flat JSON object."""
+Report = Callable[[str], None]
+"""Tells people what is under way, one line at a time."""
+
+ROWS = "rows.json"
+FOLDER = Path(__file__).resolve().parent
+
+
+class StudyError(ValueError):
+    """A study that cannot be made as asked; the message names the argument and the mend."""
+
+
+class StudyModule(Protocol):
+    """A study, as its module gives it."""
+
+    COLUMNS: tuple[str, ...]
+    Settings: Callable[..., Any]
+
+    def run(
+        self,
+        settings: Any,
+        *,
+        seeds: Sequence[int],
+        data_dir: Path | None,
+        out: Path,
+        report: Report,
+    ) -> list[Row]:
+        """Train, measure, draw into ``out``, give the rows."""
+
+
+def load_study(name: str) -> StudyModule:
+    """The study's module.
+
+    Raises:
+        StudyError: there is no such study.
+    """
+    if name not in STUDIES:
+        raise StudyError(f"study {name!r} is unknown: choose one of {', '.join(STUDIES)}")
+    return cast(StudyModule, importlib.import_module(STUDIES[name].module))
+
+
+def read_settings(study: StudyModule, path: Path, *, quick: bool) -> Any:
+    """The study's settings: the file's ``[full]`` table, and ``[quick]`` over it if asked.
+
+    Raises:
+        StudyError: a table or setting is missing, unknown or of no use.
+    """
+    with path.open("rb") as file:
+        tables = tomllib.load(file)
+    values = {**tables.get("full", {}), **(tables.get("quick", {}) if quick else {})}
+    known = {field.name for field in fields(cast(Any, study.Settings))}
+    if wrong := known.symmetric_difference(values):
+        raise StudyError(f"{path}: settings {', '.join(sorted(wrong))} are missing or unknown")
+    lists = {key: tuple(value) for key, value in values.items() if isinstance(value, list)}
+    return study.Settings(**{**values, **lists})
+
+
+def run_study(
+    name: str,
+    *,
+    quick: bool = False,
+    seeds: Sequence[int] = (0,),
+    data_dir: Path | None = None,
+    out: Path,
+    report: Report = lambda line: None,
+) -> list[Row]:
+    """Run a study by name; its rows are written to ``out``/rows.json too.
+
+    Raises:
+        StudyError: there is no such study, or it cannot be made as asked.
+    """
+    study = load_study(name)
+    path = FOLDER / f"{STUDIES[name].module.rpartition('.')[2]}.toml"
+    settings = read_settings(study, path, quick=quick)
+    out.mkdir(parents=True, exist_ok=True)
+    rows = [
+        {key: _plain(value) for key, value in row.items()}
+        for row in study.run(settings, seeds=seeds, data_dir=data_dir, out=out, report=report)
+    ]
+    (out / ROWS).write_text(json.dumps(rows, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    return rows
+
+
+def summarised(rows: Sequence[Row], keys: Sequence[str]) -> list[Row]:
+    """Rows of several seeds as one: numbers as ``mean ± deviation``, for reading.
+
+    Args:
+        rows: of any seeds.
+        keys: columns that tell settings apart; rows that agree in them are one.
+    """
+    groups: dict[tuple[Value, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row.get(key) for key in keys), []).append(row)
+    return [
+        {name: _together([row.get(name) for row in group], name in keys) for name in group[0]}
+        for group in groups.values()
+    ]
+
+
+def table(rows: Iterable[Row], columns: Sequence[str]) -> str:
+    """The columns of the rows as text, aligned, with a line of names above."""
+    lines = [list(columns), *([_shown(row.get(name)) for name in columns] for row in rows)]
+    widths = [max(len(line[place]) for line in lines) for place in range(len(columns))]
+    return "\n".join(
+        "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
+
+
+def mean_and_deviation(values: Sequence[float]) -> tuple[float, float]:
+    """The mean and the sample's standard deviation (0 of one value)."""
+    return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
+
+
+def _together(values: Sequence[Value], key: bool) -> Value:
+    numbers = [value for value in values if isinstance(value, int | float)]
+    if key or len(numbers) != len(values) or len(values) == 1:
+        return values[0]
+    mean, deviation = mean_and_deviation(numbers)
+    return f"{_shown(mean)} ± {_shown(deviation)}"
+
+
+def _shown(value: Value) -> str:
+    if isinstance(value, float):
+        return f"{value:.4f}" if abs(value) < 10 else f"{value:.1f}"
+    return "-" if value is None else str(value)
+
+
+def _plain(value: Any) -> Value:
+    """A JSON value: numbers of other libraries as Python's, what is not finite as null."""
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return cast(Value, value)
+
+
+def as_mapping(settings: Any) -> Mapping[str, Any]:
+    """The settings by name, for a study's own record."""
+    return {field.name: getattr(settings, field.name) for field in fields(settings)}
