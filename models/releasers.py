@@ -1,0 +1,142 @@
+"""Releasers of paper 002: networks that turn a record and noise into a record to hand out.
+
+Noise is always an argument, standard normal, so that a releaser is a function. What a releaser
+lets through is for attackers to find out; as such it promises nothing.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from models.recurrent import build_lstm, check_sizes
+from models.shapes import ShapeError
+from models.weights import initialise, unset_weights
+
+LEAST_SIDE = 8
+
+
+class ConvReleaser(nn.Module):
+    """A convolutional encoder and decoder (paper 002, section III-A and Figure 2).
+
+    The image goes through a bottleneck at a quarter of its sides and nothing goes around it (a
+    U-Net's short-cuts would carry fine strokes past whatever the bottleneck learns to drop), so it
+    must first learn to reproduce. The paper prints no layer sizes; these are ours. No norm layers:
+    a record's answer depends on that record and its noise alone.
+
+    Args:
+        shape: (channels, height, width) of an image, sides multiples of 4 and at least 8.
+        width: channels at half size; twice as many at the bottleneck.
+        noise: planes of noise at the bottleneck; 0 for a deterministic releaser as the paper's.
+        low: least value of a released pixel.
+        high: greatest value.
+        generator: CPU generator of the weights; ``None`` is seed 0.
+
+    Raises:
+        ShapeError: on a shape that is not supported.
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, int, int],
+        width: int = 16,
+        *,
+        noise: int = 0,
+        low: float = -1.0,
+        high: float = 1.0,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        channels, height, breadth = _check_image(shape)
+        self.low, self.high = low, high
+        self.noise_shape = (noise, height // 4, breadth // 4) if noise else ()
+        with unset_weights(self):
+            self.down1 = nn.Conv2d(channels, width, 4, stride=2, padding=1)
+            self.down2 = nn.Conv2d(width, 2 * width, 4, stride=2, padding=1)
+            self.bottom = nn.Conv2d(2 * width + noise, 2 * width, 3, padding=1)
+            self.up1 = nn.Conv2d(2 * width, 4 * width, 3, padding=1)
+            self.up2 = nn.Conv2d(width, 4 * channels, 3, padding=1)
+        initialise(self, generator, "relu")
+
+    def forward(self, records: Tensor, noise: Tensor, choice: Tensor | None = None) -> Tensor:
+        """Released images [n, c, h, w] in (low, high) of images and noise [n, *noise_shape]."""
+        half = F.relu(self.down1(records))
+        quarter = F.relu(self.down2(half))
+        known = torch.cat([quarter, noise], 1) if self.noise_shape else quarter
+        quarter = F.relu(self.bottom(known))
+        half = F.relu(F.pixel_shuffle(self.up1(quarter), 2))
+        full = F.pixel_shuffle(self.up2(half), 2).sigmoid()
+        return self.low + (self.high - self.low) * full
+
+
+class LstmReleaser(nn.Module):
+    """A causal LSTM over a series and one uniform noise a step (paper 002, section IV-D).
+
+    Each released step is the step itself plus a correction that depends on it, on the steps before
+    and on their noises: a meter can run it as hours come. The correction starts near 0, so that
+    training starts at full utility. Four layers of 64 cells: 117,313 parameters.
+
+    Args:
+        channels: of a series.
+        hidden: units of each layer.
+        layers: layers one upon the other.
+        low: least value that is released; None for none.
+        high: greatest value that is released; None for none.
+        steps: of the series that the noise is drawn for.
+        generator: CPU generator of the weights; ``None`` is seed 0.
+
+    Raises:
+        ShapeError: a number is below 1.
+    """
+
+    def __init__(
+        self,
+        channels: int = 1,
+        *,
+        hidden: int = 64,
+        layers: int = 4,
+        low: float | None = None,
+        high: float | None = None,
+        steps: int = 24,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        check_sizes(channels=channels, hidden=hidden, layers=layers, steps=steps)
+        self.low, self.high = low, high
+        self.noise_shape = (steps, 1)
+        source = generator if generator is not None else torch.Generator().manual_seed(0)
+        with unset_weights(self):
+            self.correct = nn.Linear(hidden, channels)
+        initialise(self, source, "linear")
+        with torch.no_grad():
+            self.correct.weight.mul_(0.1)
+        self.lstm = build_lstm(channels + 1, hidden, layers, source)
+
+    def forward(self, records: Tensor, noise: Tensor, choice: Tensor | None = None) -> Tensor:
+        """Released series [n, T, channels] of series and noise, both float32 [n, T, ...].
+
+        The noise is N(0, 1) as every filter's; its distribution function makes U[0, 1) of it.
+        Values beyond the limits are cut, but passed through in the gradient: where a cut had
+        none, a step once cut could never come back.
+        """
+        uniform = (1 + torch.erf(noise / math.sqrt(2))) / 2
+        states = self.lstm(torch.cat([records, uniform], 2))[0]
+        free: Tensor = records + self.correct(states)
+        if self.low is None and self.high is None:
+            return free
+        return free + (free.clamp(self.low, self.high) - free).detach()
+
+
+def _check_image(shape: tuple[int, int, int]) -> tuple[int, int, int]:
+    if len(shape) != 3:
+        raise ShapeError(f"shape {tuple(shape)} must be (channels, height, width)")
+    channels, height, width = (int(side) for side in shape)
+    if channels < 1 or min(height, width) < LEAST_SIDE or height % 4 or width % 4:
+        raise ShapeError(
+            f"shape {tuple(shape)}: give at least one channel, and sides that are multiples of 4 "
+            f"and at least {LEAST_SIDE} pixels"
+        )
+    return channels, height, width

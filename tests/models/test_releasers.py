@@ -1,0 +1,122 @@
+"""Releasers and adversaries of series and images: causality, noise as an argument, limits."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.func import functional_call, grad, vmap
+
+from models.adversaries import LstmAdversary
+from models.releasers import ConvReleaser, LstmReleaser
+from models.shapes import ShapeError
+
+
+def _noise(net: ConvReleaser | LstmReleaser, records: int) -> torch.Tensor:
+    return torch.randn(records, *(net.noise_shape or (0,)), generator=torch.Generator())
+
+
+def _series(records: int = 3) -> torch.Tensor:
+    return torch.rand(records, 24, 1, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("step", [0, 7, 22])
+def test_a_released_step_depends_on_the_past_alone(step: int) -> None:
+    net = LstmReleaser(hidden=8, layers=2)
+    series, noise = _series(), _noise(net, 3)
+    changed, other = series.clone(), noise.clone()
+    changed[:, step + 1 :] += 1.0
+    other[:, step + 1 :] -= 1.0
+    before, after = net(series, noise), net(changed, other)
+    assert torch.equal(before[:, : step + 1], after[:, : step + 1])
+    assert not torch.allclose(before[:, step + 1 :], after[:, step + 1 :])
+
+
+def test_a_released_step_depends_on_each_earlier_one() -> None:
+    net = LstmReleaser(hidden=8, layers=2)
+    series, noise = _series(1).requires_grad_(), _noise(net, 1).requires_grad_()
+    slopes = torch.autograd.grad(net(series, noise)[0, 23, 0], [series, noise])
+    assert all(bool((slope[0, :, 0] != 0).all()) for slope in slopes)
+
+
+def test_the_adversary_is_causal_and_uses_what_else_it_knows() -> None:
+    net = LstmAdversary(1, 2, hidden=8, side=5)
+    series, side = _series(), torch.rand(3, 5, generator=torch.Generator())
+    changed = series.clone()
+    changed[:, 12:] = 0
+    assert torch.equal(net(series, side)[:, :12], net(changed, side)[:, :12])
+    assert not torch.allclose(net(series, side), net(series, side + 1))
+    each = side.unsqueeze(1).expand(-1, 24, -1)
+    torch.testing.assert_close(net(series, side), net(series, each))
+
+
+def test_sizes_are_the_papers() -> None:
+    assert sum(p.numel() for p in LstmReleaser().parameters()) == 117_313
+    assert sum(p.numel() for p in LstmAdversary(1, 2).parameters()) == 21_442
+
+
+@pytest.mark.parametrize("noise", [0, 2])
+def test_images_keep_their_space(noise: int) -> None:
+    net = ConvReleaser((3, 32, 28), 4, noise=noise, low=0.0, high=1.0)
+    images = torch.rand(2, 3, 32, 28, generator=torch.Generator())
+    released = net(images, _noise(net, 2))
+    assert released.shape == images.shape
+    assert bool(((released > 0) & (released < 1)).all())
+    changed = net(images, _noise(net, 2) + 1)
+    assert torch.equal(changed, released) is (noise == 0)
+
+
+def test_cut_values_keep_their_gradient() -> None:
+    net = LstmReleaser(hidden=8, layers=1, low=0.0, high=0.5)
+    series = _series() - 2
+    released = net(series, _noise(net, 3))
+    assert bool((released == 0).all())
+    (slope,) = torch.autograd.grad(released.sum(), [net.correct.bias])
+    assert float(slope) == pytest.approx(3 * 24)
+
+
+def test_weights_come_from_the_generator_alone() -> None:
+    torch.manual_seed(5)
+    first = LstmReleaser(generator=torch.Generator().manual_seed(3))
+    state = torch.random.get_rng_state()
+    second = LstmReleaser(generator=torch.Generator().manual_seed(3))
+    assert torch.equal(torch.random.get_rng_state(), state)
+    for name, value in first.state_dict().items():
+        assert torch.equal(value, second.state_dict()[name]), name
+    other = LstmReleaser(generator=torch.Generator().manual_seed(4))
+    assert not torch.equal(first.lstm.weight_ih_l0, other.lstm.weight_ih_l0)
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+def test_gradients_of_users_at_once_are_those_of_each() -> None:
+    net = LstmReleaser(hidden=6, layers=2)
+    weights = {name: value.detach() for name, value in net.named_parameters()}
+    series, noise = _series(6).reshape(3, 2, 24, 1), _noise(net, 6).reshape(3, 2, 24, 1)
+
+    def loss(own: dict[str, torch.Tensor], x: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+        answer: torch.Tensor = functional_call(net, own, (x, z))
+        return answer.square().mean()
+
+    together = vmap(grad(loss), in_dims=(None, 0, 0))(weights, series, noise)
+    for user in range(3):
+        alone = torch.autograd.grad(
+            net(series[user], noise[user]).square().mean(), list(net.parameters())
+        )
+        for (name, _), slope in zip(net.named_parameters(), alone, strict=True):
+            torch.testing.assert_close(together[name][user], slope)
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: ConvReleaser((1, 30, 28)), "multiples of 4"),
+        (lambda: ConvReleaser((0, 28, 28)), "channel"),
+        (lambda: ConvReleaser((28, 28)), "channels, height, width"),  # type: ignore[arg-type]
+        (lambda: LstmReleaser(0), "channels=0"),
+        (lambda: LstmReleaser(steps=0), "steps=0"),
+        (lambda: LstmReleaser(hidden=0), "hidden"),
+        (lambda: LstmAdversary(1, 0), "classes=0"),
+    ],
+)
+def test_impossible_networks_are_refused(make: object, text: str) -> None:
+    with pytest.raises(ShapeError, match=text):
+        make()  # type: ignore[operator]
