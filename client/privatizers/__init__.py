@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from client.privatizers.alpha import AlphaPrivatizer
 from client.privatizers.information import InformationPrivatizer
 from client.privatizers.protocol import Privatizer, PrivatizerError
 
 METHODS: dict[str, Callable[..., Privatizer]] = {
+    "alpha": AlphaPrivatizer,
     "information": InformationPrivatizer,
 }
 """Methods by name; what a builder takes is the method's own."""
