@@ -12,6 +12,7 @@ from simulations.privatizers.sources.digits import annotated, digits, greater_th
 from simulations.privatizers.sources.eco import load_eco
 from simulations.privatizers.sources.facescrub import load_facescrub
 from simulations.privatizers.sources.household import load_household, load_simulated_household
+from simulations.privatizers.sources.mixture import load_mixture
 from simulations.privatizers.sources.orl import load_orl
 from simulations.privatizers.sources.utkface import load_utkface
 
@@ -33,6 +34,7 @@ SOURCES: dict[str, Loader] = {
     "utkface": load_utkface,
     "cifar100": load_cifar100,
     "eco": load_eco,
+    "mixture": load_mixture,
 }
 
 
