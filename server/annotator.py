@@ -53,7 +53,7 @@ class AnnotatorTrainer:
 
     @property
     def network(self) -> Annotator:
-        """The annotator with the mean weight of the last half of the planned rounds.
+        """The annotator with the mean weight of the last quarter of the planned rounds.
 
         Where fewer releases came, the last iterate stands in. It shares no state with `weights`.
         """
@@ -92,8 +92,8 @@ class AnnotatorTrainer:
         self._follow()
 
     def _follow(self) -> None:
-        """Count an iterate of the last half in; before that, the mean is the last iterate."""
-        counted = max(1, self._absorbed - self._settings.rounds // 2)
+        """Count an iterate of the last quarter in; before that, the mean is the last iterate."""
+        counted = max(1, self._absorbed - 3 * self._settings.rounds // 4)
         self._mean.weight.lerp_(self._iterate.weight, 1 / counted)
 
     def loss(self, images: Tensor, labels: Tensor) -> Tensor:

@@ -71,14 +71,14 @@ def test_a_release_moves_the_weight_along_it(digits):
 
 
 @pytest.mark.parametrize("rounds", [1, 4, 5])
-def test_the_network_has_the_mean_of_the_last_half(digits, rounds):
+def test_the_network_has_the_mean_of_the_last_quarter(digits, rounds):
     made = trainer(rounds, rate=1.0)
     made.begin(digits[0][:50])
     iterates = []
     for release in releases(rounds):
         made.absorb(release)
         iterates.append(iterate_of(made))
-        counted = iterates[rounds // 2 :] or iterates[-1:]
+        counted = iterates[3 * rounds // 4 :] or iterates[-1:]
         np.testing.assert_allclose(mean_of(made), np.mean(counted, axis=0), atol=1e-6)
     assert made.network.frame_digest() == trainer_frame(made)
 
