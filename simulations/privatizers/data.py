@@ -93,7 +93,7 @@ class PrivateData:
         Raises:
             PrivateDataError: when none is left.
         """
-        chosen = rows if isinstance(rows, slice) else torch.as_tensor(rows)
+        chosen = _index(rows)
         return replace(
             self,
             records=self.records[chosen],
@@ -113,7 +113,7 @@ class PrivateData:
         """
         from client.privatizers.protocol import Batch
 
-        chosen = rows if isinstance(rows, slice) else torch.as_tensor(rows)
+        chosen = _index(rows)
         return Batch(
             records=self.records[chosen],
             utility=self.utility[chosen],
@@ -164,6 +164,10 @@ def split_in_two(data: PrivateData, share: float, seed: int) -> tuple[PrivateDat
     order = torch.randperm(len(data), generator=torch.Generator().manual_seed(seed))
     cut = round(share * len(data))
     return data.take(order[:cut]), data.take(order[cut:])
+
+
+def _index(rows: Rows) -> Tensor | slice:
+    return rows if isinstance(rows, Tensor | slice) else torch.tensor(rows, dtype=torch.int64)
 
 
 def _check_labels(where: str, name: str, labels: Tensor, records: int, classes: int) -> None:

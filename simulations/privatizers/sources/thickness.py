@@ -25,6 +25,9 @@ ROWS = (14, 20, 11, 18, 10, 20, 7, 22, 10, 22)
 TOLERANCES = (2, 1, 2, 2, 2, 6, 2, 0, 2, 0)
 """By how many pixels in all a normal width may differ from the digit's mean."""
 
+CHUNK = 2000
+FAR = 1e4
+"""Pixels between one image and the next, so that none is measured to another's background."""
 INK = 128
 """A pixel from here on belongs to a stroke, of 0..255."""
 
@@ -72,17 +75,21 @@ def row_widths(ink: NDArray[np.bool_], digits: Labels) -> Labels:
 
 
 def stroke_widths(images: Images) -> NDArray[np.float64]:
-    """Mean width of the strokes of each image, in pixels, float64 [n]; 0 without ink.
+    """Mean width of the strokes of each image [n, 1, h, w], in pixels, float64 [n]; 0 without ink.
 
     Twice the mean distance to the background over the strokes' ridge: the pixels of ink whose
     distance is the greatest among their eight neighbours.
     """
-    return np.array([_stroke_width(image[0] >= INK) for image in images])
+    parts = [images[start : start + CHUNK, 0] for start in range(0, len(images), CHUNK)]
+    return np.concatenate(
+        [_widths(np.pad(part >= INK, ((0, 0), (1, 1), (1, 1)))) for part in parts]
+    )
 
 
-def _stroke_width(ink: NDArray[np.bool_]) -> float:
-    if not ink.any():
-        return 0.0
-    distances = ndimage.distance_transform_edt(np.pad(ink, 1))
-    ridge = (distances > 0) & (distances >= ndimage.maximum_filter(distances, size=3))
-    return float(2 * distances[ridge].mean())
+def _widths(ink: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Of images [n, h, w] with a margin; one transform for all, in which images are far apart."""
+    distances = ndimage.distance_transform_edt(ink, sampling=(FAR, 1, 1))
+    ridge = ink & (distances >= ndimage.maximum_filter(distances, size=(1, 3, 3)))
+    count = np.maximum(ridge.sum((1, 2)), 1)
+    widths: NDArray[np.float64] = 2 * (distances * ridge).sum((1, 2)) / count
+    return widths
