@@ -9,11 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 from client.privatizers.alpha import AlphaPrivatizer
+from client.privatizers.cloak import CloakPrivatizer
 from client.privatizers.information import InformationPrivatizer
 from client.privatizers.protocol import Privatizer, PrivatizerError
 
 METHODS: dict[str, Callable[..., Privatizer]] = {
     "alpha": AlphaPrivatizer,
+    "cloak": CloakPrivatizer,
     "information": InformationPrivatizer,
 }
 """Methods by name; what a builder takes is the method's own."""
