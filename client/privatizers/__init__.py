@@ -10,12 +10,14 @@ from typing import Any
 
 from client.privatizers.alpha import AlphaPrivatizer
 from client.privatizers.cloak import CloakPrivatizer
+from client.privatizers.fader import FaderPrivatizer
 from client.privatizers.information import InformationPrivatizer
 from client.privatizers.protocol import Privatizer, PrivatizerError
 
 METHODS: dict[str, Callable[..., Privatizer]] = {
     "alpha": AlphaPrivatizer,
     "cloak": CloakPrivatizer,
+    "fader": FaderPrivatizer,
     "information": InformationPrivatizer,
 }
 """Methods by name; what a builder takes is the method's own."""

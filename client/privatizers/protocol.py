@@ -97,8 +97,11 @@ class Privatizer(Protocol):
 
 
 def named_weights(players: Mapping[str, nn.Module]) -> dict[str, Weights]:
-    """The networks' own parameters, by player and name: what central training hands a step."""
-    return {player: dict(net.named_parameters()) for player, net in players.items()}
+    """The networks' own parameters that learn, by player and name: what training hands a step."""
+    return {
+        player: {name: value for name, value in net.named_parameters() if value.requires_grad}
+        for player, net in players.items()
+    }
 
 
 def run(net: nn.Module, weights: Weights, *inputs: Tensor | None) -> Tensor:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from models.filters import LinearFilter, MlpFilter
+from models.information import entropy
 from simulations.privatizers.sources.mixture import SIGMA, mixture_joint
 
 MARGIN, STEP, MOST = 7.0, 0.2, 1200
@@ -189,8 +190,7 @@ def _raw(sigma: float) -> tuple[Tensor, Tensor]:
 def _raw_use(joint: Tensor, sigma: float) -> Tensor:
     """I(U;X); of clusters ten deviations apart it is H(U), to more digits than floats have."""
     if sigma <= 0.05:
-        use = joint.sum(1)
-        return -(use * use.log()).sum()
+        return entropy(joint.sum(1))
     return _informations(*_raw(sigma), joint)[0]
 
 
@@ -203,4 +203,5 @@ def _hermite(nodes: int) -> tuple[Tensor, Tensor]:
 def _quantiles(count: int) -> Tensor:
     """Midpoints of intervals of equal probability of N(0, 1), float64 [count, 1]."""
     levels = (torch.arange(count, dtype=torch.float64) + 0.5) / count
-    return torch.special.ndtri(levels).unsqueeze(1)
+    places: Tensor = torch.special.ndtri(levels)
+    return places.unsqueeze(1)
