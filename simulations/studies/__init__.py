@@ -31,5 +31,20 @@ STUDIES: dict[str, Entry] = {
         "simulations.studies.subjects",
         "faces that one network recognises for consenting people only (paper 000, section 5.1)",
     ),
+    "attributes": Entry(
+        "simulations.studies.attributes",
+        "one attribute of an image stays readable, another does not (paper 000, sections 5.2 and "
+        "5.3)",
+    ),
+    "alpha-images": Entry(
+        "simulations.studies.alpha_images",
+        "digits stay readable, their thickness does not, for orders of Arimoto's information "
+        "(paper 002, section IV-C)",
+    ),
+    "alpha-load": Entry(
+        "simulations.studies.alpha_load",
+        "household loads that hide who is up, with and without side information (paper 002, "
+        "section IV-D)",
+    ),
 }
 """Studies by name; a new one is a module, its TOML file and one line here."""

@@ -33,9 +33,7 @@ from client.privatizers.protocol import FILTER, PrivatizerError
 from models.classifiers import check_image
 from models.releasers import ConvReleaser
 from models.students import StudentCnn
-from simulations.privatizers.attackers import build_attacker
 from simulations.privatizers.attackers.formula import FormulaAttacker
-from simulations.privatizers.attackers.networks import NetworkAttacker
 from simulations.privatizers.attackers.protocol import Attacker
 from simulations.privatizers.data import PrivateData, Split
 from simulations.privatizers.sources import load_private
@@ -44,6 +42,7 @@ from simulations.privatizers.training import Stage, train_privatizer
 from simulations.studies.attacking import (
     Reading,
     accuracy,
+    build_attackers,
     columns,
     learn,
     number,
@@ -298,13 +297,8 @@ def _reader(settings: Settings, attack: PrivateData, like: PrivateData, seed: in
 
 
 def _attackers(settings: Settings, reader: nn.Module) -> dict[str, Attacker]:
-    found: dict[str, Attacker] = {}
-    for name in settings.attackers:
-        attacker = build_attacker(name)
-        if isinstance(attacker, NetworkAttacker):
-            attacker = replace(attacker, epochs=1, steps=settings.attacker_steps)
-        found[name] = attacker
     rules = [InkFormula(reader, threshold) for threshold in THRESHOLDS]
+    found = build_attackers(settings.attackers, settings.attacker_steps)
     return {**found, "formula": FormulaAttacker(rules)}
 
 

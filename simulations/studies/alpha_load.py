@@ -18,7 +18,7 @@ Simulation only. Settings were chosen on the attack part cut in two, never on th
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -29,12 +29,12 @@ from client.privatizers.protocol import FILTER, PrivatizerError
 from models.adversaries import LstmAdversary
 from models.releasers import LstmReleaser
 from simulations.privatizers.attackers import build_attacker
-from simulations.privatizers.attackers.networks import NetworkAttacker
 from simulations.privatizers.attackers.protocol import Attacker
 from simulations.privatizers.data import PrivateData, Split
 from simulations.privatizers.sources import load_private
 from simulations.privatizers.training import Stage, train_privatizer
 from simulations.studies.attacking import (
+    build_attackers,
     columns,
     number,
     parse_points,
@@ -117,6 +117,10 @@ class Settings:
             raise PrivatizerError(f"side {strange[0]!r} is unknown: choose of {', '.join(SIDES)}")
         parse_points([*self.points, *self.side_points])
 
+    def fresh(self) -> dict[str, Attacker]:
+        """The attackers, not yet fitted."""
+        return build_attackers(self.attackers, self.attacker_steps)
+
 
 def run(
     settings: Settings,
@@ -169,7 +173,7 @@ def load_side(settings: Settings, side: str, data_dir: Path | None, seed: int) -
 
 def reference_rows(settings: Settings, split: Split, side: str, seed: int) -> list[Row]:
     """What is read from raw loads, from what is known besides, and from a constant load."""
-    raw = read_all(_attackers(settings), split.attack, split.test, seed)
+    raw = read_all(settings.fresh(), split.attack, split.test, seed)
     known = read_secret(build_attacker("position"), split.attack, split.test, seed)
     head: Row = {"side": side, "mode": None, "seed": seed}
     first: Row = {"paper_attacker": PAPER_RAW, "NE": 0.0, "drop": 0.0, **columns(raw)}
@@ -237,7 +241,7 @@ def point_row(
     attack, test = (
         release(method, part, seed + place) for place, part in enumerate((split.attack, split.test))
     )
-    found = columns(read_all(_attackers(settings), attack, test, seed))
+    found = columns(read_all(settings.fresh(), attack, test, seed))
     return {
         "seed": seed,
         "NE": normalised_error(split.test, test),
@@ -246,16 +250,6 @@ def point_row(
         "drop": raw - number(found, "attacker"),
         **found,
     }
-
-
-def _attackers(settings: Settings) -> Mapping[str, Attacker]:
-    found: dict[str, Attacker] = {}
-    for name in settings.attackers:
-        attacker = build_attacker(name)
-        if isinstance(attacker, NetworkAttacker):
-            attacker = replace(attacker, epochs=1, steps=settings.attacker_steps)
-        found[name] = attacker
-    return found
 
 
 def _plot(rows: Sequence[Row], settings: Settings, out: Path) -> None:

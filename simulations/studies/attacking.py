@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from client.privatizers.protocol import Privatizer, PrivatizerError, draw_noise
+from simulations.privatizers.attackers import build_attacker
+from simulations.privatizers.attackers.networks import NetworkAttacker
 from simulations.privatizers.attackers.protocol import Attacker, cautious
 from simulations.privatizers.data import PrivateData
 from simulations.privatizers.scores import score
@@ -63,6 +65,17 @@ def read_all(
 ) -> dict[str, Reading]:
     """Every attacker's reading, by name."""
     return {name: read_secret(attacker, attack, test, seed) for name, attacker in attackers.items()}
+
+
+def build_attackers(names: Sequence[str], steps: int) -> dict[str, Attacker]:
+    """Attackers by name; the networks among them take at least ``steps`` batches."""
+    found: dict[str, Attacker] = {}
+    for name in names:
+        attacker = build_attacker(name)
+        if isinstance(attacker, NetworkAttacker):
+            attacker = replace(attacker, epochs=1, steps=steps)
+        found[name] = attacker
+    return found
 
 
 def columns(readings: Mapping[str, Reading]) -> Row:
