@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from simulations.augmentation import Augmentation, augment, mixup
+from simulations.distortion import NONE, Distortion, distort
 from simulations.students import Progress, StudentResult, train_student
 
 IMAGES, EPOCHS = 120_000, 4
@@ -62,6 +63,7 @@ def taught_student(
     architecture: str = "cnn",
     seed: int = 0,
     augmentation: Augmentation | None = None,
+    distortion: Distortion = NONE,
     progress: Progress | None = None,
 ) -> StudentResult:
     """Train a student on synthetic images with the annotator's soft labels, test it on real ones.
@@ -76,12 +78,15 @@ def taught_student(
         architecture: one of `simulations.students.ARCHITECTURES`.
         seed: decides samples, changes, weights and batches.
         augmentation: which changes; affine maps and mixtures by default.
+        distortion: further changes, of all of them before they are labelled.
         progress: called as ``progress(step, steps)`` after each training step.
 
     Raises:
         ValueError: the sampler has no annotator, or an argument is out of range.
     """
-    pictures, targets = lesson(sampler, images=images, seed=seed, augmentation=augmentation)
+    pictures, targets = lesson(
+        sampler, images=images, seed=seed, augmentation=augmentation, distortion=distortion
+    )
     return train_student(
         pictures,
         targets,
@@ -96,7 +101,12 @@ def taught_student(
 
 
 def lesson(
-    sampler: Teacher, *, images: int, seed: int, augmentation: Augmentation | None = None
+    sampler: Teacher,
+    *,
+    images: int,
+    seed: int,
+    augmentation: Augmentation | None = None,
+    distortion: Distortion = NONE,
 ) -> tuple[Tensor, Tensor]:
     """What a taught student learns from: images [n, c, h, w] and probabilities [n, classes].
 
@@ -111,8 +121,9 @@ def lesson(
         pictures = torch.cat([clear, between_samples(sampler, half, seed, augmentation)])
     else:
         pictures, _ = varied_samples(sampler, images=images, seed=seed, augmentation=augmentation)
-    parts = torch.split(pictures, CHUNK)
-    return pictures, torch.cat([sharpened(sampler.label(part)) for part in parts])
+    source = torch.Generator().manual_seed(seed + 2)
+    parts = [distort(part, distortion, source) for part in torch.split(pictures, CHUNK)]
+    return torch.cat(parts), torch.cat([sharpened(sampler.label(part)) for part in parts])
 
 
 def between_samples(

@@ -23,6 +23,7 @@ from server.training import Outcome, train
 from simulations.apps import client_app, simulated_federation
 from simulations.augmentation import augmentation_for
 from simulations.distillation import taught_student
+from simulations.distortion import distortion_for
 from simulations.pictures import contact_sheet, plot_run
 from simulations.reading import (
     fresh_samples,
@@ -220,6 +221,7 @@ def measure_taught_student(
         epochs=epochs,
         seed=config.seed + STUDENT_SEED,
         augmentation=augmentation_for(config.data.name),
+        distortion=distortion_for(config.data.name),
     )
 
 

@@ -16,6 +16,7 @@ from server.generator import as_pixels
 from simulations.augmentation import augmentation_for
 from simulations.datasets import Dataset
 from simulations.distillation import Source, Teacher, lesson, varied_samples
+from simulations.distortion import distortion_for
 from simulations.pictures import contact_sheet
 from simulations.students import ARCHITECTURES, predict, train_student
 from simulations.study.controls import NoiseTeacher
@@ -54,6 +55,7 @@ class Measuring:
         self._sampler, self._dataset, self._effort, self._seed = sampler, dataset, effort, seed
         self._test = test_tensors(dataset)
         self._augmentation = augmentation_for(dataset.name)
+        self._distortion = distortion_for(dataset.name)
         self._judge = recogniser(dataset, judges, effort.recogniser_epochs)
         self._orientation = orientation_judge(dataset, judges, effort.orientation_epochs)
         self._teacher = _teacher(sampler)
@@ -135,6 +137,7 @@ class Measuring:
             images=self._effort.lesson,
             seed=self._draws,
             augmentation=self._augmentation,
+            distortion=self._distortion,
         )
         return {a: self._student(images, targets, a) for a in ARCHITECTURES}
 
@@ -157,6 +160,7 @@ class Measuring:
             images=self._effort.lesson,
             seed=self._draws,
             augmentation=self._augmentation,
+            distortion=self._distortion,
         )
         return self._student(images, targets, CONTROL_STUDENT)
 

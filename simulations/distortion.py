@@ -1,0 +1,89 @@
+"""Changes that need not keep what an image shows: for images that are labelled after the change.
+
+A student that is taught by an annotator learns from whatever the annotator can judge, so its images
+may leave the samples' narrow range: light and shade over an image, and regions from another one.
+All public, like `simulations.augmentation`; every draw comes from an explicit generator.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+COARSE, FINE, PATCH = 7, 14, 4
+"""Cells a side of the smooth fields: of both shades, and of a patch's outline."""
+EDGE = 4.0
+"""Steepness of a patch's outline."""
+
+
+@dataclass(frozen=True)
+class Distortion:
+    """Which changes, and how strong.
+
+    Raises:
+        ValueError: naming the setting that cannot be used.
+    """
+
+    shading: float = 0.0
+    """Most standard deviation of the logarithm of a smooth factor on pixels; 0 for none."""
+    patching: float = 0.0
+    """Share of images of which a smooth region is another image's; 0 for none."""
+
+    def __post_init__(self) -> None:
+        for name in ("shading", "patching"):
+            value = getattr(self, name)
+            if not 0 <= value <= 1:
+                raise ValueError(f"{name}={value!r}: give a number in [0, 1]")
+
+
+NONE = Distortion()
+_FITTING = {"fashion-mnist": Distortion(shading=0.5, patching=0.5)}
+
+
+def distortion_for(data: str) -> Distortion:
+    """The distortions that students of a data set gain from; none where unknown."""
+    return _FITTING.get(data, NONE)
+
+
+def distort(images: Tensor, settings: Distortion, generator: torch.Generator) -> Tensor:
+    """Every image shaded, and some of them patched: float32 [n, c, h, w] in [-1, 1].
+
+    Args:
+        images: float32 [n, c, h, w] in [-1, 1].
+        settings: how much.
+        generator: CPU generator of everything drawn.
+    """
+    if settings.shading:
+        images = shaded(images, settings.shading, generator)
+    if settings.patching:
+        images = patched(images, settings.patching, generator)
+    return images
+
+
+def shaded(images: Tensor, most: float, generator: torch.Generator) -> Tensor:
+    """Images whose ink is multiplied by a smooth random field; the background stays."""
+    strength = torch.rand(len(images), 1, 1, 1, generator=generator) * most
+    side = images.shape[-1]
+    field = _field(len(images), COARSE, side, generator) + _field(
+        len(images), FINE, side, generator
+    )
+    ink = (images + 1) / 2 * torch.exp(strength * field)
+    return ink.clamp(0, 1) * 2 - 1
+
+
+def patched(images: Tensor, share: float, generator: torch.Generator) -> Tensor:
+    """Images of which some have a smooth region from another image of the batch."""
+    partners = torch.randperm(len(images), generator=generator)
+    chosen = torch.rand(len(images), generator=generator) < share
+    kept = torch.sigmoid(EDGE * _field(len(images), PATCH, images.shape[-1], generator))
+    kept = torch.where(chosen[:, None, None, None], kept, 1.0)
+    return torch.lerp(images[partners], images, kept)
+
+
+def _field(count: int, cells: int, side: int, generator: torch.Generator) -> Tensor:
+    """Smooth Gaussian fields [count, 1, side, side], about normal at each pixel."""
+    coarse = torch.randn(count, 1, cells, cells, generator=generator)
+    return F.interpolate(coarse, (side, side), mode="bicubic", align_corners=False)
