@@ -7,6 +7,8 @@ attackers to find out; a filter as such promises nothing.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -86,6 +88,52 @@ class MlpFilter(nn.Module):
         units = F.relu(self.dense1(torch.cat([records, inner], -1)))
         means: Tensor = self.scale * self.head(F.relu(self.dense2(units)))
         return means
+
+
+class DenseFilter(nn.Module):
+    """One hidden layer over all pixels, with noise beside its units; it sees the image as a whole.
+
+    Like `UNet` it answers with x plus a correction that starts near 0. For small aligned images,
+    where who is seen matters and not where: several times as fast to train as a U-Net.
+
+    Args:
+        shape: (channels, height, width) of an image, any sides of at least 8 pixels.
+        width: hidden units.
+        noise: entries of noise, beside the hidden units.
+        limits: least and greatest value of a released pixel, or None for no limits.
+        generator: CPU generator of the weights; ``None`` is seed 0.
+
+    Raises:
+        ShapeError: on a shape that is not supported.
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, int, int],
+        width: int = 128,
+        *,
+        noise: int = 16,
+        limits: tuple[float, float] | None = None,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.shape, self.limits = check_image(shape), limits
+        self.noise_shape = (noise,)
+        pixels = math.prod(self.shape)
+        with unset_weights(self):
+            self.enter = nn.Linear(pixels, width)
+            self.mix = nn.Linear(width + noise, width)
+            self.correct = nn.Linear(width, pixels)
+        initialise(self, generator, "relu")
+        with torch.no_grad():
+            self.correct.weight.mul_(0.01)
+
+    def forward(self, records: Tensor, noise: Tensor, choice: Tensor | None = None) -> Tensor:
+        """Released images [n, c, h, w] of images and noise [n, noise]."""
+        units = F.relu(self.enter(records.flatten(1)))
+        units = F.relu(self.mix(torch.cat([units, noise], 1)))
+        released: Tensor = records + self.correct(units).view_as(records)
+        return released if self.limits is None else released.clamp(*self.limits)
 
 
 class UNet(nn.Module):

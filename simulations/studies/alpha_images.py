@@ -89,7 +89,7 @@ class Settings:
         distortion: weight of the squared error.
         beta: weight of the digit network's cross-entropy.
         width: of the releaser.
-        noise: planes of noise at its bottleneck.
+        code: numbers of its code.
         batch: images of a minibatch.
         reading_steps: of the network that reads digits, before.
         copying_steps: in which the releaser learns to reproduce.
@@ -107,7 +107,7 @@ class Settings:
     distortion: float
     beta: float
     width: int
-    noise: int
+    code: int
     batch: int
     reading_steps: int
     copying_steps: int
@@ -222,7 +222,7 @@ def reproducing(settings: Settings, train: PrivateData, seed: int) -> AlphaPriva
         ConvReleaser(
             shape,
             settings.width,
-            noise=settings.noise,
+            code=settings.code,
             low=train.low,
             high=train.high,
             generator=generator,

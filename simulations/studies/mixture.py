@@ -193,7 +193,7 @@ def _train(
         on_step=_tracer(net, k, path, settings.every),
     )
     point = evaluate(net, k)
-    path.append((point.A, point.B))
+    path.append((point.lost, point.leaked))
     return Trained(point, tuple(path), time.perf_counter() - started)
 
 
@@ -214,7 +214,7 @@ def _tracer(
     def trace(step: int, scalars: Tensor) -> None:
         if step % every == 1:
             point = evaluate(net, k, nodes=3)
-            path.append((point.A, point.B))
+            path.append((point.lost, point.leaked))
 
     return trace
 
@@ -227,17 +227,17 @@ def _row(
         "k": k,
         "alpha": alpha,
         "seed": seed,
-        "A": point.A,
+        "A": point.lost,
         "paper_A": alpha * edge,
-        "B": point.B,
+        "B": point.leaked,
         "paper_B": (1 - alpha) * edge,
-        "sum": point.A + point.B,
+        "sum": point.lost + point.leaked,
         "K": edge,
         "loss": point.loss(alpha),
         "paper_loss": alpha * (1 - alpha) * edge**2,
         "best_linear_loss": least,
-        "nonlinear_A": None if free is None else free.point.A,
-        "nonlinear_B": None if free is None else free.point.B,
+        "nonlinear_A": None if free is None else free.point.lost,
+        "nonlinear_B": None if free is None else free.point.leaked,
         "nonlinear_loss": None if free is None else free.point.loss(alpha),
         "seconds": linear.seconds,
         "nonlinear_seconds": None if free is None else free.seconds,

@@ -29,16 +29,16 @@ class Point:
     """A filter in the plane of information, in nats.
 
     Attributes:
-        A: I(U;X|Q), the use that is lost.
-        B: I(S;Q), the secret that leaks.
+        lost: A = I(U;X|Q), of the use.
+        leaked: B = I(S;Q), of the secret.
     """
 
-    A: float
-    B: float
+    lost: float
+    leaked: float
 
     def loss(self, alpha: float) -> float:
         """(1−α)A² + αB² (paper 000, equation 16)."""
-        return (1 - alpha) * self.A**2 + alpha * self.B**2
+        return (1 - alpha) * self.lost**2 + alpha * self.leaked**2
 
 
 def bound(k: float, sigma: float = SIGMA) -> float:

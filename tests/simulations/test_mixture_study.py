@@ -1,0 +1,196 @@
+"""The mixture study: exact informations against the oracles, and training that comes near them."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from models.filters import LinearFilter, MlpFilter
+from simulations.cli import main
+from simulations.privatizers.sources.mixture import draw_mixture, mixture_joint
+from simulations.studies import STUDIES
+from simulations.studies.frame import (
+    FOLDER,
+    StudyError,
+    load_study,
+    read_settings,
+    run_study,
+    summarised,
+    table,
+)
+from simulations.studies.mixture import Settings, train_linear, train_nonlinear
+from simulations.studies.mixture_exact import best_linear, bound, evaluate, informations
+
+SHARED = Path(os.environ.get("FEDLENS_SHARED", Path(__file__).resolve().parents[3] / "shared"))
+ORACLES = SHARED / "oracles" / "privatizers.json"
+needs_oracles = pytest.mark.skipif(not ORACLES.exists(), reason=f"no oracle file at {ORACLES}")
+
+
+@pytest.fixture(scope="module")
+def oracles():
+    return json.loads(ORACLES.read_text())
+
+
+@pytest.fixture(scope="module")
+def settings():
+    return read_settings(load_study("mixture"), FOLDER / "mixture.toml", quick=True)
+
+
+def cases(oracles):
+    for name, case in oracles["linear_filter_best_quadrature"].items():
+        k, alpha = (float(part.split("=")[1]) for part in name.split(","))
+        yield k, alpha, case
+
+
+@needs_oracles
+def test_linear_filters_have_the_oracles_informations(oracles):
+    for k, _, case in cases(oracles):
+        net = LinearFilter(2)
+        with torch.no_grad():
+            net.theta.copy_(torch.tensor(case["theta"]).reshape(2, 2))
+        point = evaluate(net, k)
+        assert case["A"] == pytest.approx(point.lost, abs=2e-4)  # θ is printed to three digits
+        assert case["B"] == pytest.approx(point.leaked, abs=2e-4)
+
+
+@needs_oracles
+@pytest.mark.parametrize(("k", "alpha"), [(0.0, 0.5), (0.4, 0.5), (0.4, 0.8)])
+def test_the_search_for_the_best_linear_filter_ends_where_the_oracles_does(oracles, k, alpha):
+    wanted = oracles["linear_filter_best_quadrature"][f"k={k:g},alpha={alpha:g}"]["loss"]
+    assert best_linear(k, alpha)[0] == pytest.approx(wanted, rel=1e-4)
+
+
+@needs_oracles
+@pytest.mark.parametrize("sigma", [0.05, 0.25])
+def test_the_bound_is_the_oracles_for_tight_and_for_wide_clusters(oracles, sigma):
+    for k, case in oracles[f"gmm_bounds_sigma{sigma}"].items():
+        assert bound(float(k), sigma) == pytest.approx(case["K"], abs=1e-9)
+
+
+def test_a_filter_that_is_not_linear_is_evaluated_as_the_linear_one_that_it_is():
+    """An MLP made to compute θx on the clusters: two evaluations of one filter."""
+    net, linear = MlpFilter(2, width=4, inner=1), LinearFilter(2)
+    theta = torch.tensor([[3.0, -1.0], [0.5, 2.0]])
+    with torch.no_grad():
+        linear.theta.copy_(theta)
+        for value in net.parameters():
+            value.zero_()
+        net.dense1.weight[:2, :2] = torch.eye(2)
+        net.dense1.bias[:2] = 2.0  # keeps the units above 0
+        net.dense2.weight[:2, :2] = torch.eye(2)
+        net.head.weight[:, :2] = theta
+    for k in (0.0, 0.4):
+        exact, other = evaluate(linear, k), evaluate(net, k)
+        assert other.lost == pytest.approx(exact.lost, abs=1e-4)
+        assert other.leaked == pytest.approx(exact.leaked, abs=1e-4)
+
+
+def test_quadrature_agrees_with_sampled_points_of_a_noisy_filter():
+    """Monte Carlo with exact posteriors, for a filter with noise inside."""
+    generator = torch.Generator().manual_seed(3)
+    net = MlpFilter(2, width=8, inner=1, scale=2.0, generator=generator)
+    point = evaluate(net, 0.4)
+    points = draw_mixture(0.4, 6000, np.random.default_rng(0))
+    with torch.no_grad():
+        released = net(points.records, torch.randn(6000, 3, generator=generator)).double()
+        cells = torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
+        spread = 0.05 * torch.randn(64, 2, generator=generator)
+        inner = torch.randn(64, 1, generator=generator)
+        means = torch.stack([net.means(cell + spread, inner) for cell in cells]).double()
+        gaps = released[:, None, None, :] - means
+        density = torch.exp(-(gaps**2).sum(-1) / 2).mean(-1).reshape(-1, 2, 2)
+        posterior = density * mixture_joint(0.4)
+        posterior = posterior / posterior.sum((1, 2), keepdim=True)
+    secret = posterior.sum(1)
+    leaked = (secret * (secret / 0.5).clamp_min(1e-300).log()).sum(1).mean()
+    assert float(leaked) == pytest.approx(point.leaked, abs=0.03)
+
+
+def test_no_filter_that_sees_the_point_alone_beats_the_best_linear_one():
+    """Four free means, whatever function of the point would put them there."""
+    generator = torch.Generator().manual_seed(0)
+    least = best_linear(0.4, 0.5)[0]
+    for _ in range(3):
+        means = (3 * torch.randn(4, 1, 2, generator=generator)).double().requires_grad_()
+        search = torch.optim.LBFGS([means], max_iter=40, line_search_fn="strong_wolfe")
+
+        def loss(means=means, search=search):
+            search.zero_grad()
+            lost, leaked = informations(means, torch.ones(1).double(), mixture_joint(0.4))
+            value = 0.5 * lost**2 + 0.5 * leaked**2
+            value.backward()
+            return value
+
+        search.step(loss)
+        assert float(loss().detach()) > least - 1e-6
+
+
+def test_at_k_zero_training_meets_the_bound(settings):
+    point = train_linear(settings, 0.0, 0.5, seed=7).point
+    edge = bound(0.0)
+    assert point.lost == pytest.approx(0.5 * edge, abs=0.03)
+    assert point.leaked == pytest.approx(0.5 * edge, abs=0.03)
+    assert point.lost + point.leaked == pytest.approx(edge, abs=0.005)
+
+
+@pytest.mark.slow
+def test_noise_inside_a_filter_beats_every_linear_one(settings):
+    short = replace(settings, nonlinear_steps=300)
+    trained = train_nonlinear(short, 0.4, 0.8, seed=1)
+    assert trained.point.loss(0.8) < best_linear(0.4, 0.8)[0]
+    assert trained.point.lost + trained.point.leaked >= bound(0.4) - 1e-4
+    assert len(trained.path) > 3
+
+
+def tiny():
+    return Settings((1.0,), (0.5,), 3, 32, 1e-3, 1e-2, ("1:0.5",), 2, 1, 1e-3, 1e-3, 1)
+
+
+def test_the_study_gives_rows_a_plot_and_a_table(tmp_path, monkeypatch, capsys):
+    module = load_study("mixture")
+    monkeypatch.setattr("simulations.studies.frame.read_settings", lambda *_, **__: tiny())
+    arguments = ["study", "mixture", "--quick", "--out", str(tmp_path), "--json"]
+    assert main(arguments) == 0
+    printed = capsys.readouterr().out.splitlines()
+    rows = json.loads(printed[-1])
+    assert rows == json.loads((tmp_path / "rows.json").read_text())
+    assert {"k", "alpha", "A", "B", "K", "loss", "best_linear_loss", "seconds", "seed"} <= set(
+        rows[0]
+    )
+    assert (tmp_path / "mixture-plane.png").stat().st_size > 5000
+    assert printed[0].split() == list(module.COLUMNS)
+    assert "simulation only" in "\n".join(printed)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_study_is_there_with_settings_of_both_forms(name):
+    module = load_study(name)
+    path = FOLDER / f"{STUDIES[name].module.rpartition('.')[2]}.toml"
+    for quick in (False, True):
+        assert read_settings(module, path, quick=quick)
+    assert module.COLUMNS
+
+
+def test_wrong_use_is_told_without_a_traceback(tmp_path, capsys):
+    assert main(["study", "mixture", "--seeds", "many", "--out", str(tmp_path)]) == 2
+    assert "--seeds 'many'" in capsys.readouterr().err
+    with pytest.raises(StudyError, match="choose one of"):
+        run_study("shuffle", out=tmp_path)
+    wrong = tmp_path / "wrong.toml"
+    wrong.write_text("[full]\nks = [0.0]\nsped = 3\n")
+    with pytest.raises(StudyError, match=r"alphas.*sped"):
+        read_settings(load_study("mixture"), wrong, quick=False)
+
+
+def test_rows_of_several_seeds_are_summed_up_for_reading():
+    rows = [{"k": 1, "seed": seed, "A": 0.1 + seed / 10, "note": None} for seed in range(3)]
+    (line,) = summarised(rows, ["k"])
+    assert line["A"] == "0.2000 ± 0.1000"
+    text = table([*rows, line], ["k", "A", "note"])
+    assert text.splitlines()[0].split() == ["k", "A", "note"] and "±" in text
