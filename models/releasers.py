@@ -22,51 +22,60 @@ LEAST_SIDE = 8
 class ConvReleaser(nn.Module):
     """A convolutional encoder and decoder (paper 002, section III-A and Figure 2).
 
-    The image goes through a bottleneck at a quarter of its sides and nothing goes around it (a
-    U-Net's short-cuts would carry fine strokes past whatever the bottleneck learns to drop), so it
-    must first learn to reproduce. The paper prints no layer sizes; these are ours. No norm layers:
-    a record's answer depends on that record and its noise alone.
+    Between them stands a code of a few numbers, to which noise is added, and nothing goes around
+    it: how thick a digit is concerns all of an image at once, and a code can change it as one,
+    where a U-Net's short-cuts would carry every stroke past it. So it must first learn to
+    reproduce. The paper prints no layer sizes; these are ours. No norm layers: a record's answer
+    depends on that record and its noise alone.
 
     Args:
         shape: (channels, height, width) of an image, sides multiples of 4 and at least 8.
-        width: channels at half size; twice as many at the bottleneck.
-        noise: planes of noise at the bottleneck; 0 for a deterministic releaser as the paper's.
+        width: channels at half size; twice as many at a quarter.
+        code: numbers of the code.
+        noisy: add N(0, 1) noise to each number of the code; the paper's releaser of images has
+            none. What the code is scaled to is learnt, so the noise alone promises nothing.
         low: least value of a released pixel.
         high: greatest value.
         generator: CPU generator of the weights; ``None`` is seed 0.
 
     Raises:
-        ShapeError: on a shape that is not supported.
+        ShapeError: on a shape or size that is not supported.
     """
 
     def __init__(
         self,
         shape: tuple[int, int, int],
-        width: int = 16,
+        width: int = 8,
         *,
-        noise: int = 0,
+        code: int = 32,
+        noisy: bool = True,
         low: float = -1.0,
         high: float = 1.0,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         channels, height, breadth = _check_image(shape)
+        check_sizes(width=width, code=code)
         self.low, self.high = low, high
-        self.noise_shape = (noise, height // 4, breadth // 4) if noise else ()
+        self.noise_shape = (code,) if noisy else ()
+        self.quarter = (2 * width, height // 4, breadth // 4)
+        maps = math.prod(self.quarter)
         with unset_weights(self):
             self.down1 = nn.Conv2d(channels, width, 4, stride=2, padding=1)
             self.down2 = nn.Conv2d(width, 2 * width, 4, stride=2, padding=1)
-            self.bottom = nn.Conv2d(2 * width + noise, 2 * width, 3, padding=1)
+            self.encode = nn.Linear(maps, code)
+            self.decode = nn.Linear(code, maps)
             self.up1 = nn.Conv2d(2 * width, 4 * width, 3, padding=1)
             self.up2 = nn.Conv2d(width, 4 * channels, 3, padding=1)
         initialise(self, generator, "relu")
 
     def forward(self, records: Tensor, noise: Tensor, choice: Tensor | None = None) -> Tensor:
         """Released images [n, c, h, w] in (low, high) of images and noise [n, *noise_shape]."""
-        half = F.relu(self.down1(records))
-        quarter = F.relu(self.down2(half))
-        known = torch.cat([quarter, noise], 1) if self.noise_shape else quarter
-        quarter = F.relu(self.bottom(known))
+        maps = F.relu(self.down2(F.relu(self.down1(records))))
+        code = self.encode(maps.flatten(1))
+        if self.noise_shape:
+            code = code + noise
+        quarter = F.relu(self.decode(code)).unflatten(1, self.quarter)
         half = F.relu(F.pixel_shuffle(self.up1(quarter), 2))
         full = F.pixel_shuffle(self.up2(half), 2).sigmoid()
         return self.low + (self.high - self.low) * full

@@ -139,7 +139,7 @@ def _series_method(objective: AlphaObjective, side: int = 3) -> tuple[AlphaPriva
 def _image_method(objective: AlphaObjective) -> tuple[AlphaPrivatizer, Batch]:
     source = torch.Generator().manual_seed(3)
     method = AlphaPrivatizer(
-        ConvReleaser((1, 8, 8), 2, noise=1),
+        ConvReleaser((1, 8, 8), 2, code=3),
         ConvClassifier((1, 8, 8), 2, 2),
         objective,
         use=ConvClassifier((1, 8, 8), 5, 2),
@@ -253,7 +253,7 @@ def test_a_fixed_network_does_not_learn() -> None:
     use = ConvClassifier((1, 8, 8), 5, 2)
     method = build_privatizer(
         "alpha",
-        ConvReleaser((1, 8, 8), 2),
+        ConvReleaser((1, 8, 8), 2, noisy=False),
         ConvClassifier((1, 8, 8), 2, 2),
         AlphaObjective(beta=1.0),
         fixed_use=use,
@@ -281,7 +281,7 @@ def test_impossible_objectives_are_refused(values: dict[str, Any], text: str) ->
 
 
 def test_networks_that_do_not_fit_are_refused() -> None:
-    net, reader = ConvReleaser((1, 8, 8), 2), ConvClassifier((1, 8, 8), 2, 2)
+    net, reader = ConvReleaser((1, 8, 8), 2, noisy=False), ConvClassifier((1, 8, 8), 2, 2)
     with pytest.raises(PrivatizerError, match="weighs a use network"):
         AlphaPrivatizer(net, reader, AlphaObjective(beta=1.0))
     with pytest.raises(PrivatizerError, match="not both"):
