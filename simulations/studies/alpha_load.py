@@ -84,6 +84,7 @@ class Settings:
         adversary_hidden: units of the adversary's three layers.
         batch: sequences of a minibatch.
         meeting_steps: in which the adversary alone learns, before.
+        warm_steps: of the steps, those in entropy mode before loss mode; fewer than steps.
         steps: of both.
         adversary_steps: k, of the adversary in each.
         rate: Adam's, of the releaser.
@@ -102,6 +103,7 @@ class Settings:
     adversary_hidden: int
     batch: int
     meeting_steps: int
+    warm_steps: int
     steps: int
     adversary_steps: int
     rate: float
@@ -113,6 +115,10 @@ class Settings:
     def __post_init__(self) -> None:
         if not self.sides or not self.points or not self.modes or not self.attackers:
             raise PrivatizerError("sides, points, modes and attackers must each name at least one")
+        if not 0 <= self.warm_steps < self.steps:
+            raise PrivatizerError(
+                f"warm_steps={self.warm_steps} must be at least 0 and below steps={self.steps}"
+            )
         if strange := sorted(set(self.sides) - set(SIDES)):
             raise PrivatizerError(f"side {strange[0]!r} is unknown: choose of {', '.join(SIDES)}")
         parse_points([*self.points, *self.side_points])
@@ -196,42 +202,62 @@ def normalised_error(raw: PrivateData, released: PrivateData) -> float:
 def train_point(
     settings: Settings, train: PrivateData, mode: Mode, alpha: float, weight: float, seed: int
 ) -> AlphaPrivatizer:
-    """A releaser and its adversary; the squared error is in units of the mean square, as NE is."""
-    generator = torch.Generator().manual_seed(seed)
+    """A releaser and its adversary; the squared error is in units of the mean square, as NE is.
+
+    Mode ``loss`` starts from ``warm_steps`` of entropy mode: near the identity a releaser can be
+    inverted, so no small change of it changes what is left of the secret, and the right gradient
+    is nearly 0 there.
+    """
     scale = 1 / float(train.records.square().mean())
-    side = 0 if train.side is None else train.side.shape[-1]
-    method = AlphaPrivatizer(
-        LstmReleaser(
-            train.shape[1],
-            hidden=settings.hidden,
-            low=train.low,
-            high=train.high,
-            steps=train.shape[0],
-            generator=generator,
-        ),
-        LstmAdversary(
-            train.shape[1],
-            train.secret_classes,
-            hidden=settings.adversary_hidden,
-            side=side,
-            generator=generator,
-        ),
-        AlphaObjective(alpha, weight, mode, distortion=scale),
-    )
-    adversary = {"secret": settings.adversary_rate}
-    stages = [
-        Stage("meeting", adversary, settings.meeting_steps),
-        Stage(
-            "releasing",
-            {FILTER: settings.rate, **adversary},
-            settings.steps,
-            settings.adversary_steps,
-            last_rate=settings.last_rate,
-            together=True,
-        ),
-    ]
-    train_privatizer(method, train, stages, batch=settings.batch, seed=seed)
+    net, adversary = networks(settings, train, seed)
+
+    def method_of(how: Mode) -> AlphaPrivatizer:
+        return AlphaPrivatizer(net, adversary, AlphaObjective(alpha, weight, how, distortion=scale))
+
+    warm = settings.warm_steps if mode == "loss" else 0
+    first = [Stage("meeting", {"secret": settings.adversary_rate}, settings.meeting_steps)]
+    if warm:
+        first.append(_releasing(settings, "warm", warm, 1.0))
+    last = _releasing(settings, "releasing", settings.steps - warm, settings.last_rate)
+    train_privatizer(method_of("entropy"), train, first, batch=settings.batch, seed=seed)
+    method = method_of(mode)
+    train_privatizer(method, train, [last], batch=settings.batch, seed=seed + 1)
     return method
+
+
+def networks(
+    settings: Settings, train: PrivateData, seed: int
+) -> tuple[LstmReleaser, LstmAdversary]:
+    """The releaser and its adversary, not yet trained."""
+    generator = torch.Generator().manual_seed(seed)
+    steps, channels = train.shape
+    net = LstmReleaser(
+        channels,
+        hidden=settings.hidden,
+        low=train.low,
+        high=train.high,
+        steps=steps,
+        generator=generator,
+    )
+    adversary = LstmAdversary(
+        channels,
+        train.secret_classes,
+        hidden=settings.adversary_hidden,
+        side=0 if train.side is None else train.side.shape[-1],
+        generator=generator,
+    )
+    return net, adversary
+
+
+def _releasing(settings: Settings, name: str, steps: int, last_rate: float) -> Stage:
+    return Stage(
+        name,
+        {FILTER: settings.rate, "secret": settings.adversary_rate},
+        steps,
+        settings.adversary_steps,
+        last_rate=last_rate,
+        together=True,
+    )
 
 
 def point_row(

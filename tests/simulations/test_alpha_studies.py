@@ -1,0 +1,265 @@
+"""The studies of alpha-MI and of two attributes: small real runs, floors, files, refusals."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor
+
+from client.privatizers.protocol import PrivatizerError
+from models.students import StudentCnn
+from simulations.privatizers.attackers import build_attacker
+from simulations.privatizers.data import PrivateData, Split
+from simulations.privatizers.sources import load_private
+from simulations.studies import STUDIES, alpha_images, alpha_load, attributes
+from simulations.studies.attacking import accuracy, learn, parse_points, read_secret, release
+from simulations.studies.frame import FOLDER, load_study, read_settings, table
+
+NAMES = ("attributes", "alpha-images", "alpha-load")
+
+
+class _Pass:
+    """Releases what it is given."""
+
+    noise_shape = ()
+
+    def filter(self, records: Tensor, noise: Tensor, choice: Tensor | None = None) -> Tensor:
+        return records
+
+
+def _settings(name: str, **changes: Any) -> Any:
+    study = load_study(name)
+    path = FOLDER / f"{STUDIES[name].module.rpartition('.')[2]}.toml"
+    return replace(read_settings(study, path, quick=True), **changes)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("quick", [True, False])
+def test_settings_are_complete(name: str, quick: bool) -> None:
+    study = load_study(name)
+    path = FOLDER / f"{STUDIES[name].module.rpartition('.')[2]}.toml"
+    assert read_settings(study, path, quick=quick).attackers
+
+
+def _few(split: Split, count: int) -> Split:
+    return Split(*(part.take(slice(0, count)) for part in (split.train, split.attack, split.test)))
+
+
+@pytest.fixture
+def few_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Studies of a few hundred records, so that a real run takes seconds."""
+    for module in (alpha_images, alpha_load, attributes):
+
+        def load(name: str, data_dir: Path | None = None, seed: int = 0) -> Split:
+            return _few(load_private(name, data_dir, seed), 300)
+
+        monkeypatch.setattr(module, "load_private", load)
+
+
+@pytest.mark.usefixtures("few_records")
+def test_images_study_runs_through(tmp_path: Path) -> None:
+    settings = _settings(
+        "alpha-images",
+        data="embedded-amnist",
+        points=("1:0.5", "inf:1"),
+        modes=("loss", "entropy"),
+        width=2,
+        reading_steps=8,
+        copying_steps=3,
+        steps=3,
+        attacker_steps=5,
+    )
+    told: list[str] = []
+    rows = alpha_images.run(settings, seeds=[4], data_dir=None, out=tmp_path, report=told.append)
+    assert [(row["mode"], row["point"]) for row in rows] == [
+        (None, "raw"),
+        (None, "digit"),
+        ("loss", "1:0.5"),
+        ("loss", "inf:1"),
+        ("entropy", "1:0.5"),
+        ("entropy", "inf:1"),
+    ]
+    for row in rows[2:]:
+        assert row["attacker"] == max(row["attacker_same"], row["attacker_formula"])
+        assert 0 <= row["digits"] <= 1
+        assert row["squared_error"] > 0
+    assert len(told) == 5
+    assert len(table(rows, alpha_images.COLUMNS).splitlines()) == 7
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "alpha-images-sheet.png",
+        "alpha-images-curve.png",
+    }
+    fewer = replace(settings, points=("1:0.5",), modes=("loss",))
+    again = alpha_images.run(
+        fewer, seeds=[4], data_dir=None, out=tmp_path, report=lambda line: None
+    )
+    first, second = ({**found[2], "seconds": None} for found in (rows, again))
+    assert first == second, "equal seeds give equal figures"
+
+
+@pytest.mark.usefixtures("few_records")
+def test_load_study_runs_through(tmp_path: Path) -> None:
+    settings = _settings(
+        "alpha-load",
+        data="embedded-household",
+        sides=("none", "calendar", "clock"),
+        points=("2:1",),
+        side_points=("0.5:1",),
+        hidden=4,
+        adversary_hidden=4,
+        meeting_steps=2,
+        warm_steps=1,
+        steps=2,
+        attacker_steps=5,
+    )
+    rows = alpha_load.run(
+        settings, seeds=[0], data_dir=None, out=tmp_path, report=lambda line: None
+    )
+    assert [(row["side"], row["point"]) for row in rows] == [
+        (side, point)
+        for side, own in (("none", "2:1"), ("calendar", "0.5:1"), ("clock", "0.5:1"))
+        for point in ("raw", "constant", own)
+    ]
+    for row in rows:
+        assert 0 <= row["NE"] < 1.5
+    assert rows[2]["drop"] == pytest.approx(rows[0]["attacker"] - rows[2]["attacker"])
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "alpha-load-sheet.png",
+        "alpha-load-curve.png",
+    }
+
+
+def test_who_knows_the_clock_needs_no_load() -> None:
+    settings = _settings("alpha-load", data="embedded-household", attackers=("same",))
+    balanced = {}
+    for side in ("none", "clock"):
+        split = alpha_load.load_side(settings, side, None, 0)
+        known = read_secret(build_attacker("position"), split.attack, split.test, 0)
+        balanced[side] = known.reweighted
+    assert balanced["none"] < 0.53 < 0.65 < balanced["clock"]
+
+
+def test_attributes_study_takes_other_data_by_path(tmp_path: Path) -> None:
+    faces = tmp_path / "faces"
+    faces.mkdir()
+    for number in range(150):
+        gender, race = number % 2, number // 2 % 2
+        shade = (40 + 60 * gender, 80 + 90 * race, number % 50)
+        name = f"{20 + number % 40}_{gender}_{race}_20170109{number:06d}.jpg"
+        Image.new("RGB", (20, 20), shade).save(faces / name)
+    settings = _settings(
+        "attributes",
+        data=(f"utkface:{faces},side=20",),
+        alphas=(0.5,),
+        width=2,
+        reading_steps=40,
+        meeting_steps=5,
+        steps=5,
+        attacker_steps=10,
+    )
+    out = tmp_path / "out"
+    (row,) = attributes.run(settings, seeds=[0], data_dir=None, out=out, report=lambda line: None)
+    assert row["data"] == "utkface"
+    assert row["use_raw"] > 0.9
+    assert row["use_loss"] == pytest.approx(row["use_raw"] - row["use"])
+    assert row["attacker_raw"] > 0.4
+    assert {path.name for path in out.iterdir()} == {
+        "attributes-utkface-sheet.png",
+        "attributes-curve.png",
+    }
+
+
+def test_a_heavy_weight_hides_presence_from_a_fresh_attacker() -> None:
+    """The full-privacy end: whoever is fitted afresh on released loads reads nearly nothing."""
+    settings = _settings(
+        "alpha-load",
+        data="embedded-household",
+        hidden=12,
+        adversary_hidden=12,
+        meeting_steps=40,
+        warm_steps=80,
+        steps=120,
+        attacker_steps=120,
+    )
+    split = alpha_load.load_side(settings, "none", None, 0)
+    raw = read_secret(settings.fresh()["same"], split.attack, split.test, 0)
+    method = alpha_load.train_point(settings, split.train, "loss", 1.0, 20.0, 0)
+    row = alpha_load.point_row(settings, method, split, raw.balanced, 0)
+    assert raw.balanced > 0.8
+    assert row["drop"] > 0.2
+    assert row["NE"] < 1.5
+
+
+def test_the_digit_alone_is_the_floor_of_annotated_digits() -> None:
+    split = load_private("embedded-amnist")
+    known = alpha_images.digit_reading(split, 0)
+    shares = torch.zeros(10, 2)
+    for digit, secret in zip(split.test.utility, split.test.secret, strict=True):
+        shares[digit, secret] += 1
+    shares /= shares.sum(0)
+    best = (1 + float((shares[:, 0] - shares[:, 1]).abs().sum()) / 2) / 2
+    assert 0.5 < known.balanced < known.reweighted <= best + 1e-6
+    assert known.reweighted > 0.55
+
+
+def test_the_formula_measures_the_digits_own_row() -> None:
+    split = _few(load_private("embedded-amnist"), 2000)
+    reader = StudentCnn((1, 28, 28), 10)
+    learn(reader, split.train.records, split.train.utility, steps=150, rate=2e-3, seed=0)
+    assert accuracy(reader, split.test.records, split.test.utility) > 0.8
+    formula = alpha_images._attackers(_settings("alpha-images", attackers=("prior",)), reader)
+    reading = read_secret(formula["formula"], split.attack, split.test, 0)
+    assert reading.balanced > 0.85, "the rule's own measure nearly gives the secret away"
+    answers = alpha_images.InkFormula(reader, -0.9)(split.test.records, None)
+    assert int(answers.max()) < 29 * 10
+
+
+def test_releasing_changes_records_alone() -> None:
+    data = load_private("embedded-household").test
+    released = release(_Pass(), data, 0)  # type: ignore[arg-type]
+    assert torch.equal(released.records, data.records)
+    assert released.secret is data.secret
+    assert alpha_load.normalised_error(data, released) == 0
+    doubled = replace(data, records=2 * data.records)
+    assert alpha_load.normalised_error(data, doubled) == pytest.approx(1)
+    silent = replace(data, records=torch.zeros_like(data.records))
+    assert alpha_load.normalised_error(data, silent) == pytest.approx(1)
+
+
+def test_reweighting_pays_where_a_class_is_common() -> None:
+    generator = torch.Generator().manual_seed(0)
+    secret = (torch.rand(4000, generator=generator) < 0.8).long()
+    points = torch.randn(4000, 1, generator=generator) + secret[:, None].float()
+    data = PrivateData("points", points, secret, secret, None, None, 2, 2, low=-9.0, high=9.0)
+    reading = read_secret(
+        build_attacker("logistic"), data.take(slice(0, 2000)), data.take(slice(2000, 4000)), 0
+    )
+    assert reading.reweighted > reading.balanced + 0.1
+    assert reading.leak > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "text"),
+    [
+        ("alpha-images", {"points": ()}, "at least one"),
+        ("alpha-images", {"points": ("1",)}, "point '1'"),
+        ("alpha-load", {"points": ("x:1",)}, "point 'x:1'"),
+        ("alpha-load", {"sides": ("moon",)}, "side 'moon' is unknown"),
+        ("alpha-load", {"attackers": ()}, "at least one"),
+        ("alpha-load", {"warm_steps": 10_000}, "warm_steps=10000"),
+        ("attributes", {"alphas": ()}, "at least one"),
+    ],
+)
+def test_settings_of_no_use_are_refused(name: str, changes: dict[str, Any], text: str) -> None:
+    with pytest.raises(PrivatizerError, match=text):
+        _settings(name, **changes)
+
+
+def test_points_are_orders_and_weights() -> None:
+    assert parse_points(["0.2:1.5", "inf:2"]) == [(0.2, 1.5), (math.inf, 2.0)]
