@@ -10,7 +10,8 @@ from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from client.cohort import train_cohort
-from client.data import LocalUsers, NodeDataError, OpenUsers, open_node_users
+from client.data import LocalUsers, NodeDataError, OpenUsers, open_node_users, secret_of
+from client.filtered import as_asked
 from client.record_mode import train_records
 from client.records import Description, TrainRequest, failure
 
@@ -51,13 +52,16 @@ def _answer(message: Message, work: Callable[[], RecordDict]) -> Message:
 
 
 def _describe(users: LocalUsers) -> RecordDict:
-    return Description(users.partition, len(users), users.shape, users.classes).to_record()
+    secret, classes = secret_of(users)
+    schema = users.shape, users.classes, secret, classes
+    return Description(users.partition, len(users), *schema).to_record()
 
 
 def _train(message: Message, users: LocalUsers) -> RecordDict:
     request = TrainRequest.from_record(message.content)
     record_mode = request.settings["unit"] == "record"
-    return (train_records if record_mode else train_cohort)(users, request).to_record()
+    shown = as_asked(users, request)  # filtered, where the request carries a filter
+    return (train_records if record_mode else train_cohort)(shown, request).to_record()
 
 
 app = build_client_app(open_node_users)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -23,6 +23,10 @@ class LocalData:
     """float32 [n, channels, height, width] in [-1, 1], by a fixed scaling that looks at no data."""
     labels: Tensor
     """int64 [n] in [0, classes)."""
+    secrets: Tensor | None = None
+    """int64 [n] in [0, secret classes): what the user wants hidden, where the node knows of it."""
+    choice: Tensor | None = None
+    """float32 [n, 1]: 1 where the user wants the secret hidden; None where everybody does."""
 
 
 class LocalUsers(Protocol):
@@ -45,6 +49,11 @@ class LocalUsers(Protocol):
 
     def user(self, position: int) -> LocalData:
         """The records of one user; may hold no record at all."""
+
+
+def secret_of(users: LocalUsers) -> tuple[str, int]:
+    """Name and number of classes of the secret that a node's users hold; ("", 0) for none."""
+    return str(getattr(users, "secret", "")), int(getattr(users, "secret_classes", 0))
 
 
 class NodeDataError(ValueError):
@@ -76,6 +85,13 @@ class ArrayUsers:
     shape: tuple[int, int, int]
     classes: int
     partition: int
+    secrets: NDArray[np.int64] | None = None
+    """[records], or None where nothing is known of a secret."""
+    secret: str = ""
+    """The secret's name."""
+    secret_classes: int = 0
+    hides: NDArray[np.bool_] | None = None
+    """[users], whether a user wants the secret hidden; None where everybody does."""
 
     def __len__(self) -> int:
         """Number of users."""
@@ -85,7 +101,12 @@ class ArrayUsers:
         """The records of user ``position``, scaled to [-1, 1]."""
         rows = self.indices[self.offsets[position] : self.offsets[position + 1]]
         pixels = torch.from_numpy(self.images[rows].astype(np.float32))
-        return LocalData(pixels / 127.5 - 1, torch.from_numpy(self.labels[rows].astype(np.int64)))
+        labels = torch.from_numpy(self.labels[rows].astype(np.int64))
+        secrets = None if self.secrets is None else torch.from_numpy(self.secrets[rows])
+        choice = None
+        if self.hides is not None:
+            choice = torch.full((len(rows), 1), float(self.hides[position]))
+        return LocalData(pixels / 127.5 - 1, labels, secrets, choice)
 
 
 def open_node_users(context: Context) -> LocalUsers:
@@ -93,8 +114,10 @@ def open_node_users(context: Context) -> LocalUsers:
 
     The file is named in the node's own configuration (``--node-config 'data="/abs/users.npz"
     partition-id=0'``), never by the server. It holds ``images`` uint8 [n, c, h, w], ``labels``
-    int64 [n], ``users`` int64 [n] (each record's user) and ``classes``. The same object as before
-    for as long as the file is not written to.
+    int64 [n], ``users`` int64 [n] (each record's user) and ``classes``; for a privatizer also
+    ``secrets`` int64 [n], ``secret`` (its name) and ``secret_classes``, and ``hides`` bool [n]
+    where some users do not mind (all of a user's records alike). The same object as before for as
+    long as the file is not written to.
 
     Raises:
         NodeDataError: no file is named, or it cannot be read, lacks an array, or has one of
@@ -115,22 +138,28 @@ def open_node_users(context: Context) -> LocalUsers:
 @lru_cache(maxsize=1)
 def _opened_users(path: Path, stamp: tuple[int, int, int], partition: int) -> ArrayUsers:
     """The users in a file; ``stamp`` tells whether it was written to since it was read."""
-    images, labels, owners, classes = _read_users(path)
+    found, classes = _read_users(path)
+    images, labels, owners = found["images"], found["labels"], found["users"]
     order = np.argsort(owners, kind="stable")
-    _, counts = np.unique(owners, return_counts=True)
+    _, firsts, counts = np.unique(owners, return_index=True, return_counts=True)
+    secrets, secret, secret_classes = _read_secrets(path, found)
     channels, height, width = (int(side) for side in images.shape[1:])
     return ArrayUsers(
         images=images,
-        labels=labels,
+        labels=labels.astype(np.int64),
         indices=order.astype(np.int64),
         offsets=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
         shape=(channels, height, width),
         classes=classes,
         partition=partition,
+        secrets=secrets,
+        secret=secret,
+        secret_classes=secret_classes,
+        hides=_read_choices(path, found, owners, firsts),
     )
 
 
-def _read_users(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64], int]:
+def _read_users(path: Path) -> tuple[dict[str, NDArray[Any]], int]:
     """The arrays of a node's file, checked for what every user's data must have in common."""
     try:
         with np.load(path, allow_pickle=False) as arrays:
@@ -146,4 +175,39 @@ def _read_users(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArr
     whole = all(a.ndim == 1 and a.dtype.kind in "iu" for a in (labels, owners))
     if not whole or not len(images) == len(labels) == len(owners) or found["classes"].size != 1:
         raise NodeDataError(f"{path}: labels and users must be one integer for each image")
-    return images, labels.astype(np.int64), owners.astype(np.int64), int(found["classes"].item())
+    return found, int(found["classes"].item())
+
+
+def _read_secrets(
+    path: Path, found: dict[str, NDArray[Any]]
+) -> tuple[NDArray[np.int64] | None, str, int]:
+    """The secret of each record, its name and its number of classes, where the file has them."""
+    if "secrets" not in found:
+        return None, "", 0
+    secrets = found["secrets"]
+    named = all(name in found and found[name].size == 1 for name in ("secret", "secret_classes"))
+    if not named or secrets.dtype.kind not in "iu" or secrets.shape != found["labels"].shape:
+        raise NodeDataError(
+            f"{path}: secrets must be one integer for each image, beside secret (its name) and "
+            "secret_classes"
+        )
+    classes = int(found["secret_classes"].item())
+    return secrets.astype(np.int64), str(found["secret"].item()), classes
+
+
+def _read_choices(
+    path: Path,
+    found: dict[str, NDArray[Any]],
+    owners: NDArray[np.int64],
+    firsts: NDArray[np.int64],
+) -> NDArray[np.bool_] | None:
+    """Whether each user hides the secret, in the users' order, where the file says so."""
+    if "hides" not in found:
+        return None
+    hides = found["hides"]
+    if hides.dtype != np.bool_ or hides.shape != owners.shape:
+        raise NodeDataError(f"{path}: hides must be one bool for each image")
+    chosen: NDArray[np.bool_] = hides[firsts]
+    if not np.array_equal(chosen[np.unique(owners, return_inverse=True)[1]], hides):
+        raise NodeDataError(f"{path}: hides must be the same for all records of a user")
+    return chosen

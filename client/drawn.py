@@ -7,8 +7,9 @@ from typing import overload
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from client.data import LocalData, LocalUsers
+from client.data import LocalData, LocalUsers, secret_of
 
 BATCH = 512
 """Records that are gathered before they are computed together."""
@@ -25,7 +26,21 @@ def sound_records(users: LocalUsers, user: int) -> LocalData:
         return LocalData(torch.zeros(0, *users.shape), torch.zeros(0, dtype=torch.int64))
     fits = (data.labels >= 0) & (data.labels < users.classes)
     fits &= torch.isfinite(data.images).flatten(1).all(1)
-    return LocalData(data.images[fits], data.labels[fits])
+    if data.secrets is None:
+        return LocalData(data.images[fits], data.labels[fits])
+    return _with_secrets(data, fits, secret_of(users)[1])
+
+
+def _with_secrets(data: LocalData, fits: Tensor, classes: int) -> LocalData:
+    """Records that fit, those without a known secret left out; what is no bit hides it."""
+    if data.secrets is None or data.secrets.shape != data.labels.shape:
+        return LocalData(data.images[:0], data.labels[:0])
+    fits = fits & (data.secrets >= 0) & (data.secrets < classes)
+    choice = data.choice
+    if choice is not None:
+        sound = choice.shape == (len(fits), 1)
+        choice = (choice != 0).float()[fits] if sound else torch.ones(int(fits.sum()), 1)
+    return LocalData(data.images[fits], data.labels[fits], data.secrets[fits], choice)
 
 
 def batched_records(
@@ -102,3 +117,9 @@ class UserSeeds(Sequence[int]):
             return UserSeeds(self._seed, self._positions[index])
         mixed = np.random.SeedSequence([self._seed, self._positions[index]])
         return int(mixed.generate_state(1, np.uint64)[0])
+
+
+def shuffled(held: int, wanted: int, source: np.random.Generator) -> np.ndarray:
+    """``wanted`` positions out of ``held``, each as often as any other (give or take one)."""
+    rounds = -(-wanted // held)
+    return np.concatenate([source.permutation(held) for _ in range(rounds)])[:wanted]

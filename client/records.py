@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 DESCRIBE = "query.describe"
 TRAIN = "train"
 DONE = "done"
+LONGEST_NAME = 64
+"""Characters of a secret's name."""
 FAILED = "failed"
 """The only word a failed handler sends: exception texts can quote data."""
 
@@ -38,6 +40,10 @@ class Description:
     shape: tuple[int, int, int]
     """Channels, height, width of an image."""
     classes: int
+    secret: str = ""
+    """Name of the secret that is known of each record; empty for none."""
+    secrets: int = 0
+    """Its number of classes."""
 
     def to_record(self) -> RecordDict:
         """As the content of a reply."""
@@ -48,6 +54,8 @@ class Description:
                 "users": self.users,
                 "shape": list(self.shape),
                 "classes": self.classes,
+                "secret": self.secret,
+                "secrets": self.secrets,
             }
         )
         return RecordDict({"config": config})
@@ -66,7 +74,14 @@ class Description:
         if not isinstance(shape, list) or not all(_natural(n) for n in (*numbers, *sides)):
             raise ReplyError("a description lacks a field or has one of another kind")
         partition, users, classes = (int(n) for n in numbers)  # type: ignore[arg-type]
-        return cls(partition, users, (int(shape[0]), int(shape[1]), int(shape[2])), classes)
+        secret, secrets = (
+            config.get("secret", ""),
+            config.get("secrets", 0),
+        )  # nodes of before: none
+        if not isinstance(secret, str) or len(secret) > LONGEST_NAME or not _natural(secrets):
+            raise ReplyError("a description's secret is of another kind")
+        size = (int(shape[0]), int(shape[1]), int(shape[2]))
+        return cls(partition, users, size, classes, secret, int(secrets))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -79,7 +94,9 @@ class TrainRequest:
     settings: dict[str, Scalar]
     """Flat settings of the critic and the clip: `server.config` keys without their section."""
     weights: dict[str, Vector]
-    """Flat parameter vectors: ``critic`` and ``generator`` where the critic's family needs them."""
+    """Flat parameter vectors: ``critic`` and ``generator`` where the critic's family needs them;
+    ``filter`` where images are filtered before anything else; ``players`` and ``public`` where the
+    filter itself is trained."""
     seed: int
     """Seeds the node's batches and generator noise; never privacy noise."""
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import server.config
+import server.config_privatizer
 import server.config_sections
 from server.settings import documented_settings
 from simulations.cli import build_parser
@@ -40,7 +41,7 @@ ENVIRONMENT = """## Environment
 
 def meanings() -> dict[str, str]:
     """The docstring of each field of the configuration's sections."""
-    sources = (server.config, server.config_sections)
+    sources = (server.config, server.config_privatizer, server.config_sections)
     found: dict[str, str] = {}
     for node in (n for module in sources for n in ast.parse(inspect.getsource(module)).body):
         if isinstance(node, ast.ClassDef) and node.name.endswith("Config"):

@@ -14,6 +14,7 @@ from typing import Any
 
 import tomli_w
 
+from server.config_privatizer import PrivatizerConfig
 from server.config_sections import (
     POPULATION_NAME,
     AnnotatorConfig,
@@ -38,6 +39,7 @@ _LATER = (
     "privacy.population",
     "critic.components",
     "critic.last_rate",
+    "privatizer.",
     "warmup.",
     "annotator.",
     "generator.guided_rate",
@@ -58,6 +60,7 @@ class Config:
     privacy: PrivacyConfig = field(default_factory=PrivacyConfig)
     rounds: RoundsConfig = field(default_factory=RoundsConfig)
     critic: CriticConfig = field(default_factory=CriticConfig)
+    privatizer: PrivatizerConfig = field(default_factory=PrivatizerConfig)
     warmup: WarmupConfig = field(default_factory=WarmupConfig)
     annotator: AnnotatorConfig = field(default_factory=AnnotatorConfig)
     generator: GeneratorConfig = field(default_factory=GeneratorConfig)
@@ -80,6 +83,12 @@ class Config:
             "the focused critic looks at the warm-up's samples: give 1 at least",
         )
         record = self.privacy.unit == "record"
+        require(
+            not (record and self.privatizer.rounds),
+            "privatizer.rounds",
+            self.privatizer.rounds,
+            "a privatizer is trained at user level: set privacy.unit = 'user', or leave it at 0",
+        )
         require(
             not (record and wgan and self.critic.weight_limit == 0),
             "critic.weight_limit",
@@ -104,8 +113,12 @@ class Config:
     @property
     def noised(self) -> bool:
         """Whether every part of the run adds noise; without it nobody is protected."""
-        others = [part for part in (self.warmup, self.annotator) if part.rounds]
+        others = [part for part in self._other_parts if part.rounds]
         return all(part.noise_multiplier > 0 for part in (self.privacy, *others))
+
+    @property
+    def _other_parts(self) -> tuple[PrivatizerConfig | WarmupConfig | AnnotatorConfig, ...]:
+        return self.privatizer, self.warmup, self.annotator
 
     def flat(self) -> dict[str, bool | int | float | str]:
         """The tree as ``{"section.key": value}``, the form of Flower's run config."""

@@ -7,8 +7,18 @@ import re
 from dataclasses import dataclass
 
 from accountant.noise import TEST_MODE_VARIABLE, test_mode
+from server.config_checks import (
+    ConfigError,
+    check_mechanism,
+    not_negative,
+    one_of,
+    positive,
+    require,
+)
+from server.config_privatizer import PrivatizerConfig
 
-LEAST_NOISE = 1e-6
+__all__ = ["ConfigError", "require"]
+
 LEAST_DELTA = 1e-30
 UNITS = ("user", "record")
 SCHEMES = ("iid", "dirichlet", "classes", "column")
@@ -18,50 +28,6 @@ FEATURE_SETS = ("scattering", "orientations")
 POPULATION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}|/.+")
 LOSSES = ("wasserstein", "hinge")
 OPTIMISERS = ("sgd", "momentum", "adam")
-
-
-class ConfigError(ValueError):
-    """A setting that cannot be used; the message names it, its value and the mend."""
-
-
-def require(holds: bool, name: str, value: object, mend: str) -> None:
-    """Refuse a setting.
-
-    Raises:
-        ConfigError: ``holds`` is False.
-    """
-    if not holds:
-        raise ConfigError(f"{name} = {value!r} cannot be used: {mend}")
-
-
-def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    require(value in allowed, name, value, f"choose one of {', '.join(allowed)}")
-
-
-def _positive(section: object, prefix: str, *names: str) -> None:
-    for name in names:
-        value = getattr(section, name)
-        require(
-            math.isfinite(value) and value > 0, f"{prefix}.{name}", value, "give a number above 0"
-        )
-
-
-def _not_negative(section: object, prefix: str, *names: str) -> None:
-    for name in names:
-        value = getattr(section, name)
-        require(math.isfinite(value) and value >= 0, f"{prefix}.{name}", value, "give a number ≥ 0")
-
-
-def _check_mechanism(section: MechanismConfig, prefix: str) -> None:
-    q, z = section.sampling_rate, section.noise_multiplier
-    require(0 < q <= 1, f"{prefix}.sampling_rate", q, "give a probability in (0, 1]")
-    require(
-        z == 0 or LEAST_NOISE <= z < math.inf,
-        f"{prefix}.noise_multiplier",
-        z,
-        f"give a number ≥ {LEAST_NOISE:g}, or 0 (not private)",
-    )
-    _positive(section, prefix, "clipping_norm")
 
 
 @dataclass(frozen=True)
@@ -88,9 +54,9 @@ class DataConfig:
     """Records a user holds at most; 0 for all there are."""
 
     def __post_init__(self) -> None:
-        _one_of("data.scheme", self.scheme, SCHEMES)
-        _one_of("data.sizes", self.sizes, SIZES)
-        _positive(self, "data", "users", "nodes", "alpha", "classes_per_user")
+        one_of("data.scheme", self.scheme, SCHEMES)
+        one_of("data.sizes", self.sizes, SIZES)
+        positive(self, "data", "users", "nodes", "alpha", "classes_per_user")
         require(self.samples_per_user >= 0, "data.samples_per_user", self.samples_per_user, "≥ 0")
         require(
             self.nodes <= self.users, "data.nodes", self.nodes, f"at most data.users = {self.users}"
@@ -127,8 +93,8 @@ class PrivacyConfig:
     ledger, and works only where the environment has FEDLENS_TEST_MODE=1. -1: operating system."""
 
     def __post_init__(self) -> None:
-        _one_of("privacy.unit", self.unit, UNITS)
-        _check_mechanism(self, "privacy")
+        one_of("privacy.unit", self.unit, UNITS)
+        check_mechanism(self, "privacy")
         for name in ("delta", "bayesian_delta"):
             value = getattr(self, name)
             require(
@@ -169,7 +135,7 @@ class RoundsConfig:
     """Seconds to wait for the replies of a round; a node that has not answered is left out."""
 
     def __post_init__(self) -> None:
-        _positive(self, "rounds", "count", "deadline")
+        positive(self, "rounds", "count", "deadline")
 
 
 @dataclass(frozen=True)
@@ -208,11 +174,11 @@ class CriticConfig:
     """Directions that the ``focused`` critic keeps."""
 
     def __post_init__(self) -> None:
-        _one_of("critic.family", self.family, FAMILIES)
-        _one_of("critic.loss", self.loss, LOSSES)
-        _one_of("critic.optimiser", self.optimiser, OPTIMISERS)
-        _positive(self, "critic", "width", "hidden", "local_steps", "local_batch", "local_rate")
-        _positive(self, "critic", "rate", "components")
+        one_of("critic.family", self.family, FAMILIES)
+        one_of("critic.loss", self.loss, LOSSES)
+        one_of("critic.optimiser", self.optimiser, OPTIMISERS)
+        positive(self, "critic", "width", "hidden", "local_steps", "local_batch", "local_rate")
+        positive(self, "critic", "rate", "components")
         require(self.weight_limit >= 0, "critic.weight_limit", self.weight_limit, "≥ 0")
         last = self.last_rate
         require(0 < last <= 1, "critic.last_rate", last, "give a share in (0, 1]; 1: none falls")
@@ -239,9 +205,9 @@ class WarmupConfig:
     lets go of it."""
 
     def __post_init__(self) -> None:
-        _check_mechanism(self, "warmup")
-        _positive(self, "warmup", "steps", "rate")
-        _not_negative(self, "warmup", "rounds", "weight")
+        check_mechanism(self, "warmup")
+        positive(self, "warmup", "steps", "rate")
+        not_negative(self, "warmup", "rounds", "weight")
 
 
 @dataclass(frozen=True)
@@ -279,10 +245,10 @@ class AnnotatorConfig:
     """Generator steps after the last round, on the critic's loss and the annotator's."""
 
     def __post_init__(self) -> None:
-        _check_mechanism(self, "annotator")
-        _one_of("annotator.features", self.features, FEATURE_SETS)
-        _positive(self, "annotator", "components", "rate", "sharpness")
-        _not_negative(self, "annotator", "rounds", "decorrelation", "weight", "guided_steps")
+        check_mechanism(self, "annotator")
+        one_of("annotator.features", self.features, FEATURE_SETS)
+        positive(self, "annotator", "components", "rate", "sharpness")
+        not_negative(self, "annotator", "rounds", "decorrelation", "weight", "guided_steps")
         require(
             0 <= self.momentum < 1, "annotator.momentum", self.momentum, "give a number in [0, 1)"
         )
@@ -310,8 +276,8 @@ class GeneratorConfig:
     """CPU threads of the server's training. More help on an idle machine and hurt on a busy one."""
 
     def __post_init__(self) -> None:
-        _positive(self, "generator", "width", "latent", "steps", "batch", "rate", "threads")
-        _positive(self, "generator", "guided_rate")
+        positive(self, "generator", "width", "latent", "steps", "batch", "rate", "threads")
+        positive(self, "generator", "guided_rate")
         require(
             0 <= self.averaging < 1, "generator.averaging", self.averaging, "give a decay in [0, 1)"
         )
@@ -334,10 +300,10 @@ class ReleaseConfig:
     """Candidates that are drawn for a sample before the best of them is taken."""
 
     def __post_init__(self) -> None:
-        _positive(self, "release", "strip", "every", "samples", "attempts")
+        positive(self, "release", "strip", "every", "samples", "attempts")
         agreement = self.agreement
         require(0 <= agreement < 1, "release.agreement", agreement, "give a probability in [0, 1)")
 
 
-MechanismConfig = PrivacyConfig | WarmupConfig | AnnotatorConfig
+MechanismConfig = PrivacyConfig | PrivatizerConfig | WarmupConfig | AnnotatorConfig
 """A section with a part's sampling rate, noise multiplier and clipping norm."""

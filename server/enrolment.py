@@ -25,6 +25,16 @@ class Federation:
     roster: Roster
     shape: ImageShape
     classes: int
+    """Of the records."""
+    secrets: int = 0
+    """Classes of the secret that a privatizer hides; 0 where none does."""
+    conditioned: bool = False
+    """Whether the generator is asked for a class *and* a secret."""
+
+    @property
+    def drawn_classes(self) -> int:
+        """Classes of the generator: the records', or pairs (class x secrets + secret)."""
+        return self.classes * (self.secrets if self.conditioned else 1)
 
 
 def enrol(grid: Grid, config: Config) -> Federation:
@@ -32,7 +42,8 @@ def enrol(grid: Grid, config: Config) -> Federation:
 
     Raises:
         EnrolmentError: nodes are missing or failed, disagree on the data's schema, share a
-            partition, or host another number of users than ``data.users``.
+            partition, host another number of users than ``data.users``, or do not all know the
+            same secret where one is to be hidden.
     """
     wanted = config.data.nodes
     nodes = wait_for_nodes(grid, wanted, config.rounds.deadline)
@@ -70,4 +81,21 @@ def _agreed(described: dict[int, Description], config: Config) -> Federation:
             "set data.users to the number enrolled"
         )
     shape, classes = schemas.pop()
-    return Federation(roster, shape, classes)
+    secrets = _agreed_secret([d for _, d in ordered], config) if config.privatizer.rounds else 0
+    return Federation(roster, shape, classes, secrets, config.privatizer.condition)
+
+
+def _agreed_secret(described: list[Description], config: Config) -> int:
+    """The number of classes of the secret that every node knows."""
+    wanted = config.privatizer.secret
+    if lacking := [d.partition for d in described if d.secret != wanted]:
+        raise EnrolmentError(
+            f"privatizer.secret is {wanted!r}, which the nodes with partition-id {lacking} do not "
+            "know of their records; add it to their data, or name another"
+        )
+    classes = {d.secrets for d in described}
+    if len(classes) != 1:
+        raise EnrolmentError(f"nodes disagree on the classes of {wanted!r}: {sorted(classes)}")
+    if (found := classes.pop()) < 2:
+        raise EnrolmentError(f"{wanted!r} has {found} classes, so there is nothing to hide")
+    return found

@@ -26,6 +26,7 @@ from server.curation import Sampler, sampler_of
 from server.enrolment import Federation
 from server.generator import GeneratorTrainer, Loss
 from server.mechanism import largest_sum
+from server.privatizer import PrivatizerTrainer
 from server.schedule import Part, total_rounds
 from server.tensors import Arrays, under, within
 
@@ -38,25 +39,29 @@ OnStep = Callable[[int, int], None]
 
 
 class Pupil(Protocol):
-    """What takes in the releases of a part: a critic, or the annotator."""
+    """What takes in the releases of a part: the privatizer, a critic, or the annotator."""
 
     size: int
     """P: length of an update."""
 
-    def weights(self) -> Vector | None:
-        """What nodes start from, if they need anything."""
-
     def absorb(self, release: NDArray[np.float64]) -> None:
         """Take in one noised mean update."""
-
-    def loss(self, images: Tensor, labels: Tensor) -> Tensor:
-        """Its part in the generator's loss."""
 
     def state(self) -> Arrays:
         """All that `restore` needs to go on bit for bit."""
 
     def restore(self, state: Arrays) -> None:
         """Take up a state."""
+
+
+class Guide(Pupil, Protocol):
+    """A pupil that the generator learns from."""
+
+    def weights(self) -> Vector | None:
+        """What nodes start from, if they need anything."""
+
+    def loss(self, images: Tensor, labels: Tensor) -> Tensor:
+        """Its part in the generator's loss."""
 
 
 @dataclass(frozen=True)
@@ -84,22 +89,29 @@ class Learners:
             ShapeError: no network is built for such images.
             ConfigError: the annotator or the focused critic keeps more components than there are.
         """
-        self._config, shape, classes = config, federation.shape, federation.classes
+        self._config, shape, classes = config, federation.shape, federation.drawn_classes
+        self._privatizer = _privatizer(config, federation)
         self._trainer = GeneratorTrainer(config, shape, classes)
         self._annotator: AnnotatorTrainer | None = None
-        self._pupils: dict[str, Pupil] = {}
+        self._guides: dict[str, Guide] = {}
         if config.warmup.rounds:  # first, for a state is restored in this order
             warmup = FrozenCritic(config, shape, classes, config.warmup)
-            self._pupils["warmup"] = warmup
+            self._guides["warmup"] = warmup
         if config.critic.family == "focused":
             _check_focus(config, warmup.features.dim - 1)
             self._critic: ServerCritic = FocusedCritic(config, shape, classes, warmup)
         else:
             self._critic = FAMILIES[config.critic.family](config, shape, classes)
-        self._pupils["critic"] = self._critic
+        self._guides["critic"] = self._critic
         if config.annotator.rounds:
             self._annotator = _annotator(config, shape, classes)
-            self._pupils["annotator"] = self._annotator
+            self._guides["annotator"] = self._annotator
+
+    @property
+    def _pupils(self) -> dict[str, Pupil]:
+        """By the name of their part, in the order of the parts."""
+        first = {} if self._privatizer is None else {"privatizer": self._privatizer}
+        return {**first, **self._guides}
 
     # What nodes are asked
 
@@ -133,7 +145,14 @@ class Learners:
 
     def weights(self, part: Part) -> dict[str, Vector]:
         """What nodes start from in a part that `prepare` began."""
-        weights = self._pupils[part.name].weights()
+        if self._privatizer is None:
+            return self._guide_weights(part)
+        if part.name == "privatizer":
+            return self._privatizer.weights()
+        return {**self._guide_weights(part), "filter": self._privatizer.filter_weights()}
+
+    def _guide_weights(self, part: Part) -> dict[str, Vector]:
+        weights = self._guides[part.name].weights()
         if weights is None:
             return {}
         if part.name == "annotator":
@@ -157,6 +176,9 @@ class Learners:
         """
         if release is not None:
             self._pupils[part.name].absorb(release)
+        if part.name == "privatizer" and self._privatizer is not None:
+            on_step(1, 1)
+            return self._privatizer.figures()
         lesson = self._lesson(part, number)
         if not lesson.steps:
             on_step(1, 1)
@@ -174,7 +196,7 @@ class Learners:
     def _lesson(self, part: Part, number: int) -> Lesson:
         config, behind = self._config, number - part.first
         if part.name == "warmup":
-            steps, rate, loss = config.warmup.steps, config.warmup.rate, self._pupils["warmup"].loss
+            steps, rate, loss = config.warmup.steps, config.warmup.rate, self._guides["warmup"].loss
             return Lesson(loss, steps, rate, steps * behind, steps * part.rounds)
         if part.name == "critic":
             steps, rate = config.generator.steps, config.generator.rate
@@ -186,13 +208,13 @@ class Learners:
     def _criticism(self, images: Tensor, labels: Tensor) -> Tensor:
         """The critic's loss, beside that of the warm-up's where there was one."""
         loss, weight = self._critic.loss(images, labels), self._config.warmup.weight
-        if "warmup" in self._pupils and weight:
-            loss = loss + weight * self._pupils["warmup"].loss(images, labels)
+        if "warmup" in self._guides and weight:
+            loss = loss + weight * self._guides["warmup"].loss(images, labels)
         return loss
 
     def _guided(self, images: Tensor, labels: Tensor) -> Tensor:
         # every other image is enough of a hint, and the annotator's features are the dear part
-        crossed = self._pupils["annotator"].loss(images[::2], labels[::2])
+        crossed = self._guides["annotator"].loss(images[::2], labels[::2])
         return self._criticism(images, labels) + self._config.annotator.weight * crossed
 
     def sampler(self, done: int) -> Sampler:
@@ -219,6 +241,12 @@ class Learners:
         self._trainer.restore(within("generator", arrays))
         for name, pupil in self._pupils.items():
             pupil.restore(within(name, arrays))
+
+
+def _privatizer(config: Config, federation: Federation) -> PrivatizerTrainer | None:
+    if not config.privatizer.rounds:
+        return None
+    return PrivatizerTrainer(config, federation.shape, federation.classes, federation.secrets)
 
 
 def _check_focus(config: Config, features: int) -> None:

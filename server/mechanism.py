@@ -11,6 +11,8 @@ from server.config_sections import MechanismConfig, PrivacyConfig
 SILO_EXCESS = 8.0
 """A silo may hold this many times the records that are declared of it before its sums are refused.
 """
+NO_CRITICS = ("annotator", "privatizer")
+"""Families that are trained, and are no critics."""
 NOISE_EXCESS = 20.0
 """Standard deviations that the norm of a node's noise may lie above √P; see `largest_sum`."""
 
@@ -32,7 +34,7 @@ def mechanism_event(config: Config, settings: MechanismConfig, family: str) -> S
         noise_multiplier=settings.noise_multiplier,
         clipping_norm=settings.clipping_norm,
         count=config.critic.local_steps if record and family == "wgan" else 1,
-        released="annotator update" if family == "annotator" else f"{family} critic update",
+        released=f"{family} update" if family in NO_CRITICS else f"{family} critic update",
     )
 
 

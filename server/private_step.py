@@ -135,7 +135,16 @@ class PrivateStep:
             "features": self._config.annotator.features,
             "generator_width": generator.width,
             "generator_latent": generator.latent,
+            **self._privatizer_settings(),
         }
+
+    def _privatizer_settings(self) -> dict[str, bool | int | float | str]:
+        """What nodes need to train a filter, or to run one; nothing where there is none."""
+        if not self._config.privatizer.rounds:
+            return {}
+        flat = self._config.flat()
+        section = {k: v for k, v in flat.items() if k.startswith("privatizer.")}
+        return {**section, "privatizer.seed": self._config.seed}
 
     def _read(self, records: dict[int, RecordDict], cohort: Cohort) -> tuple[list[Answer], int]:
         position = {node: i for i, node in enumerate(self._federation.roster.node_ids)}

@@ -153,6 +153,8 @@ class Training:
     def _publish(self, part: Part, number: int) -> None:
         entry = self._books.entries[number - 1 : number]
         self._publication.progress(entry, self._lost, self._history[-1:])
+        if part.name == "privatizer":  # nothing of the generator is trained yet
+            return
         due = number % self._config.release.every == 0 and part.name != "annotator"
         if due or number == part.last:  # the generator rests in the annotator's other rounds
             self._publish_samples("strip", number)
@@ -176,7 +178,7 @@ class Training:
             "ledger_entries": len(self._books.entries),
             "ledger_head": self._books.head,
             "shape": list(self._federation.shape),
-            "classes": self._federation.classes,
+            "classes": self._federation.drawn_classes,
         }
         return Snapshot(self._done, self._learners.state(), facts)
 

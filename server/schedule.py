@@ -1,8 +1,9 @@
 """The parts of a run, in their order, and what they cost together.
 
-A schedule has up to three parts: ``warmup`` (the frozen-feature critic), ``critic`` and
-``annotator``. A round is one ledger entry, and rounds are numbered 1..T over all parts. Everything
-here is arithmetic on the configuration: no data is looked at.
+A schedule has up to four parts: ``privatizer`` (the filter that all later ones look through),
+``warmup`` (the frozen-feature critic), ``critic`` and ``annotator``. A round is one ledger entry,
+and rounds are numbered 1..T over all parts. Everything here is arithmetic on the configuration: no
+data is looked at.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from server.config import Config, ConfigError
 from server.config_sections import MechanismConfig
 from server.mechanism import mechanism_event
 
-PartName = Literal["warmup", "critic", "annotator"]
+PartName = Literal["privatizer", "warmup", "critic", "annotator"]
 
 _MOST_NOISE = 1e9
 _CLOSE = 1e-3
@@ -32,7 +33,7 @@ class Part:
 
     name: PartName
     family: str
-    """What is trained: ``frozen``, ``wgan`` or ``annotator``."""
+    """What is trained: ``privatizer``, a family of critics, or ``annotator``."""
     first: int
     """Number of the part's first round."""
     rounds: int
@@ -50,6 +51,7 @@ class Part:
 def parts(config: Config) -> tuple[Part, ...]:
     """The parts that have rounds, in the order in which they are carried out."""
     planned: tuple[tuple[PartName, str, int, MechanismConfig], ...] = (
+        ("privatizer", "privatizer", config.privatizer.rounds, config.privatizer),
         ("warmup", "frozen", config.warmup.rounds, config.warmup),
         ("critic", config.critic.family, config.rounds.count, config.privacy),
         ("annotator", "annotator", config.annotator.rounds, config.annotator),

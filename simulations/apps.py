@@ -6,12 +6,16 @@ from functools import lru_cache
 
 import numpy as np
 from flwr.app import Context
+from numpy.typing import NDArray
 
 from client.app import build_client_app
 from client.data import ArrayUsers, LocalUsers, open_node_users
 from server.config import RUN_KEYS, Config, DataConfig
+from simulations.data_sources.secrets import Secrets, secrets_of
 from simulations.datasets import Dataset, load
 from simulations.partitions import Partition, partition
+
+_CONSENT = 6
 
 
 @lru_cache(maxsize=2)
@@ -32,6 +36,33 @@ def simulated_federation(data: DataConfig, seed: int) -> tuple[Dataset, Partitio
     return dataset, dealt
 
 
+@lru_cache(maxsize=2)
+def _secrets(data: DataConfig, seed: int, name: str) -> Secrets:
+    return secrets_of(simulated_federation(data, seed)[0], name)
+
+
+def simulated_secrets(config: Config) -> Secrets | None:
+    """What the simulated users want hidden; None where the run trains no privatizer.
+
+    Raises:
+        DatasetError: the data has no such secret, or one of a single class.
+    """
+    if not config.privatizer.rounds:
+        return None
+    return _secrets(config.data, config.seed, config.privatizer.secret)
+
+
+def hiding_users(config: Config) -> NDArray[np.bool_] | None:
+    """Which simulated users want their secret hidden, bool [users]; None where all of them do."""
+    share = config.privatizer.consenting
+    if not config.privatizer.rounds or share == 0:
+        return None
+    source = np.random.default_rng([config.seed, _CONSENT])
+    hides = np.ones(config.data.users, dtype=np.bool_)
+    hides[source.permutation(len(hides))[: round(share * len(hides))]] = False
+    return hides
+
+
 def open_simulated_users(context: Context) -> LocalUsers:
     """The block of users that a simulated node hosts; deployments bring their own data."""
     simulated = "num-partitions" in context.node_config and "data" not in context.node_config
@@ -44,7 +75,7 @@ def open_simulated_users(context: Context) -> LocalUsers:
 
 
 @lru_cache(maxsize=2)
-def _hosted(data: DataConfig, seed: int) -> dict[int, ArrayUsers]:
+def _hosted(data: DataConfig, seed: int, hidden: tuple[str, float]) -> dict[int, ArrayUsers]:
     """The users of nodes that were opened before, by the node's number."""
     return {}
 
@@ -56,7 +87,9 @@ def node_users(config: Config, number: int) -> ArrayUsers:
     made of it.
     """
     dataset, dealt = simulated_federation(config.data, config.seed)
-    hosted = _hosted(config.data, config.seed)
+    privatizer = config.privatizer
+    hidden = (privatizer.secret, privatizer.consenting) if privatizer.rounds else ("", 0.0)
+    hosted = _hosted(config.data, config.seed, hidden)
     known = hosted.get(number)
     if known is None or known.images is not dataset.train_images:
         hosted[number] = _block(config, number, dataset, dealt)
@@ -66,6 +99,7 @@ def node_users(config: Config, number: int) -> ArrayUsers:
 def _block(config: Config, number: int, dataset: Dataset, dealt: Partition) -> ArrayUsers:
     bounds = np.linspace(0, dealt.users, config.data.nodes + 1).astype(int)
     first, last = int(bounds[number]), int(bounds[number + 1])
+    secrets, hides = simulated_secrets(config), hiding_users(config)
     channels, height, width = (int(side) for side in dataset.train_images.shape[1:])
     return ArrayUsers(
         images=dataset.train_images,
@@ -75,6 +109,10 @@ def _block(config: Config, number: int, dataset: Dataset, dealt: Partition) -> A
         shape=(channels, height, width),
         classes=dataset.classes,
         partition=number,
+        secrets=None if secrets is None else secrets.train,
+        secret="" if secrets is None else secrets.name,
+        secret_classes=0 if secrets is None else secrets.classes,
+        hides=None if hides is None else hides[first:last],
     )
 
 

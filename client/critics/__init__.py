@@ -11,6 +11,7 @@ from client.clipping import Blocks
 from client.critics.annotator import AnnotatorLocalCritic
 from client.critics.focused import FocusedLocalCritic
 from client.critics.frozen import FrozenLocalCritic
+from client.critics.privatizer import PrivatizerLocalCritic
 from client.critics.wgan import WganLocalCritic
 from client.data import LocalData, LocalUsers
 from client.records import TrainRequest
@@ -33,5 +34,6 @@ FAMILIES: dict[str, Callable[[LocalUsers, TrainRequest], LocalCritic]] = {
     "annotator": AnnotatorLocalCritic,
     "focused": FocusedLocalCritic,
     "frozen": FrozenLocalCritic,
+    "privatizer": PrivatizerLocalCritic,
     "wgan": WganLocalCritic,
 }

@@ -23,6 +23,7 @@ from torch.nn import functional as F
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from client.data import LocalData, LocalUsers
+from client.drawn import shuffled
 from client.records import TrainRequest
 from models.critics import WganCritic
 from models.generators import Generator
@@ -163,13 +164,13 @@ class WganLocalCritic:
     def _pick(self, data: LocalData, seed: int) -> tuple[Tensor, Tensor]:
         """One step's real images and their labels, as `_draw` picks them."""
         source = np.random.default_rng(seed)
-        picked = torch.from_numpy(_shuffled(len(data.labels), self._batch, source))
+        picked = torch.from_numpy(shuffled(len(data.labels), self._batch, source))
         return data.images[picked], data.labels[picked]
 
     def _draw(self, data: LocalData, seed: int) -> tuple[Tensor, Tensor, Tensor]:
         """Every local step's real images, their labels and fakes of the same classes."""
         source = np.random.default_rng(seed)
-        rows = [_shuffled(len(data.labels), self._batch, source) for _ in range(self._steps)]
+        rows = [shuffled(len(data.labels), self._batch, source) for _ in range(self._steps)]
         picked = torch.from_numpy(np.stack(rows))
         labels = data.labels[picked]
         places = torch.from_numpy(source.integers(FAKES_PER_CLASS, size=labels.shape))
@@ -193,9 +194,3 @@ class WganLocalCritic:
     def _limit(self, name: str, weight: Tensor) -> Tensor:
         bound = self._limits.get(name)
         return weight if bound is None else weight.clamp(-bound, bound)
-
-
-def _shuffled(held: int, wanted: int, source: np.random.Generator) -> np.ndarray:
-    """``wanted`` positions out of ``held``, each as often as any other (give or take one)."""
-    rounds = -(-wanted // held)
-    return np.concatenate([source.permutation(held) for _ in range(rounds)])[:wanted]

@@ -15,6 +15,7 @@ from server.publication import guarantees_something
 from server.schedule import Part, PartName, parts, planned_epsilon
 
 SECTIONS: dict[PartName, str] = {
+    "privatizer": "privatizer",
     "warmup": "warmup",
     "critic": "privacy",
     "annotator": "annotator",

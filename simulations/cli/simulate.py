@@ -117,11 +117,12 @@ def run(args: argparse.Namespace) -> int:
     from server.directory import RunDirectory
     from server.populations import joined
     from server.schedule import check_affordable
-    from simulations.apps import simulated_federation
+    from simulations.apps import simulated_federation, simulated_secrets
 
     check_affordable(config)
     joined(config)  # neither a population that is not there nor bad data leaves a run behind
     simulated_federation(config.data, config.seed)
+    simulated_secrets(config)
     out = args.out or _free_path(Path("runs"), args.preset)
     if args.overwrite and RunDirectory(out).exists():
         kept = RunDirectory(out).set_aside()

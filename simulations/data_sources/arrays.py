@@ -12,14 +12,17 @@ from numpy.typing import NDArray
 from simulations.data_sources.dataset import Dataset, DatasetError, build_dataset
 
 REQUIRED = ("train_images", "train_labels", "test_images", "test_labels")
+SECRETS = ("train_secrets", "test_secrets")
+OPTIONAL = ("user_ids", *SECRETS)
 MOST_CLASSES = 1000
 """A label above is a mistake rather than a class; it would size the networks."""
 
 
 def load_npz(path: Path) -> Dataset:
-    """Arrays train_images, train_labels, test_images, test_labels and, optionally, user_ids.
+    """Arrays train_images, train_labels, test_images, test_labels and some that need not be there.
 
-    Images are uint8 [n, h, w] (grey) or [n, c, h, w]; labels and user ids are whole numbers. The
+    These are user_ids and, both or none, train_secrets and test_secrets (what a privatizer is to
+    hide). Images are uint8 [n, h, w] (grey) or [n, c, h, w]; all else is whole numbers. The
     number of classes is the highest label plus one. Pickled objects in the file are refused.
 
     Raises:
@@ -41,7 +44,19 @@ def load_npz(path: Path) -> Dataset:
         class_names=[str(label) for label in range(highest + 1)],
         attribution=f"your own data, from {path.name}",
         user_ids=labels.get("user_ids"),
+        secrets=_secrets(path, labels),
     )
+
+
+def _secrets(
+    path: Path, found: dict[str, NDArray[np.int64]]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+    given = [key for key in SECRETS if key in found]
+    if not given:
+        return None
+    if len(given) < len(SECRETS):
+        raise DatasetError(f"{path}: has {given[0]} alone; give both of {' and '.join(SECRETS)}")
+    return found[SECRETS[0]], found[SECRETS[1]]
 
 
 def _read(path: Path) -> dict[str, NDArray[np.generic]]:
@@ -58,7 +73,7 @@ def _read(path: Path) -> dict[str, NDArray[np.generic]]:
             raise DatasetError(
                 f"{path}: lacks {', '.join(missing)}; it needs {', '.join(REQUIRED)}"
             )
-        wanted = [*REQUIRED, *(key for key in ("user_ids",) if key in archive.files)]
+        wanted = [*REQUIRED, *(key for key in OPTIONAL if key in archive.files)]
         try:
             return {key: archive[key] for key in wanted}
         except (OSError, ValueError, EOFError, zlib.error, zipfile.BadZipFile) as error:

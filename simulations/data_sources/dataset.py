@@ -38,6 +38,8 @@ class Dataset:
         user_ids: int64 [n], the user each training image belongs to, or None.
         digest: SHA-256, hex, over all arrays with their shapes and types.
         attribution: whom to credit, under which licence.
+        train_secrets: int64 [n], what the owner of each training image wants hidden, or None.
+        test_secrets: int64 [m], the same of the test images.
     """
 
     name: str
@@ -50,6 +52,8 @@ class Dataset:
     user_ids: NDArray[np.int64] | None
     digest: str
     attribution: str
+    train_secrets: Labels | None = None
+    test_secrets: Labels | None = None
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -67,6 +71,7 @@ def build_dataset(
     class_names: Iterable[str],
     attribution: str,
     user_ids: NDArray[np.int64] | None = None,
+    secrets: tuple[Labels, Labels] | None = None,
 ) -> Dataset:
     """Check what a source read and freeze it.
 
@@ -78,10 +83,11 @@ def build_dataset(
         class_names: one per class.
         attribution: credit and licence.
         user_ids: user of each training image, or None.
+        secrets: of each training and of each test image, from 0, or None.
 
     Raises:
-        DatasetError: on an empty set, wrong shapes, labels out of range or user ids that do not
-            match the images.
+        DatasetError: on an empty set, wrong shapes, labels out of range, or user ids or secrets
+            that do not match the images.
     """
     names = tuple(class_names)
     for part, (images, labels) in (("training", train), ("test", test)):
@@ -96,10 +102,14 @@ def build_dataset(
             f"{source}: user_ids has shape {user_ids.shape}, but there are {len(train[1])} "
             "training images; give one user id per training image"
         )
+    if secrets is not None:
+        _check_secrets(source, secrets, (train[1], test[1]))
     train_images, train_labels = _freeze(train[0]), _freeze(train[1])
     test_images, test_labels = _freeze(test[0]), _freeze(test[1])
     owners = None if user_ids is None else _freeze(user_ids)
     arrays: list[NDArray[Any]] = [train_images, train_labels, test_images, test_labels]
+    hidden = None if secrets is None else (_freeze(secrets[0]), _freeze(secrets[1]))
+    arrays += [*(() if owners is None else (owners,)), *(hidden or ())]
     return Dataset(
         name=name,
         train_images=train_images,
@@ -109,8 +119,10 @@ def build_dataset(
         classes=len(names),
         class_names=names,
         user_ids=owners,
-        digest=digest_arrays(arrays if owners is None else [*arrays, owners]),
+        digest=digest_arrays(arrays),
         attribution=attribution,
+        train_secrets=None if hidden is None else hidden[0],
+        test_secrets=None if hidden is None else hidden[1],
     )
 
 
@@ -143,6 +155,20 @@ def _check_part(where: str, images: Images, labels: Labels, classes: int) -> Non
             f"{where} has labels from {low} to {high}; with {classes} classes "
             f"they must lie in 0..{classes - 1}"
         )
+
+
+def _check_secrets(
+    source: Path, secrets: tuple[Labels, Labels], labels: tuple[Labels, Labels]
+) -> None:
+    for part, (found, wanted) in enumerate(zip(secrets, labels, strict=True)):
+        where = f"{source}: {('train', 'test')[part]}_secrets"
+        if found.shape != wanted.shape:
+            raise DatasetError(
+                f"{where} has shape {found.shape}, but there are {len(wanted)} images; give one "
+                "secret per image"
+            )
+        if int(found.min()) < 0:
+            raise DatasetError(f"{where} has {int(found.min())}; number the secrets from 0")
 
 
 def check_size(where: str, channels: int, height: int, width: int) -> None:

@@ -1,0 +1,142 @@
+"""A node's users as all later parts see them: every image filtered, before anything is made of it.
+
+A filter is trained first (`client.critics.privatizer`); then it travels in every request. Each
+record is filtered once, with noise that follows from a public seed and the user's place on the
+node, so that what nodes keep between rounds stays valid and a run can be repeated. That noise is no
+secret and no protection by itself: filtered images never leave the node, only noised sums do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from client.data import LocalData, LocalUsers, NodeDataError
+from client.drawn import sound_records
+from client.records import Scalar, TrainRequest
+from models.filters import UNet
+from models.players import filter_network
+from models.vectors import load_vector
+
+SECTION = "privatizer."
+"""What the settings of the privatizer begin with in a request."""
+MOST_NODES = 16
+"""Nodes of one process whose filtered images are kept together."""
+_NOISE = 5
+
+
+def privatizer_settings(settings: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    """The settings of the section ``privatizer`` that a request carries, by their own names."""
+    return {k.removeprefix(SECTION): v for k, v in settings.items() if k.startswith(SECTION)}
+
+
+def as_asked(users: LocalUsers, request: TrainRequest) -> LocalUsers:
+    """The node's users, filtered where the request carries a filter.
+
+    The same object for the same users and filter, so that rows made of it can be kept.
+
+    Raises:
+        NodeDataError: classes are to be conditioned on a secret that the users do not have.
+    """
+    vector = request.weights.get("filter")
+    if vector is None:
+        return users
+    settings = tuple(sorted(privatizer_settings(request.settings).items()))
+    return _filtered(_Same(users), vector.tobytes(), settings)
+
+
+@dataclass(frozen=True, eq=False)
+class _Same:
+    """Users that equal the same object alone, hashable or not."""
+
+    users: LocalUsers
+
+    def __hash__(self) -> int:
+        return id(self.users)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.users is self.users
+
+
+@lru_cache(maxsize=MOST_NODES)
+def _filtered(
+    same: _Same, vector: bytes, settings: tuple[tuple[str, Scalar], ...]
+) -> FilteredUsers:
+    weights = np.frombuffer(vector, dtype=np.float32)
+    return FilteredUsers.of(same.users, weights, dict(settings))
+
+
+@dataclass(frozen=True, eq=False)
+class FilteredUsers:
+    """Users around users: the same records with filtered images.
+
+    With ``conditioned`` a record's class is (class x secrets + secret), so that a generator learns
+    what filtered images of each secret look like: the strongest test of a filter.
+    """
+
+    users: LocalUsers
+    network: UNet
+    seed: int
+    """Public; it decides the filter's noise together with partition and user."""
+    conditioned: bool = False
+    _kept: dict[int, LocalData] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, users: LocalUsers, vector: NDArray[np.float32], settings: Mapping[str, Scalar]
+    ) -> FilteredUsers:
+        """Users behind the filter of a request."""
+        network = filter_network(settings, users.shape)
+        load_vector(network, vector)
+        return cls(users, network.eval(), int(settings["seed"]), bool(settings["condition"]))
+
+    def __post_init__(self) -> None:
+        if self.conditioned and self._secrets < 2:
+            raise NodeDataError("the run conditions on a secret, and this node's data has none")
+
+    @property
+    def _secrets(self) -> int:
+        return int(getattr(self.users, "secret_classes", 0))
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Channels, height, width of an image."""
+        return self.users.shape
+
+    @property
+    def classes(self) -> int:
+        """Number of classes, or of pairs of class and secret."""
+        return self.users.classes * (self._secrets if self.conditioned else 1)
+
+    @property
+    def partition(self) -> int:
+        """The node's position among the nodes."""
+        return self.users.partition
+
+    def __len__(self) -> int:
+        """Number of users."""
+        return len(self.users)
+
+    def user(self, position: int) -> LocalData:
+        """The user's sound records, filtered; their secrets stay behind."""
+        if position not in self._kept:
+            self._kept[position] = self._made(position)
+        return self._kept[position]
+
+    @torch.no_grad()
+    def _made(self, position: int) -> LocalData:
+        data = sound_records(self.users, position)
+        if not len(data.labels):
+            return LocalData(data.images, data.labels)
+        mixed = np.random.SeedSequence([self.seed, _NOISE, self.partition, position])
+        source = torch.Generator().manual_seed(int(mixed.generate_state(1, np.uint64)[0]))
+        noise = torch.randn(len(data.labels), *self.network.noise_shape, generator=source)
+        images = self.network(data.images, noise, data.choice if self.network.choices else None)
+        if self.conditioned and data.secrets is not None:
+            return LocalData(images, data.labels * self._secrets + data.secrets)
+        return LocalData(images, data.labels)

@@ -1,0 +1,103 @@
+"""The section of the privatizer: a filter that users train together before anything else."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from server.config_checks import check_mechanism, not_negative, one_of, positive, require
+
+METHODS = ("information", "alpha")
+
+
+@dataclass(frozen=True)
+class PrivatizerConfig:
+    """A filter that hides a secret of every record, trained by the federation in a part of its own.
+
+    It is the first part. In all later ones nodes filter their images before anything else is made
+    of them, so that neither critics nor annotator meet an unfiltered image. Users are protected by
+    the same mechanism and ledger as in the other parts.
+    """
+
+    method: str = ""
+    """``information``: least use lost and secret left, in nats. ``alpha``: Arimoto's order-α
+    uncertainty of an adversary. Empty where there is no such part."""
+    rounds: int = 0
+    """Rounds, each with one release; 0 for no privatizer."""
+    sampling_rate: float = 1.0
+    """q of this part, as in the section ``privacy``."""
+    noise_multiplier: float = 8.0
+    """z of this part, relative to its own clipping norm, as in the section ``privacy``."""
+    clipping_norm: float = 0.1
+    """C of this part: L2 bound of a user's whole update. Its blocks (each player's gradient, the
+    shared scalars, the shares of the secret's classes) are clipped to fixed shares of it."""
+    secret: str = "thickness"  # noqa: S105 - the name of an attribute
+    """Attribute to be hidden. Simulated: ``thickness`` (of a digit's strokes, against the median of
+    its class) or ``column`` (the arrays train_secrets and test_secrets of ``npz:PATH``)."""
+    alpha: float = 0.5
+    """``information``: from 0 (keep the use at any price) to 1 (hide the secret at any price).
+    ``alpha``: the order, above 0; 1 is Shannon's."""
+    weight: float = 1.0
+    """``alpha``: weight of the adversary's uncertainty beside distortion and use."""
+    width: int = 4
+    """Channels of the filter at full size."""
+    readers: int = 4
+    """Channels of the first convolution of the networks that read use and secret."""
+    batch: int = 10
+    """Records of a user that enter a round, drawn with repetition where there are fewer."""
+    rate: float = 0.002
+    """Learning rate of the server's step on the filter."""
+    adversary_rate: float = 0.005
+    """Learning rate of the server's step on the networks that read use and secret."""
+    optimiser: str = "adam"
+    """Those steps, on noisy mean gradients: ``adam`` or ``sgd``."""
+    lead: int = 0
+    """First rounds in which the filter rests while the readers learn."""
+    filter_share: float = 0.4
+    """Share of C², in (0, 1), that bounds the filter's block; the readers' have the rest, less
+    what the scalars and the secret's shares take."""
+    smoothing: float = 0.8
+    """Decay of the moving averages of scalars and shares of the secret's classes, in [0, 1)."""
+    consenting: float = 0.0
+    """Simulated share of users who do not mind: the filter is told so of each record and hides
+    nothing of theirs. 0 leaves that input out."""
+    condition: bool = False
+    """Whether the generator's classes are pairs of class and secret (class x secrets + secret), for
+    the strongest test: an attacker that is trained on samples of requested secrets."""
+
+    def __post_init__(self) -> None:
+        check_mechanism(self, "privatizer")
+        if self.rounds:
+            one_of("privatizer.method", self.method, METHODS)
+            require(bool(self.secret), "privatizer.secret", self.secret, "name what is hidden")
+        else:
+            one_of("privatizer.method", self.method, ("", *METHODS))
+        one_of("privatizer.optimiser", self.optimiser, ("adam", "sgd"))
+        positive(self, "privatizer", "width", "readers", "batch", "rate", "adversary_rate")
+        not_negative(self, "privatizer", "rounds", "lead", "weight")
+        self._check_order()
+        for name in ("smoothing", "consenting"):
+            share = getattr(self, name)
+            require(0 <= share < 1, f"privatizer.{name}", share, "give a share in [0, 1)")
+        share = self.filter_share
+        require(0 < share < 1, "privatizer.filter_share", share, "give a share in (0, 1)")
+        require(
+            self.lead < self.rounds or not self.lead,
+            "privatizer.lead",
+            self.lead,
+            f"the filter needs rounds too: give fewer than privatizer.rounds = {self.rounds}",
+        )
+        require(
+            not self.condition or self.rounds > 0,
+            "privatizer.condition",
+            self.condition,
+            "there is no secret without a privatizer: set privatizer.rounds, or leave it false",
+        )
+
+    def _check_order(self) -> None:
+        alpha = self.alpha
+        if self.method == "alpha":
+            holds = math.isfinite(alpha) and alpha > 0
+            require(holds, "privatizer.alpha", alpha, "give a number above 0; 1 is Shannon's order")
+        else:
+            require(0 <= alpha <= 1, "privatizer.alpha", alpha, "give a number in [0, 1]")
