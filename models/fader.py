@@ -50,7 +50,7 @@ class FaderNet(nn.Module):
         super().__init__()
         self.shape, self.drawn, self.limits = check_image(shape), drawn, limits
         self.classes = check_classes(len(prior))
-        self.noise_shape = (1,) if drawn else ()
+        self.noise_shape: tuple[int, ...] = (1,) if drawn else ()
         channels, told = self.shape[0], self.classes
         with unset_weights(self):
             self.down1 = nn.Conv2d(channels, width, 3, stride=2, padding=1)

@@ -59,7 +59,8 @@ class FaderPrivatizer:
         if not weight >= 0:
             raise PrivatizerError(f"weight={weight} must be at least 0")
         check_reads(code, torch.zeros(1, *filter.code_shape), filter.classes, "code")
-        self.weight, self.noise_shape = weight, filter.noise_shape
+        self.weight = weight
+        self.noise_shape: tuple[int, ...] = filter.noise_shape
         self.players: Mapping[str, nn.Module] = {FILTER: filter, CODE: code}
         self._encoder = _Encoder(filter)
 
