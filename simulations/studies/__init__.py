@@ -31,6 +31,11 @@ STUDIES: dict[str, Entry] = {
         "simulations.studies.subjects",
         "faces that one network recognises for consenting people only (paper 000, section 5.1)",
     ),
+    "cloak": Entry(
+        "simulations.studies.cloak",
+        "how few pixels of a digit a service needs, and what attackers read from them (paper 001, "
+        "section 4)",
+    ),
     "attributes": Entry(
         "simulations.studies.attributes",
         "one attribute of an image stays readable, another does not (paper 000, sections 5.2 and "

@@ -1,0 +1,117 @@
+"""What study ``cloak`` trains: provider, substitute, noise maps along a path, constants."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from client.privatizers.black_box import ask, train_substitute
+from client.privatizers.cloak import CloakObjective, CloakPrivatizer
+from client.privatizers.protocol import FILTER
+from models.classifiers import check_image
+from models.lenet import LeNet
+from models.masks import MaskFilter, NoiseMap
+from models.students import build_student
+from simulations.privatizers.data import PrivateData
+from simulations.privatizers.training import Stage, train_privatizer
+from simulations.students import fit_classifier
+
+if TYPE_CHECKING:
+    from simulations.studies.cloak import Settings
+    from simulations.studies.frame import Report
+
+FIRST_RHO = -2.0
+"""Where maps start: σ of 2 % of the greatest, whence noise that matters is some 50 steps away."""
+SUBSTITUTE_RATE = 2e-3
+
+
+@dataclass(frozen=True, eq=False)
+class Lesson:
+    """What everything is trained on, and how.
+
+    Attributes:
+        settings: the study's.
+        data: records that provider and filters may see.
+        seed: of everything that is drawn.
+    """
+
+    settings: Settings
+    data: PrivateData
+    seed: int
+
+    @cached_property
+    def mean(self) -> Tensor:
+        """The mean record."""
+        return self.data.records.mean(0)
+
+    def generator(self, purpose: int) -> torch.Generator:
+        """A generator of its own for each purpose."""
+        return torch.Generator().manual_seed(1000 * self.seed + purpose)
+
+    def train(self, method: CloakPrivatizer, rate: float, steps: int, last_rate: float) -> None:
+        """Train the method's filter."""
+        stage = Stage("cloak", {FILTER: rate}, steps, last_rate=last_rate)
+        train_privatizer(method, self.data, [stage], batch=self.settings.batch, seed=self.seed)
+
+
+def train_provider(lesson: Lesson) -> nn.Module:
+    """A LeNet that answers the use from raw images; it ends frozen."""
+    generator = lesson.generator(1)
+    shape = check_image(lesson.data.shape)
+    net = LeNet(shape, lesson.data.utility_classes, border=lesson.data.low, generator=generator)
+    fit_classifier(
+        net,
+        lesson.data.records,
+        lesson.data.utility,
+        epochs=lesson.settings.provider_epochs,
+        generator=generator,
+    )
+    return net.requires_grad_(False)
+
+
+def train_substitute_of(lesson: Lesson, provider: nn.Module, report: Report) -> nn.Module:
+    """A strided network of two convolutions that learned the provider's answers, nothing else."""
+    generator = lesson.generator(2)
+    classes = lesson.data.utility_classes
+    net = build_student("cnn", check_image(lesson.data.shape), classes, generator=generator)
+    answers = ask(lambda records: provider(records).argmax(1), lesson.data.records)
+    agreed = train_substitute(
+        net,
+        lesson.data.records,
+        answers,
+        steps=lesson.settings.substitute_steps,
+        batch=lesson.settings.batch,
+        rate=SUBSTITUTE_RATE,
+        generator=generator,
+    )
+    report(f"seed {lesson.seed}: the substitute agrees with the provider on {agreed:.1%}")
+    return net
+
+
+def train_path(lesson: Lesson, network: nn.Module) -> Iterator[tuple[float, NoiseMap]]:
+    """A noise map at each ratio of the path, each trained on from the one before.
+
+    What is given up at one ratio stays so; the others learn what they are worth without it.
+    """
+    settings = lesson.settings
+    noise = NoiseMap(lesson.data.shape, settings.most, rho=FIRST_RHO)
+    method = CloakPrivatizer(noise, network, CloakObjective(settings.gamma))
+    for ratio, steps in zip(settings.ratios, settings.steps, strict=True):
+        if ratio > 0:
+            noise.give_up(ratio, lesson.mean)
+        last_rate = 0.1 if ratio in settings.reported else 0.5
+        lesson.train(method, settings.rate, steps, last_rate)
+        yield ratio, copy.deepcopy(noise)
+
+
+def train_values(lesson: Lesson, mask: MaskFilter, network: nn.Module) -> None:
+    """The constants that stand for what is suppressed, by cross-entropy alone, in place."""
+    settings = lesson.settings
+    lesson.train(CloakPrivatizer(mask, network), settings.value_rate, settings.value_steps, 0.05)
+    mask.requires_grad_(False)
