@@ -91,15 +91,18 @@ class MlpFilter(nn.Module):
 
 
 class DenseFilter(nn.Module):
-    """One hidden layer over all pixels, with noise beside its units; it sees the image as a whole.
+    """Two hidden layers over all pixels, with noise beside the units; it sees an image as a whole.
 
-    Like `UNet` it answers with x plus a correction that starts near 0. For small aligned images,
-    where who is seen matters and not where: several times as fast to train as a U-Net.
+    For small aligned images, where who is seen matters and not where: several times as fast to
+    train as a U-Net. With ``residual`` it answers, like `UNet`, with x plus a correction that
+    starts near 0. Without, all that it releases has to pass its units, so that what it was never
+    taught to keep is lost; it is then to be brought near the identity first.
 
     Args:
         shape: (channels, height, width) of an image, any sides of at least 8 pixels.
-        width: hidden units.
-        noise: entries of noise, beside the hidden units.
+        width: hidden units of each layer.
+        noise: entries of noise, beside the units of the first.
+        residual: whether x is added to what is released.
         limits: least and greatest value of a released pixel, or None for no limits.
         generator: CPU generator of the weights; ``None`` is seed 0.
 
@@ -113,11 +116,12 @@ class DenseFilter(nn.Module):
         width: int = 128,
         *,
         noise: int = 16,
+        residual: bool = True,
         limits: tuple[float, float] | None = None,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        self.shape, self.limits = check_image(shape), limits
+        self.shape, self.residual, self.limits = check_image(shape), residual, limits
         self.noise_shape = (noise,)
         pixels = math.prod(self.shape)
         with unset_weights(self):
@@ -126,13 +130,15 @@ class DenseFilter(nn.Module):
             self.correct = nn.Linear(width, pixels)
         initialise(self, generator, "relu")
         with torch.no_grad():
-            self.correct.weight.mul_(0.01)
+            self.correct.weight.mul_(0.01 if residual else 0.3)
 
     def forward(self, records: Tensor, noise: Tensor, choice: Tensor | None = None) -> Tensor:
         """Released images [n, c, h, w] of images and noise [n, noise]."""
         units = F.relu(self.enter(records.flatten(1)))
         units = F.relu(self.mix(torch.cat([units, noise], 1)))
-        released: Tensor = records + self.correct(units).view_as(records)
+        released: Tensor = self.correct(units).view_as(records)
+        if self.residual:
+            released = records + released
         return released if self.limits is None else released.clamp(*self.limits)
 
 
