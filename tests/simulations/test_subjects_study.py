@@ -13,6 +13,7 @@ from models.classifiers import ConvClassifier
 from simulations.cli import main
 from simulations.privatizers.data import PrivateData, Split
 from simulations.studies import subjects
+from simulations.studies.faces import shaken
 from simulations.studies.frame import FOLDER, load_study, read_settings
 from simulations.studies.subjects import GROUPS, deal_people, train_filter, train_provider
 
@@ -47,6 +48,7 @@ def settings():
         provider_width=4,
         filter="dense",
         width=48,
+        identity_steps=150,
         rate=5e-3,
         steps=150,
         batch=32,
@@ -103,9 +105,9 @@ def test_the_wanted_answer_says_nothing_of_which_private_person_it_is(settings):
 def test_mixtures_of_people_count_as_private():
     data = faces(4, 1)
     batch = data.batch(torch.arange(20), choice=torch.zeros(20, 1))
-    changed = subjects._shaken(batch, 0.25, torch.Generator().manual_seed(0))
+    changed = shaken(batch, 0.25, torch.Generator().manual_seed(0))
     assert changed.choice[:, 0].tolist() == [1.0] * 5 + [0.0] * 15
-    still = subjects._shaken(batch, 0.0, torch.Generator().manual_seed(0))
+    still = shaken(batch, 0.0, torch.Generator().manual_seed(0))
     assert torch.equal(still.choice, batch.choice)
     assert not torch.equal(changed.records[:5], still.records[:5])
     assert torch.equal(changed.records[5:], still.records[5:])
