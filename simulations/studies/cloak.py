@@ -144,8 +144,10 @@ def _one_seed(
             spent = time.perf_counter() - start
             report(f"seed {seed}, {box} box: {ratio:.0%} suppressed, {spent:.0f} s")
             if ratio in settings.reported:
-                rows += _point(judge, lesson, network, box, ratio, noise, start, out)
-                start = time.perf_counter()
+                found = _point(judge, lesson, network, box, ratio, noise, start, out)
+                lost = ", ".join(f"{row['fill']} {row['loss_points']:.1f}" for row in found)
+                report(f"seed {seed}, {box} box: points lost at {ratio:.0%}: {lost}")
+                rows, start = rows + found, time.perf_counter()
     rows += uniform_rows(judge, rows)
     return rows
 
