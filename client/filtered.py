@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from client.data import LocalData, LocalUsers, NodeDataError
 from client.drawn import sound_records
 from client.records import Scalar, TrainRequest
-from models.filters import UNet
-from models.players import filter_network
+from models.players import FilterNetwork, filter_network
 from models.vectors import load_vector
 
 SECTION = "privatizer."
@@ -80,7 +79,7 @@ class FilteredUsers:
     """
 
     users: LocalUsers
-    network: UNet
+    network: FilterNetwork
     seed: int
     """Public; it decides the filter's noise together with partition and user."""
     conditioned: bool = False
@@ -136,7 +135,7 @@ class FilteredUsers:
         mixed = np.random.SeedSequence([self.seed, _NOISE, self.partition, position])
         source = torch.Generator().manual_seed(int(mixed.generate_state(1, np.uint64)[0]))
         noise = torch.randn(len(data.labels), *self.network.noise_shape, generator=source)
-        images = self.network(data.images, noise, data.choice if self.network.choices else None)
+        images = self.network(data.images, noise, data.choice)
         if self.conditioned and data.secrets is not None:
             return LocalData(images, data.labels * self._secrets + data.secrets)
         return LocalData(images, data.labels)

@@ -15,17 +15,20 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from models.classifiers import ConvClassifier
-from models.filters import UNet
+from models.classifiers import ConvClassifier, Mlp
+from models.filters import DenseFilter, UNet
 
 FILTER = "filter"
 SCALARS, SHARES = "scalars", "shares"
 SCALAR_SHARE, SECRET_SHARE = 0.03, 0.02
 """Shares of C² that bound the blocks of the scalars and of the secret's shares."""
 PIXELS = (-1.0, 1.0)
+DENSE_NOISE = 16
+"""Entries of noise beside the dense filter's units."""
 ORDER_ONE = 1e-4
 """Orders so near 1 need no scalar: Shannon's entropy is a plain mean."""
 
+FilterNetwork = UNet | DenseFilter
 Settings = Mapping[str, bool | int | float | str]
 
 
@@ -127,7 +130,8 @@ def design(
     """The networks and the layout that a ``privatizer`` section's settings give.
 
     Args:
-        settings: ``method``, ``alpha``, ``width``, ``readers``, ``filter_share``, ``consenting``.
+        settings: ``method``, ``alpha``, ``network``, ``width``, ``readers``, ``filter_share`` and
+            ``consenting``.
         shape: of an image.
         classes: of the use.
         secrets: of the secret.
@@ -153,12 +157,18 @@ def design(
     return Design(networks, scalars, secrets, blocks)
 
 
-def filter_network(settings: Settings, shape: tuple[int, int, int]) -> UNet:
+def filter_network(settings: Settings, shape: tuple[int, int, int]) -> FilterNetwork:
     """The filter alone, with weights of no meaning."""
     return _filter(settings, shape, torch.Generator().manual_seed(0))
 
 
-def _filter(settings: Settings, shape: tuple[int, int, int], source: torch.Generator) -> UNet:
+def _filter(
+    settings: Settings, shape: tuple[int, int, int], source: torch.Generator
+) -> FilterNetwork:
+    if settings["network"] == "dense":
+        return DenseFilter(
+            shape, int(settings["width"]), noise=DENSE_NOISE, limits=PIXELS, generator=source
+        )
     choices = 1 if float(settings["consenting"]) > 0 else 0
     return UNet(shape, int(settings["width"]), choices=choices, limits=PIXELS, generator=source)
 
@@ -176,7 +186,10 @@ def _networks(
         readers = {"raw_use": classes, **readers}
     networks: dict[str, nn.Module] = {FILTER: _filter(settings, shape, source)}
     for name, answers in readers.items():
-        networks[name] = ConvClassifier(shape, answers, width, generator=source)
+        if settings["network"] == "dense":
+            networks[name] = Mlp(math.prod(shape), answers, (width,), generator=source)
+        else:
+            networks[name] = ConvClassifier(shape, answers, width, generator=source)
     return networks
 
 

@@ -1,0 +1,253 @@
+"""A user's update in the privatizer's part, and users as they are seen behind a filter."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from client.clipping import clip_and_sum
+from client.cohort import train_cohort
+from client.critics.privatizer import PrivatizerLocalCritic, built
+from client.data import ArrayUsers, LocalData, NodeDataError
+from client.drawn import DrawnUsers, UserSeeds, sound_records
+from client.filtered import FilteredUsers, as_asked, privatizer_settings
+from client.privatizers.protocol import Batch, named_weights
+from client.records import TrainRequest
+from models.players import design, filter_network
+from models.vectors import to_vector
+from server.config import Config
+from server.privatizer import PrivatizerTrainer
+
+DENSE = {"privatizer.network": "dense", "privatizer.width": 6, "privatizer.readers": 5}
+UNET = {"privatizer.width": 2, "privatizer.readers": 2}
+SECRETS = 3
+
+
+@pytest.fixture
+def secretive(users) -> ArrayUsers:
+    """The users with a secret of three classes; the third does not mind."""
+    secrets = np.random.default_rng(4).integers(0, SECRETS, len(users.labels))
+    hides = np.array([True, True, False, True, True, True, True])
+    return replace(users, secrets=secrets, secret="thickness", secret_classes=SECRETS, hides=hides)
+
+
+@pytest.fixture
+def asked():
+    """A request of the privatizer's part."""
+
+    def make(*chosen: int, clip: float = 1e6, seed: int = 5, **changes: object) -> TrainRequest:
+        given = {"method": "information", "rounds": 2, "batch": 10, **changes}
+        settings = {**DENSE, **{f"privatizer.{k}": v for k, v in given.items()}}
+        if settings["privatizer.network"] == "unet":
+            settings |= UNET
+        config = Config().updated(settings)
+        trainer = PrivatizerTrainer(config, (1, 28, 28), 10, SECRETS)
+        flat = {k: v for k, v in config.flat().items() if k.startswith("privatizer.")}
+        flat |= {"privatizer.seed": 0, "family": "privatizer", "clipping_norm": clip}
+        return TrainRequest(1, tuple(chosen), flat, trainer.weights(), seed)
+
+    return make
+
+
+def rows_of(users, request):
+    critic = PrivatizerLocalCritic(users, request)
+    drawn = DrawnUsers(users, request.users)
+    return critic, critic.updates(drawn, UserSeeds(request.seed, request.users))
+
+
+METHODS = [
+    {"method": "information"},
+    {"method": "alpha", "alpha": 2.0},
+    {"method": "alpha", "alpha": 1.0},
+    {"method": "information", "network": "unet", "consenting": 0.2},
+]
+
+
+@pytest.mark.parametrize("method", METHODS, ids=str)
+def test_every_block_of_an_update_is_within_its_bound_and_the_whole_within_the_clip(
+    secretive, asked, method
+):
+    request = asked(0, 2, 5, clip=0.01, **method)
+    critic, rows = rows_of(secretive, request)
+    bounds = critic._design.bounds(0.01)
+    assert sum(bound**2 for bound in bounds.values()) == pytest.approx(0.01**2)
+    for name, block in critic._design.split(rows).items():
+        assert float(block.norm(dim=1).max()) <= bounds[name] * (1 + 1e-5), name
+        assert float(block.norm(dim=1)[0]) > 0, name
+    assert float(rows.norm(dim=1).max()) <= 0.01 * (1 + 1e-5)
+
+
+def test_gradients_at_everybodys_scalars_add_up_to_that_of_the_squared_means(secretive, asked):
+    """(1-a)A^2 + aB^2 over all records, by one gradient over all of them."""
+    users = replace(secretive, hides=None)
+    request = asked(0, 1, 3)
+    critic = PrivatizerLocalCritic(users, request)
+    drawn, seeds = DrawnUsers(users, request.users), UserSeeds(request.seed, request.users)
+    parts = [critic._draw(data, seed) for data, seed in zip(drawn, seeds, strict=True)]
+    images, use, secret, _, noise = (torch.cat(part) for part in zip(*parts, strict=True))
+    method = critic._method
+    weights = {
+        player: {name: value.detach().requires_grad_() for name, value in named.items()}
+        for player, named in named_weights(method.players).items()
+    }
+    whole = method.local_step(weights, Batch(images, use, secret), noise)
+    slopes = torch.autograd.grad(whole.losses["filter"], list(weights["filter"].values()))
+    critic._shared = whole.scalars  # everybody's
+    found = critic._design.split(critic.updates(drawn, seeds).mean(0))
+    expected = -torch.cat([slope.reshape(-1) for slope in slopes])
+    assert torch.allclose(found["filter"], expected, atol=1e-6, rtol=1e-3)
+    scalars = critic._design.decoded(found["scalars"], critic._bounds["scalars"])
+    assert torch.allclose(scalars, whole.scalars, atol=1e-5)
+    shares = found["shares"] / critic._bounds["shares"]
+    assert torch.allclose(shares, torch.bincount(secret, minlength=3) / len(secret))
+
+
+def test_a_users_row_depends_on_nobody_else(secretive, asked):
+    _, together = rows_of(secretive, asked(0, 1, 2, 3))
+    _, alone = rows_of(secretive, asked(2))
+    assert torch.allclose(together[2], alone[0], atol=1e-5, rtol=1e-3)
+    assert not torch.allclose(together[1], together[2], atol=1e-3)
+    _, again = rows_of(secretive, asked(2, seed=6))
+    assert not torch.allclose(alone, again, atol=1e-5)  # other noise of the filter
+
+
+def test_who_has_nothing_adds_nothing_and_who_breaks_the_networks_neither(secretive, asked):
+    images = secretive.images
+
+    class Glaring:
+        """User 1's pixels overflow the networks."""
+
+        shape, classes, partition = secretive.shape, 10, 0
+        secret, secret_classes = "thickness", SECRETS
+
+        def __len__(self):
+            return 7
+
+        def user(self, position):
+            data = secretive.user(position)
+            return replace(data, images=data.images * 1e38) if position == 1 else data
+
+    assert len(images)
+    _, rows = rows_of(Glaring(), asked(0, 1, 6, clip=0.5))
+    assert float(rows[2].abs().max()) == 0
+    assert not bool(torch.isfinite(rows[1]).all())
+    total, norms = clip_and_sum(rows, 0.5)
+    assert torch.equal(total, rows[0].double()) and float(norms[1]) == 0
+    reply = train_cohort(Glaring(), asked(0, 1, 6, clip=0.5))
+    assert np.isfinite(reply.total).all() and np.linalg.norm(reply.total) <= 0.5 * (1 + 1e-6)
+
+
+def test_who_consents_has_no_share_in_the_secret(secretive, asked):
+    critic, rows = rows_of(secretive, asked(1, 2, network="unet", consenting=0.2))
+    blocks = critic._design.split(rows)
+    assert float(blocks["shares"][1].abs().max()) == 0
+    assert float(blocks["secret"][1].abs().max()) == 0  # nothing of theirs to read
+    assert float(blocks["shares"][0].sum()) == pytest.approx(critic._bounds["shares"])
+
+
+def test_records_of_an_unknown_secret_are_as_if_they_were_not_there(secretive):
+    secrets = secretive.secrets.copy()
+    secrets[:10] = [-1, 3, 0, 1, 2, 0, 1, 2, 99, 0]
+    data = sound_records(replace(secretive, secrets=secrets), 0)
+    assert data.secrets.tolist() == [0, 1, 2, 0, 1, 2, 0] and len(data.images) == 7
+    assert data.choice.tolist() == [[1.0]] * 7
+
+
+@pytest.mark.parametrize("change", [{"secret": "age"}, {"secret_classes": 1}, {"secret": ""}])
+def test_a_node_without_the_secret_takes_no_part(secretive, asked, change):
+    with pytest.raises(NodeDataError, match="hides 'thickness'"):
+        PrivatizerLocalCritic(replace(secretive, **change), asked(0))
+
+
+def test_one_class_cannot_be_hidden(asked):
+    settings = privatizer_settings(asked(0).settings)
+    with pytest.raises(ValueError, match="one class"):
+        design(settings, (1, 28, 28), 10, 1)
+    with pytest.raises(ValueError, match="unknown"):
+        design({**settings, "method": "magic"}, (1, 28, 28), 10, 2)
+
+
+def test_a_prior_with_an_absent_class_still_builds(asked):
+    settings = privatizer_settings(asked(0).settings)
+    planned = design(settings, (1, 28, 28), 10, 3)
+    method = built(planned, settings, torch.tensor([1.0, 0.0, 0.0]))
+    assert torch.isfinite(method.log_prior).all()
+
+
+# Behind the filter
+
+
+def filtering(request: TrainRequest, vector, **changes) -> TrainRequest:
+    settings = {**request.settings, **{f"privatizer.{k}": v for k, v in changes.items()}}
+    return replace(request, settings=settings, weights={"filter": vector})
+
+
+@pytest.fixture
+def vector(asked):
+    """A filter with weights that change an image visibly."""
+    network = filter_network(privatizer_settings(asked(0).settings), (1, 28, 28))
+    with torch.no_grad():
+        network.correct.weight.mul_(100)
+    return to_vector(network)
+
+
+def test_users_are_filtered_once_with_noise_of_their_own(secretive, asked, vector):
+    request = filtering(asked(0), vector)
+    shown = as_asked(secretive, request)
+    assert isinstance(shown, FilteredUsers) and as_asked(secretive, request) is shown
+    assert as_asked(secretive, filtering(asked(0), vector * 2)) is not shown
+    assert as_asked(replace(secretive), request) is not shown
+    raw, found = secretive.user(0), shown.user(0)
+    assert (shown.classes, shown.shape, len(shown)) == (10, (1, 28, 28), 7)
+    assert torch.equal(found.labels, raw.labels) and found.secrets is None
+    assert float((found.images - raw.images).abs().mean()) > 0.01
+    assert float(found.images.abs().max()) <= 1
+    again = FilteredUsers.of(secretive, vector, privatizer_settings(request.settings))
+    again.user(3)  # whoever else was asked for
+    assert torch.equal(again.user(0).images, found.images)
+    other = FilteredUsers.of(
+        replace(secretive, partition=1), vector, privatizer_settings(request.settings)
+    )
+    assert not torch.equal(other.user(0).images, found.images)
+    assert len(shown.user(6).labels) == 0
+
+
+def test_conditioned_classes_are_pairs_of_class_and_secret(secretive, asked, vector):
+    shown = as_asked(secretive, filtering(asked(0), vector, condition=True))
+    raw, found = secretive.user(1), shown.user(1)
+    assert shown.classes == 30
+    assert torch.equal(found.labels // 3, raw.labels) and torch.equal(found.labels % 3, raw.secrets)
+    nobody = replace(secretive, secrets=None, secret="", secret_classes=0)
+    with pytest.raises(NodeDataError, match="conditions on a secret"):
+        as_asked(nobody, filtering(asked(0), vector, condition=True))
+
+
+def test_without_a_filter_users_are_as_they_are(secretive, make_request):
+    assert as_asked(secretive, make_request(0)) is secretive
+
+
+@pytest.mark.parametrize("family", ["frozen", "wgan"])
+def test_critics_meet_filtered_images_alone(secretive, make_request, asked, vector, family):
+    """A filter that answers with black images makes all users of equal classes alike."""
+    network = filter_network(privatizer_settings(asked(0).settings), (1, 28, 28))
+    with torch.no_grad():
+        network.correct.bias.fill_(-1e3)
+    request = make_request(0, family=family)
+    carried = {**request.settings, **asked(0).settings, "family": family, "clipping_norm": 1.0}
+    black = replace(
+        request, settings=carried, weights={**request.weights, "filter": to_vector(network)}
+    )
+    inverted = replace(secretive, images=255 - secretive.images)
+    totals = [train_cohort(as_asked(u, black), black).total for u in (secretive, inverted)]
+    plain = [train_cohort(u, replace(black, weights=request.weights)).total for u in
+             (secretive, inverted)]  # fmt: skip
+    assert np.array_equal(*totals) and not np.allclose(*plain)
+
+
+def test_local_data_without_secrets_is_what_it_was(users):
+    data = users.user(0)
+    assert data.secrets is None and data.choice is None
+    assert LocalData(data.images, data.labels).secrets is None

@@ -1,0 +1,398 @@
+"""The part in which a federation trains its filter: charged, resumed, and then seen through."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from power_cuts import interrupted
+from run_parts import FOCUSED
+
+from accountant.ledger import Ledger
+from client.app import build_client_app
+from client.critics.frozen import FrozenLocalCritic
+from client.records import Description, ReplyError, TrainReply
+from client.records import TrainRequest as Request
+from models.vectors import to_vector
+from server.books import Books
+from server.config import Config, ConfigError
+from server.directory import RunDirectory, load_generator
+from server.enrolment import EnrolmentError
+from server.learners import Learners
+from server.private_step import NoUsableReply, PrivateStep
+from server.privatizer import PrivatizerTrainer, kept_filter
+from server.schedule import check_affordable, costs, parts, planned_epsilon, scaled
+from server.store import open_store
+from simulations.apps import hiding_users, node_users, simulated_secrets
+from simulations.data_sources.dataset import DatasetError
+
+FILTERED = {
+    "privatizer.method": "information",
+    "privatizer.rounds": 2,
+    "privatizer.network": "dense",
+    "privatizer.width": 4,
+    "privatizer.readers": 4,
+    "privatizer.batch": 5,
+    "annotator.rounds": 1,
+}
+
+
+@pytest.fixture
+def config(parted):
+    """Two rounds of a tiny privatizer before a critic and an annotator, with changes."""
+
+    def make(*more, **changes) -> Config:
+        return parted(FILTERED, *more, **changes)
+
+    return make
+
+
+def trainer(rounds=8, **changes) -> PrivatizerTrainer:
+    settings = {**FILTERED, "privatizer.rounds": rounds}
+    settings |= {f"privatizer.{k}": v for k, v in changes.items()}
+    settings = {k: v for k, v in settings.items() if k.startswith("privatizer.")}
+    return PrivatizerTrainer(Config().updated(settings), (1, 28, 28), 10, 2)
+
+
+# The trainer
+
+
+def test_a_release_steps_every_player_and_the_filter_rests_in_the_lead():
+    made = trainer(lead=1)
+    before = {name: to_vector(net) for name, net in made._design.networks.items()}
+    release = np.random.default_rng(0).normal(size=made.size) * 1e-3
+    made.absorb(release)
+    moved = {n: not np.array_equal(before[n], to_vector(net)) for n, net in
+             made._design.networks.items()}  # fmt: skip
+    assert moved == {"filter": False, "raw_use": True, "use": True, "secret": True}
+    assert not made.ready
+    made.absorb(release)
+    assert not np.array_equal(before["filter"], to_vector(made._design.networks["filter"]))
+    assert made.ready
+
+
+def test_plain_steps_go_along_the_update_whatever_the_clip():
+    found = []
+    for clip in (0.1, 5.0):
+        made = trainer(clipping_norm=clip, optimiser="sgd", rate=0.5)
+        before = torch.from_numpy(to_vector(made._design.networks["filter"]))
+        update = np.linspace(-1, 1, made.size) * clip
+        made.absorb(update)
+        found.append(torch.from_numpy(to_vector(made._design.networks["filter"])) - before)
+    assert torch.allclose(*found, atol=1e-6)
+    bound = next(b.bound for b in made._design.blocks if b.name == "filter")
+    expected = 0.5 * np.linspace(-1, 1, made.size)[: len(before)] / bound
+    assert np.allclose(found[0].numpy(), expected, atol=1e-5)
+
+
+def test_scalars_and_shares_come_back_as_they_were_sent():
+    made = trainer(smoothing=0.0)
+    bounds, planned = made._bounds, made._design
+    release = np.zeros(made.size)
+    places = dict(zip([b.name for b in planned.blocks], np.cumsum(
+        [0, *[b.size for b in planned.blocks]]), strict=False))  # fmt: skip
+    block = planned.encoded(torch.tensor([1.2, 0.3]), bounds["scalars"])
+    release[places["scalars"] : places["scalars"] + 2] = block
+    release[places["shares"] :] = np.array([0.2, 0.3]) * bounds["shares"]  # half of them hide
+    made.absorb(release)
+    public = made.weights()["public"]
+    # the leak is a mean over those who hide: 0.3 over all of them is 0.6 over half
+    assert np.allclose(public, [1.2, 0.6, 0.4, 0.6], atol=1e-5)
+    made.absorb(np.where(release == 0, 0, -release))  # noise can make anything negative
+    assert np.isfinite(made.weights()["public"]).all()
+    assert (made.weights()["public"][2:] > 0).all()
+
+
+def test_the_filter_is_the_mean_of_its_last_quarter():
+    made, seen = trainer(rounds=8, optimiser="sgd"), []
+    for number in range(8):
+        made.absorb(np.random.default_rng(number).normal(size=made.size) * 1e-2)
+        seen.append(to_vector(made._design.networks["filter"]))
+        if number < 6:
+            assert np.allclose(made.filter_weights(), seen[-1], atol=1e-6)
+    assert np.allclose(made.filter_weights(), np.mean(seen[6:], 0), atol=1e-6)
+
+
+@pytest.mark.parametrize("optimiser", ["adam", "sgd"])
+def test_a_state_is_taken_up_bit_for_bit(optimiser):
+    releases = np.random.default_rng(1).normal(size=(6, trainer().size)) * 1e-2
+    whole, first, second = (trainer(optimiser=optimiser) for _ in range(3))
+    for release in releases:
+        whole.absorb(release)
+    for release in releases[:3]:
+        first.absorb(release)
+    second.restore(first.state())
+    for release in releases[3:]:
+        second.absorb(release)
+    left, right = whole.state(), second.state()
+    assert set(left) == set(right)
+    assert all(np.array_equal(left[name], right[name]) for name in left)
+
+
+def test_a_release_of_another_shape_is_refused():
+    with pytest.raises(ValueError, match="expected"):
+        trainer().absorb(np.zeros(3))
+
+
+# Schedule and books
+
+
+def test_the_privatizer_comes_first_and_shares_budget_and_scaling(config):
+    made = config(privatizer__noise_multiplier=9.0, privacy__epsilon_budget=3.0)
+    assert [(p.name, p.first, p.rounds) for p in parts(made)] == [
+        ("privatizer", 1, 2), ("critic", 3, 1), ("annotator", 4, 1),
+    ]  # fmt: skip
+    assert sum(share for _, _, share in costs(made)) == pytest.approx(1)
+    assert costs(made)[0][0] == "privatizer"
+    found = scaled(made, epsilon=0.8, delta=1e-3)
+    assert planned_epsilon(found, 1e-3) == pytest.approx(0.8, rel=2e-3)
+    assert found.privatizer.noise_multiplier != 9.0
+    with pytest.raises(ConfigError, match="in its part 'privatizer'"):
+        check_affordable(made.updated({"privacy.epsilon_budget": 0.05}))
+    assert not made.updated({"privatizer.noise_multiplier": 0.0}).noised
+
+
+def test_runs_without_a_privatizer_keep_their_digest(parted):
+    assert "privatizer" not in str(parted().digest())
+    plain, named = parted(), parted(privatizer__alpha=0.25)
+    assert plain.digest() != named.digest()
+    assert Config().digest() == Config().updated({"privatizer.rounds": 0}).digest()
+
+
+BAD = [
+    ({"privatizer.method": "magic"}, r"privatizer\.method = 'magic'"),
+    ({"privatizer.method": ""}, r"privatizer\.method = ''"),
+    ({"privatizer.secret": ""}, r"privatizer\.secret = ''"),
+    ({"privatizer.alpha": 1.5}, r"privatizer\.alpha = 1\.5"),
+    ({"privatizer.alpha": -0.1}, r"privatizer\.alpha = -0\.1"),
+    ({"privatizer.method": "alpha", "privatizer.alpha": 0.0}, r"privatizer\.alpha = 0\.0"),
+    ({"privatizer.lead": 2}, r"privatizer\.lead = 2"),
+    ({"privatizer.consenting": 0.5}, r"privatizer\.consenting = 0\.5"),
+    ({"privatizer.network": "x"}, r"privatizer\.network = 'x'"),
+    ({"privatizer.rounds": 0, "privatizer.condition": True}, r"privatizer\.condition = True"),
+    ({"privatizer.filter_share": 1.0}, r"privatizer\.filter_share = 1\.0"),
+    ({"privacy.unit": "record", "privacy.delta": 1e-5}, "at user level"),
+]
+
+
+@pytest.mark.parametrize(("changes", "match"), BAD, ids=lambda c: str(c)[:40])
+def test_bad_settings_are_refused_by_name(config, changes, match):
+    with pytest.raises(ConfigError, match=match):
+        config(changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"privatizer.secret": "age"}, "there is no secret 'age'"),
+        ({"privatizer.secret": "column"}, "has no column of secrets"),
+    ],
+)
+def test_data_without_the_secret_is_refused(config, changes, match):
+    with pytest.raises(DatasetError, match=match):
+        simulated_secrets(config(changes))
+
+
+@pytest.mark.parametrize("given", [[0, 0, 0, 0], [0, 2, 2, 0], [0, -1, 1, 0], None])
+def test_a_column_that_cannot_be_a_secret_is_refused(config, tmp_path, given):
+    """One class, a class that nobody has, a negative one, and half a column."""
+    images = np.zeros((4, 28, 28), dtype=np.uint8)
+    arrays = {
+        "train_images": images, "test_images": images,
+        "train_labels": np.arange(4), "test_labels": np.arange(4),
+        "train_secrets": np.array(given or [0, 1, 0, 1]),
+    }  # fmt: skip
+    if given is not None:
+        arrays["test_secrets"] = np.array(given)
+    np.savez(tmp_path / "some.npz", **arrays)
+    made = config(
+        privatizer__secret="column", data__name=f"npz:{tmp_path / 'some.npz'}",
+        data__users=4, data__samples_per_user=0, privacy__delta=1e-3,
+    )  # fmt: skip
+    with pytest.raises(DatasetError, match="secret"):
+        simulated_secrets(made)
+
+
+# Whole runs
+
+
+def test_every_round_is_charged_and_later_parts_look_through_the_filter(
+    config, run_small, tmp_path, monkeypatch
+):
+    seen = []
+    rows = FrozenLocalCritic.rows
+    monkeypatch.setattr(
+        FrozenLocalCritic, "rows", lambda s, images, y: seen.append(images) or rows(s, images, y)
+    )
+    asked, gather = [], PrivateStep.gather
+    monkeypatch.setattr(
+        PrivateStep, "gather", lambda s, n, weights: asked.append(set(weights)) or
+        gather(s, n, weights)
+    )  # fmt: skip
+    blinding = PrivatizerTrainer.filter_weights
+
+    def blinded(self):  # as if training had ended with a filter that shows black images alone
+        vector = blinding(self)
+        vector[-28 * 28 :] = -1e3  # the last layer's biases
+        return vector
+
+    monkeypatch.setattr(PrivatizerTrainer, "filter_weights", blinded)
+    outcome = run_small(config())
+    entries = Ledger.verify(tmp_path / "run" / "ledger.jsonl")
+    assert [e.event.released for e in entries] == [
+        "privatizer update", "privatizer update", "frozen critic update", "annotator update",
+    ]  # fmt: skip
+    assert asked == [{"players", "public"}, {"players", "public"}, {"filter"},
+                     {"annotator", "filter"}]  # fmt: skip
+    assert seen and all(float(images.max()) == -1 for images in seen)
+    with open_store(outcome.store) as store:
+        strips = [b.round for b in store.batches(outcome.run_id) if b.purpose == "strip"]
+        rounds = store.rounds(outcome.run_id)
+    assert strips == [3, 4]  # there is nothing to see while the filter is trained
+    assert set(rounds[0].metrics) == {"scalar_0", "scalar_1"}
+
+
+def test_a_conditioned_run_draws_pairs_and_its_filter_is_kept(config, run_small, tmp_path):
+    made = config(privatizer__condition=True)
+    run_small(made)
+    snapshot = RunDirectory(tmp_path / "run").load_state()
+    assert snapshot.facts["classes"] == 20
+    network = kept_filter(made, (1, 28, 28), snapshot.arrays)
+    assert np.array_equal(to_vector(network), snapshot.arrays["privatizer/mean"])
+    assert not np.array_equal(to_vector(network), to_vector(trainer().network))
+    assert set(load_generator(RunDirectory(tmp_path / "run").generator_path(4))) == {
+        "average", "annotator",
+    }  # fmt: skip
+
+
+def test_the_focused_critic_looks_through_the_filter_too(config, run_small):
+    assert run_small(config(FOCUSED, annotator__rounds=0)).rounds == 5
+
+
+CUTS = [
+    (PrivateStep, "gather", "before", 2),
+    (Books, "charge", "before", 1),
+    (RunDirectory, "save_release", "after", 1),
+    (PrivatizerTrainer, "absorb", "before", 2),
+    (PrivatizerTrainer, "absorb", "after", 1),
+    (RunDirectory, "save_state", "before", 2),
+    (RunDirectory, "save_state", "after", 2),
+    (RunDirectory, "save_release", "after", 3),  # the critic's round, through the filter
+]
+
+
+@pytest.fixture(scope="module")
+def whole_run():
+    return {}
+
+
+@pytest.mark.parametrize("point", CUTS, ids=lambda p: f"{p[2]}-{p[1]}-{p[3]}")
+def test_a_run_cut_in_the_privatizers_rounds_ends_with_the_same_model(
+    config, run_small, monkeypatch, whole_run, point
+):
+    made = config(privatizer__sampling_rate=0.5, annotator__rounds=0)
+    if not whole_run:
+        whole_run["sha256"] = run_small(made, "whole").model_sha256
+    assert interrupted(monkeypatch, run_small, made, point).model_sha256 == whole_run["sha256"]
+
+
+def test_another_seed_of_the_noise_gives_another_filter(config, run_small, whole_run):
+    made = config(privatizer__sampling_rate=0.5, annotator__rounds=0, privacy__fixed_seed=4)
+    assert run_small(made, "other").model_sha256 != whole_run.get("sha256")
+
+
+def test_a_lost_release_leaves_the_filter_as_it_was(config, run_small, monkeypatch, tmp_path):
+    absorbed, absorb = [], PrivatizerTrainer.absorb
+    monkeypatch.setattr(
+        PrivatizerTrainer, "absorb", lambda s, r: absorbed.append(1) or absorb(s, r)
+    )
+    made = config(annotator__rounds=0)
+    point = (RunDirectory, "save_release", "before", 1)
+    assert interrupted(monkeypatch, run_small, made, point).rounds == 3
+    assert len(absorbed) == 1
+    assert len(Ledger.verify(tmp_path / "run" / "ledger.jsonl")) == 3
+
+
+# Nodes that are not what they should be
+
+
+def app_over(config, change):
+    return build_client_app(
+        lambda context: change(node_users(config, int(context.node_config["partition-id"])))
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        (lambda users: replace(users, secret=""), "do not know"),
+        (lambda users: replace(users, secret="age"), "do not know"),
+        (lambda users: replace(users, secret_classes=2 + users.partition), "disagree"),
+        (lambda users: replace(users, secret_classes=1), "nothing to hide"),
+    ],
+)
+def test_nodes_must_know_the_same_secret(config, run_small, change, match, tmp_path):
+    made = config()
+    with pytest.raises(EnrolmentError, match=match):
+        run_small(made, app=app_over(made, change))
+    assert not (tmp_path / "run" / "ledger.jsonl").exists()
+
+
+def test_nodes_of_before_describe_no_secret():
+    record = Description(0, 7, (1, 28, 28), 10).to_record()
+    for name in ("secret", "secrets"):
+        del record["config"][name]
+    assert Description.from_record(record) == Description(0, 7, (1, 28, 28), 10)
+    for name, value in (("secret", 3), ("secrets", -1), ("secret", "x" * 65)):
+        record = Description(0, 7, (1, 28, 28), 10).to_record()
+        record["config"][name] = value
+        with pytest.raises(ReplyError):
+            Description.from_record(record)
+
+
+@pytest.mark.parametrize("damage", ["shape", "nan", "norm"])
+def test_malformed_replies_are_refused_in_this_part_too(config, run_small, monkeypatch, damage):
+    made = config()
+    size = Learners(made, _federation()).size(parts(made)[0])
+    bad = {
+        "shape": np.zeros(size + 1), "nan": np.full(size, np.nan), "norm": np.full(size, 1e3)
+    }[damage]  # fmt: skip
+    monkeypatch.setattr(
+        "client.app.train_cohort",
+        lambda users, request: TrainReply(bad, np.zeros(64, dtype=np.int64)),
+    )
+    with pytest.raises(NoUsableReply):
+        run_small(made)
+
+
+def _federation():
+    from server.enrolment import Federation
+    from server.sampling import Roster
+
+    return Federation(Roster((1, 2), (20, 20)), (1, 28, 28), 10, 2)
+
+
+# Opt-in
+
+
+def test_some_simulated_users_consent_and_their_nodes_say_so(config):
+    made = config(
+        privatizer__network="unet", privatizer__width=2, privatizer__readers=2,
+        privatizer__consenting=0.25,
+    )  # fmt: skip
+    hides = hiding_users(made)
+    assert hides.sum() == 30 and np.array_equal(hides, hiding_users(made))
+    told = [node_users(made, n).user(p).choice for n in range(2) for p in range(20)]
+    assert [bool(bits.all()) for bits in told] == hides.tolist()
+    assert hiding_users(config()) is None and node_users(config(), 0).user(0).choice is None
+
+
+def test_a_request_of_a_run_without_a_privatizer_says_nothing_of_one(
+    parted, run_small, monkeypatch
+):
+    kept, to_record = [], Request.to_record
+    monkeypatch.setattr(Request, "to_record", lambda s: kept.append(s.settings) or to_record(s))
+    run_small(parted(annotator__rounds=0))
+    assert kept and not [key for key in kept[0] if key.startswith("privatizer")]
