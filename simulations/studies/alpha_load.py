@@ -85,6 +85,7 @@ class Settings:
         batch: sequences of a minibatch.
         meeting_steps: in which the adversary alone learns, before.
         warm_steps: of the steps, those in entropy mode before loss mode; fewer than steps.
+        warm_weight: λ meanwhile.
         steps: of both.
         adversary_steps: k, of the adversary in each.
         rate: Adam's, of the releaser.
@@ -104,6 +105,7 @@ class Settings:
     batch: int
     meeting_steps: int
     warm_steps: int
+    warm_weight: float
     steps: int
     adversary_steps: int
     rate: float
@@ -206,21 +208,23 @@ def train_point(
 
     Mode ``loss`` starts from ``warm_steps`` of entropy mode: near the identity a releaser can be
     inverted, so no small change of it changes what is left of the secret, and the right gradient
-    is nearly 0 there.
+    is nearly 0 there. A weight that holds a releaser far from the identity need not drive it there,
+    so the start has a weight of its own.
     """
     scale = 1 / float(train.records.square().mean())
     net, adversary = networks(settings, train, seed)
 
-    def method_of(how: Mode) -> AlphaPrivatizer:
-        return AlphaPrivatizer(net, adversary, AlphaObjective(alpha, weight, how, distortion=scale))
+    def method_of(how: Mode, much: float) -> AlphaPrivatizer:
+        return AlphaPrivatizer(net, adversary, AlphaObjective(alpha, much, how, distortion=scale))
 
     warm = settings.warm_steps if mode == "loss" else 0
     first = [Stage("meeting", {"secret": settings.adversary_rate}, settings.meeting_steps)]
     if warm:
         first.append(_releasing(settings, "warm", warm, 1.0))
     last = _releasing(settings, "releasing", settings.steps - warm, settings.last_rate)
-    train_privatizer(method_of("entropy"), train, first, batch=settings.batch, seed=seed)
-    method = method_of(mode)
+    before = method_of("entropy", settings.warm_weight)
+    train_privatizer(before, train, first, batch=settings.batch, seed=seed)
+    method = method_of(mode, weight)
     train_privatizer(method, train, [last], batch=settings.batch, seed=seed + 1)
     return method
 

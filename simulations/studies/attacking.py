@@ -54,7 +54,8 @@ def read_secret(attacker: Attacker, attack: PrivateData, test: PrivateData, seed
     )
     guesses = fitted.log_probabilities(test.records, test.side)
     shares = torch.bincount(attack.secret.flatten(), minlength=attack.secret_classes).double()
-    fair = cautious((guesses - (shares / shares.sum()).log()).softmax(-1))
+    shares = torch.where(shares > 0, shares / shares.sum(), 1.0)  # of a class never met: as it is
+    fair = cautious((guesses - shares.log()).softmax(-1))
     plain = score(guesses, test.secret, owners=test.owners, resamples=RESAMPLES)
     other = score(fair, test.secret, resamples=2)
     return Reading(plain.balanced_accuracy, other.balanced_accuracy, plain.leak_lower_bound)

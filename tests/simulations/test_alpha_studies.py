@@ -155,7 +155,7 @@ def test_attributes_study_takes_other_data_by_path(tmp_path: Path) -> None:
         Image.new("RGB", (20, 20), shade).save(faces / name)
     settings = _settings(
         "attributes",
-        data=(f"utkface:{faces},side=20",),
+        data=(f"utkface:{faces},utility=race,secret=gender,side=20",),
         alphas=(0.5,),
         width=2,
         reading_steps=40,
@@ -184,6 +184,7 @@ def test_a_heavy_weight_hides_presence_from_a_fresh_attacker() -> None:
         adversary_hidden=12,
         meeting_steps=40,
         warm_steps=80,
+        warm_weight=20.0,
         steps=120,
         attacker_steps=120,
     )
@@ -191,9 +192,9 @@ def test_a_heavy_weight_hides_presence_from_a_fresh_attacker() -> None:
     raw = read_secret(settings.fresh()["same"], split.attack, split.test, 0)
     method = alpha_load.train_point(settings, split.train, "loss", 1.0, 20.0, 0)
     row = alpha_load.point_row(settings, method, split, raw.balanced, 0)
-    assert raw.balanced > 0.8
-    assert row["drop"] > 0.2
-    assert row["NE"] < 1.5
+    assert raw.balanced > 0.68
+    assert row["drop"] > 0.1
+    assert row["attacker"] < 0.62
 
 
 def test_the_digit_alone_is_the_floor_of_annotated_digits() -> None:
@@ -259,6 +260,16 @@ def test_reweighting_pays_where_a_class_is_common() -> None:
 def test_settings_of_no_use_are_refused(name: str, changes: dict[str, Any], text: str) -> None:
     with pytest.raises(PrivatizerError, match=text):
         _settings(name, **changes)
+
+
+def test_a_class_that_the_attacker_never_met_is_no_obstacle() -> None:
+    generator = torch.Generator().manual_seed(0)
+    secret = torch.randint(2, (400,), generator=generator)
+    points = torch.randn(400, 1, generator=generator) + 2 * secret[:, None].float()
+    data = PrivateData("points", points, secret, secret, None, None, 2, 3, low=-9.0, high=9.0)
+    half = [data.take(slice(0, 200)), data.take(slice(200, 400))]
+    reading = read_secret(build_attacker("logistic"), *half, 0)
+    assert min(reading.balanced, reading.reweighted) > 0.75
 
 
 def test_points_are_orders_and_weights() -> None:
