@@ -64,7 +64,7 @@ FILTERS: dict[str, Callable[..., nn.Module]] = {
     "unet": UNet,
 }
 """Filters by name. What the dense one was not taught to keep is lost, which the unseen need; a
-U-Net passes what it does not know."""
+U-Net has shortcuts for what it does not know."""
 
 
 @dataclass(frozen=True)
