@@ -196,7 +196,7 @@ def uniform_rows(judge_: Judge, rows: list[Row]) -> list[Row]:
 def sigma_of_bound(covariance: Tensor, bound: float) -> float:
     """σ of uniform noise with a Gaussian bound of ``bound`` nats, by halving its logarithm."""
     values = torch.linalg.eigvalsh(covariance).clamp_min(0)
-    low, high = -10.0, 10.0
+    low, high = -20.0, 20.0
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         sigma = torch.tensor(middle, dtype=torch.float64).exp()

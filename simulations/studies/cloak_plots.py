@@ -98,7 +98,7 @@ def plot_sheet(data: PrivateData, filters: Mapping[str, nn.Module], seed: int, p
     panels = figure.subplots(len(lines), len(rows), squeeze=False)
     for line, (name, images) in zip(panels, lines.items(), strict=True):
         for axes, image in zip(line, images, strict=True):
-            axes.imshow(image[0], cmap="gray", vmin=data.low, vmax=data.high)
+            axes.imshow(image[0].numpy(), cmap="gray", vmin=data.low, vmax=data.high)
             axes.set(xticks=[], yticks=[])
         line[0].set_ylabel(name, fontsize=8)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,125 @@
+"""The study of Cloak, small: rows say what was measured, and its parts are right on their own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from models.information import gaussian_information_bound
+from simulations.studies.cloak import COLUMNS, Settings, run
+from simulations.studies.cloak_judging import sigma_of_bound
+from simulations.studies.frame import Row, StudyError, load_study, read_settings
+
+FOLDER = Path(__file__).resolve().parents[2] / "simulations" / "studies"
+
+
+def settings() -> Settings:
+    found = read_settings(load_study("cloak"), FOLDER / "cloak.toml", quick=True)
+    assert isinstance(found, Settings)
+    return replace(
+        found,
+        source="embedded-mnist-greater5",
+        protected="embedded-mnist-thickness",
+        provider_epochs=6,
+        ratios=(0.0, 0.4, 0.7),
+        steps=(60, 30, 60),
+        reported=(0.4, 0.7),
+        value_steps=40,
+        substitute_steps=200,
+        attackers=("logistic",),
+        attack_records=2000,
+        index_records=300,
+    )
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Row], Path]:
+    out = tmp_path_factory.mktemp("cloak")
+    return run(settings(), seeds=(0,), data_dir=None, out=out, report=lambda _: None), out
+
+
+def one(rows: list[Row], **wanted: object) -> Row:
+    found = [row for row in rows if all(row.get(key) == value for key, value in wanted.items())]
+    assert len(found) == 1, wanted
+    return found[0]
+
+
+def number(row: Row, name: str) -> float:
+    value = row[name]
+    assert isinstance(value, int | float), (name, value)
+    return float(value)
+
+
+def test_there_is_a_row_for_each_fill_ratio_and_box(rows: tuple[list[Row], Path]) -> None:
+    found, _ = rows
+    assert len(found) == 1 + 2 * 2 * 4 + 2 * 2
+    for box in ("white", "black"):
+        for ratio in (0.4, 0.7):
+            trained = one(found, box=box, fill="trained", path_ratio=ratio)
+            assert number(trained, "suppressed") == pytest.approx(ratio, abs=0.01)
+            assert set(COLUMNS) <= set(trained)
+            assert one(found, box=box, fill="noise", path_ratio=ratio)["suppressed"] == 0.0
+
+
+def test_the_provider_keeps_its_use_where_little_is_suppressed(
+    rows: tuple[list[Row], Path],
+) -> None:
+    found, _ = rows
+    raw = one(found, box="raw")
+    some = one(found, box="white", fill="trained", path_ratio=0.4)
+    assert number(raw, "accuracy") > 0.85
+    assert number(some, "loss_points") < 5
+    lost = 100 * (number(raw, "accuracy") - number(some, "accuracy"))
+    assert number(some, "loss_points") == pytest.approx(lost)
+
+
+def test_suppressing_more_bounds_the_information_more(rows: tuple[list[Row], Path]) -> None:
+    found, _ = rows
+    some, more = (one(found, box="white", fill="zeros", path_ratio=ratio) for ratio in (0.4, 0.7))
+    assert number(more, "bound_nats") < number(some, "bound_nats")
+    assert number(more, "bound_nats") > 0
+
+
+def test_attackers_see_both_kinds_of_images(rows: tuple[list[Row], Path]) -> None:
+    found, _ = rows
+    more = one(found, box="white", fill="trained", path_ratio=0.7)
+    assert number(more, "attack_retrained") > number(more, "attack_frozen") - 0.02
+    assert (
+        0.1 < number(more, "attack_retrained") < number(one(found, box="raw"), "attack_retrained")
+    )
+    assert number(more, "leak_at_least") > 0
+
+
+def test_uniform_noise_has_the_bound_of_what_it_stands_beside(
+    rows: tuple[list[Row], Path],
+) -> None:
+    found, _ = rows
+    mask = one(found, box="white", fill="trained", path_ratio=0.7)
+    uniform = one(found, box="uniform", fill="as trained", path_ratio=0.7)
+    assert uniform["bound_nats"] == mask["bound_nats"]
+    assert number(uniform, "sigma") > 0
+
+
+def test_pictures_are_drawn(rows: tuple[list[Row], Path]) -> None:
+    _, out = rows
+    assert {path.name for path in out.iterdir()} == {"curves.png", "sheet-0.4.png", "sheet-0.7.png"}
+
+
+def test_the_noise_of_a_bound_is_found() -> None:
+    source = torch.Generator().manual_seed(0)
+    covariance = torch.cov(torch.randn(5, 40, generator=source).double())
+    for bound in (0.1, 3.0, 50.0):
+        sigma = sigma_of_bound(covariance, bound)
+        reached = gaussian_information_bound(covariance, torch.full((5,), sigma))
+        assert float(reached) == pytest.approx(bound, rel=1e-5)
+
+
+def test_paths_that_lead_nowhere_are_refused() -> None:
+    good = settings()
+    with pytest.raises(StudyError, match="rising"):
+        replace(good, ratios=(0.0, 0.7, 0.4))
+    with pytest.raises(StudyError, match=r"0\.5.*not among"):
+        replace(good, reported=(0.5,))
