@@ -14,7 +14,7 @@ their answers divided by the classes' shares (``reweighted``), which is the bett
 balanced accuracy. The formula attacker knows the rule: it reads the digit with a network, counts
 the ink of that digit's row at two thresholds, and counts what each width means after the releaser.
 
-Simulation only. Settings were chosen on the attack part cut in two, never on the test part.
+Simulation only. Settings are to be chosen on the attack part cut in two, never on the test part.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ Fresh attackers are fitted on released images that neither the filter nor its ad
 ``frozen`` is an attacker fitted on *raw* images, which flatters every filter. ``use`` is the
 provider's unchanged network, on raw images and on released ones, both of the test part.
 
-Simulation only. Settings were chosen on the attack part cut in two, never on the test part.
+Simulation only. Settings are to be chosen on the attack part cut in two, never on the test part.
 """
 
 from __future__ import annotations
