@@ -21,6 +21,8 @@ from simulations.study.guarantees import Guarantee
 from simulations.study.rows import Row
 
 Step = Literal["train", "measure"]
+MEASURED = 2
+"""How a cell is measured; raised when the way changes, so that kept cells are measured anew."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ def plan_of(cell: Cell, config: Config, effort: Effort) -> dict[str, Any]:
     row = cell.row
     anywhere = config.updated({"data.dir": ""}).digest()
     trained = {"config": anywhere, "fault": row.fault, "provider": row.provider}
-    measured = {"effort": effort.to_json(), "curve": row.curve, "data": row.data}
+    measured = {"effort": effort.to_json(), "curve": row.curve, "data": row.data, "way": MEASURED}
     return {
         "name": str(cell),
         "trains": _digest(trained),

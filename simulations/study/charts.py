@@ -100,6 +100,7 @@ def _draw_curve(axes: Axes, line: Line, colour: str) -> None:
     counts = [point["labels"] for point in points]
     for key, style, said in (
         ("annotated", "-", "labels of a network in a person's place"),
+        ("extended", "--", "those, and guesses for other samples"),
         ("requested", ":", "requested classes"),
     ):
         shown = [100 * point[key] for point in points]

@@ -2,7 +2,9 @@
 
 Somebody labels n synthetic samples; a student learns from those alone, and from changed copies of
 them. In place of a person a network stands that was trained on real images, so the figures tell
-what a careful annotator's labels would be worth.
+what a careful annotator's labels would be worth. Samples without a label cost nothing, neither
+privacy nor work, so a second student learns from the first one's guesses at many of them (Lee 2013,
+pseudo-labels).
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from torch import Tensor
 
 from simulations.augmentation import Augmentation, augment
 from simulations.distillation import Source
-from simulations.students import predict, train_student
+from simulations.students import StudentResult, predict, train_student
 from simulations.study.effort import Effort
 from simulations.study.judges import LeNet
 
@@ -29,6 +31,9 @@ class Point(NamedTuple):
     """Accuracy with the labels of the network that stands for a person."""
     requested: float
     """Accuracy with the classes that the samples were asked for."""
+    extended: float
+    """Accuracy with the labels in a person's place, and the first student's guesses for the rest of
+    the samples."""
 
 
 def label_curve(
@@ -55,7 +60,7 @@ def label_curve(
     samples = sampler.draw(requested, seed)
     annotated = predict(judge, samples).argmax(1)
 
-    def accuracy(count: int, labels: Tensor) -> float:
+    def student(count: int, labels: Tensor) -> StudentResult:
         source = torch.Generator().manual_seed(seed + count)
         copies = max(1, effort.repeated // count)
         # every sample as it is once, all its other copies changed
@@ -68,6 +73,13 @@ def label_curve(
             classes=sampler.classes,
             epochs=EPOCHS,
             seed=seed,
-        ).accuracy
+        )
 
-    return [Point(n, accuracy(n, annotated), accuracy(n, requested)) for n in effort.labels]
+    def point(count: int) -> Point:
+        first = student(count, annotated)
+        guessed = predict(first.model, samples).argmax(1)
+        guessed[:count] = annotated[:count]
+        asked, extended = student(count, requested), student(most, guessed)
+        return Point(count, first.accuracy, asked.accuracy, extended.accuracy)
+
+    return [point(count) for count in effort.labels]

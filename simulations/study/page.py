@@ -183,7 +183,8 @@ def _plots(lines: Sequence[Line], drawn: Container[str]) -> str:
             "",
             "A student of n labelled synthetic samples and changed copies of them. In a person's "
             "place the LeNet trained on real images gives the labels, so this is what a careful "
-            "annotator's labels would be worth; it says nothing about privacy.",
+            "annotator's labels would be worth; it says nothing about privacy. *And guesses*: a "
+            "second student learns from the first one's answers on samples that nobody labelled.",
             "",
             _picture("Accuracy against labelled samples", "accuracy-labels"),
             "",
@@ -199,12 +200,20 @@ def _label_table(lines: Sequence[Line]) -> list[str]:
             line.guarantee.words,
             f"{point['labels']:.0f}",
             percent(point["annotated"]),
+            percent(point["extended"]),
             percent(point["requested"]),
         ]
         for line in lines
         for point in line.curve()
     ]
-    head = ["row", "guarantee", "labelled samples", "labels in a person's place", "own labels"]
+    head = [
+        "row",
+        "guarantee",
+        "labelled samples",
+        "labels in a person's place",
+        "and guesses",
+        "own labels",
+    ]
     return markdown_table(head, rows)
 
 

@@ -66,6 +66,15 @@ class Row:
         return {**known, **users, **self.settings}
 
 
+def _paced(usual: float, weak: float) -> dict[str, dict[str, object]]:
+    """Rates of the annotator where there is less noise to be careful of."""
+    return {
+        USUAL: {"annotator.rate": usual},
+        WEAK: {"annotator.rate": weak},
+        OPEN: {"annotator.rate": weak},
+    }
+
+
 _SKEWED = {"data.scheme": "dirichlet", "data.alpha": 0.3}
 
 _ALL = (
@@ -77,9 +86,10 @@ _ALL = (
     Row("mnist-users-600", "MNIST, 600 users", "mnist-users", "mnist", unit="user", users=600),
     Row("mnist-users-60000", "MNIST, 60,000 users", "mnist-users", "mnist", unit="user",
         users=60_000),
-    Row("fashion-record", "Fashion-MNIST, records", "fashion-record", "fashion-mnist", curve=True),
+    Row("fashion-record", "Fashion-MNIST, records", "fashion-record", "fashion-mnist", curve=True,
+        settings_at=_paced(300.0, 600.0)),
     Row("fashion-users", "Fashion-MNIST, 3,000 users", "fashion-users", "fashion-mnist",
-        unit="user", users=3000),
+        unit="user", users=3000, settings_at=_paced(100.0, 250.0)),
     Row("mnist-record-wgan", "MNIST, records, iterative critic alone", "mnist-record-wgan",
         "mnist"),
     Row("mnist-users-wgan", "MNIST, 3,000 users, iterative critic alone", "mnist-users-wgan",

@@ -117,7 +117,7 @@ def _labels(point: dict[str, float]) -> int:
 
 def _means(points: Iterable[dict[str, float]]) -> dict[str, float]:
     found = list(points)
-    return {key: statistics.fmean(p[key] for p in found) for key in ("annotated", "requested")}
+    return {key: statistics.fmean(p[key] for p in found) for key in found[0] if key != "labels"}
 
 
 def summary(values: Sequence[float]) -> dict[str, float | None]:

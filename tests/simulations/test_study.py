@@ -402,7 +402,7 @@ def test_lines_are_means_and_deviations_over_seeds(tiny, tmp_path):
     cells = [Cell.of(row, guarantee, seed, tmp_path) for seed in (0, 1, 2)]
     for cell, accuracy, epsilon in zip(cells[:2], (0.8, 0.9), (0.99, 0.98), strict=True):
         cell.folder.mkdir(parents=True)
-        points = [{"labels": 10, "annotated": accuracy, "requested": 0.1}]
+        points = [{"labels": 10, "annotated": accuracy, "requested": 0.1, "extended": 0.9}]
         write_json(cell.folder / "cell.json", cell_json(accuracy, epsilon, curve=points))
     (line,) = lines_of(cells)
     assert line.seeds == (0, 1), "the third was not measured"
@@ -416,7 +416,12 @@ def test_lines_are_means_and_deviations_over_seeds(tiny, tmp_path):
     assert row_json["epsilon_bdp"]["sound"] is None, "a seed without a bound leaves none"
     assert row_json["control_accuracy"] is None
     assert row_json["label_curve"] == [
-        {"labels": 10, "annotated": pytest.approx(0.85), "requested": pytest.approx(0.1)}
+        {
+            "labels": 10,
+            "annotated": pytest.approx(0.85),
+            "requested": pytest.approx(0.1),
+            "extended": pytest.approx(0.9),
+        }
     ]
     json.dumps(row_json, allow_nan=False)
 
