@@ -185,6 +185,7 @@ def test_a_heavy_weight_hides_presence_from_a_fresh_attacker() -> None:
         meeting_steps=40,
         warm_steps=80,
         warm_weight=20.0,
+        adversary_steps=2,
         steps=120,
         attacker_steps=120,
     )
