@@ -51,5 +51,10 @@ STUDIES: dict[str, Entry] = {
         "household loads that hide who is up, with and without side information (paper 002, "
         "section IV-D)",
     ),
+    "federated": Entry(
+        "simulations.studies.federated",
+        "a federation trains its own filter with user-level privacy, then a generator on filtered "
+        "images: who still reads the secret",
+    ),
 }
 """Studies by name; a new one is a module, its TOML file and one line here."""

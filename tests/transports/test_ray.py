@@ -39,8 +39,22 @@ TWO_PARTS = {
     "release.agreement": 0.2,
 }
 
+FILTERED = {
+    **CONFIG,
+    "critic.family": "frozen",
+    "rounds.count": 1,
+    "privatizer.method": "information",
+    "privatizer.rounds": 1,
+    "privatizer.width": 2,
+    "privatizer.readers": 2,
+    "privatizer.consenting": 0.25,
+    "privatizer.condition": True,
+}
 
-@pytest.mark.parametrize("settings", [CONFIG, TWO_PARTS], ids=["one part", "two parts"])
+
+@pytest.mark.parametrize(
+    "settings", [CONFIG, TWO_PARTS, FILTERED], ids=["one part", "two parts", "privatizer"]
+)
 def test_flwr_run_and_the_in_process_transport_make_the_same_model(tmp_path, settings):
     pytest.importorskip("ray")
     config = Config().updated(settings)

@@ -1,0 +1,263 @@
+"""A federation trains its filter, then a generator on filtered images: who still reads the secret?
+
+The whole run is differentially private at user level and has one ledger. Everything below it is
+simulation only: fresh attackers are trained on images that no user of the run holds.
+
+Rows, by ``where`` the secret is looked for:
+    raw         images as they are: what there is to hide
+    filtered    filtered images; attackers have seen filtered images of others
+    samples     samples, by attackers that were trained on samples with their requested secrets
+    transfer    samples, by attackers that were trained on filtered images
+    consenting, observed, unobserved   filtered images of users who do not mind, of users who took
+                part in training and hide, and of others who hide (where some users consent)
+and ``use`` is how often a student of the samples (of such images, where there are no samples) reads
+the class of *filtered* test images, which is what a service will get.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from server.books import spending_of
+from server.config import Config
+from server.curation import Sampler
+from server.directory import RunDirectory
+from server.privatizer import kept_filter
+from server.settings import read_config
+from simulations.apps import hiding_users, simulated_federation, simulated_secrets
+from simulations.engine import train_in_process
+from simulations.privatizers.attackers import build_attacker
+from simulations.privatizers.attackers.networks import NetworkAttacker
+from simulations.privatizers.attackers.protocol import Attacker
+from simulations.privatizers.data import PrivateData
+from simulations.reading import kept_sampler
+from simulations.students import train_student
+from simulations.studies.attacking import columns, read_all
+from simulations.studies.frame import Report, Row, StudyError
+
+COLUMNS = ("seed", "where", "attacker", "leak_at_least", "use", "epsilon", "delta")
+PRESETS = Path(__file__).resolve().parents[1] / "presets"
+CHUNK = 500
+MOST = 6000
+"""Images that attackers are trained on, or a group is represented by, at most."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is run and who attacks it.
+
+    Attributes:
+        preset: a configuration with a privatizer.
+        attackers: fresh ones, by name.
+        attacker_steps: at least so many batches of those that are networks.
+        samples: drawn from the generator, half to train attackers and half to test them.
+        epochs: of the student.
+    """
+
+    preset: str
+    attackers: tuple[str, ...]
+    attacker_steps: int
+    samples: int
+    epochs: int
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A finished run with the data that it was simulated on."""
+
+    config: Config
+    network: nn.Module
+    sampler: Sampler
+    attack: PrivateData
+    """Images that no user holds, raw."""
+    test: PrivateData
+    seed: int
+
+    def filtered(self, data: PrivateData, *, hides: bool = True) -> PrivateData:
+        """The same data through the trained filter, with noise of its own."""
+        source = torch.Generator().manual_seed(self.seed + len(data))
+        return replace(data, records=_released(self.network, data.records, source, hides))
+
+
+def run(
+    settings: Settings,
+    *,
+    seeds: Sequence[int],
+    data_dir: Path | None,
+    out: Path,
+    report: Report,
+) -> list[Row]:
+    """Train (or take up) a run for each seed, and attack what comes of it.
+
+    Raises:
+        StudyError: the preset trains no privatizer.
+        DatasetError, ConfigError: what they say.
+    """
+    rows: list[Row] = []
+    for seed in seeds:
+        config = _config(settings, seed, data_dir)
+        directory = RunDirectory(out / f"run-{seed}")
+        if not directory.exists():
+            directory = RunDirectory.create(directory.path, config)
+        outcome = train_in_process(config, directory, directory.default_store, None)
+        spent = outcome.spending
+        report(f"seed {seed}: trained; DP ε = {spent.dp_epsilon:.3g} at δ = {spent.delta_dp:g}")
+        for row in _rows(settings, opened(config, directory, seed)):
+            rows.append({"seed": seed, **row, **_guarantee(config, directory)})
+            report(f"seed {seed}: {row['where']} attacker {row['attacker']:.3f}")
+    return rows
+
+
+def opened(config: Config, directory: RunDirectory, seed: int) -> Trained:
+    """A finished run, ready to be attacked.
+
+    Raises:
+        StudyError: it has no whole round, or hides nothing.
+    """
+    snapshot, secrets = directory.load_state(), simulated_secrets(config)
+    if snapshot is None or secrets is None:
+        raise StudyError(f"{directory.path} holds no run with a privatizer: train one first")
+    dataset, dealt = simulated_federation(config.data, config.seed)
+    test = _private(dataset.test_images, dataset.test_labels, secrets.test, dataset.classes)
+    free = np.setdiff1d(np.arange(len(dataset.train_labels)), dealt.indices)[:MOST]
+    if len(free):
+        attack = _private(
+            dataset.train_images[free],
+            dataset.train_labels[free],
+            secrets.train[free],
+            dataset.classes,
+        )
+    else:  # every training image is some user's: the test set serves for both
+        attack, test = _halves(test, seed)
+    network = kept_filter(config, dataset.shape, snapshot.arrays)
+    return Trained(config, network, kept_sampler(directory), attack, test, seed)
+
+
+def _config(settings: Settings, seed: int, data_dir: Path | None) -> Config:
+    config = read_config(PRESETS / f"{settings.preset}.toml").updated({"seed": seed})
+    if not config.privatizer.rounds:
+        raise StudyError(f"preset {settings.preset!r} trains no privatizer: name one that does")
+    return config if data_dir is None else config.updated({"data.dir": str(data_dir.absolute())})
+
+
+def _guarantee(config: Config, directory: RunDirectory) -> Row:
+    spent = spending_of(config, directory)
+    return {"epsilon": spent.dp_epsilon, "delta": spent.delta_dp}
+
+
+def _rows(settings: Settings, trained: Trained) -> list[Row]:
+    attackers = _attackers(settings)
+    attack, test = trained.filtered(trained.attack), trained.filtered(trained.test)
+
+    def row(where: str, taught: PrivateData, tried: PrivateData, use: float | None) -> Row:
+        found = columns(read_all(attackers, taught, tried, trained.seed))
+        return {"where": where, **found, "use": use}
+
+    rows = [
+        row("raw", trained.attack, trained.test, _use(settings, trained.attack, trained.test)),
+        row("filtered", attack, test, _use(settings, attack, test)),
+    ]
+    if trained.config.privatizer.condition:
+        samples = _samples(trained, settings.samples)
+        taught, tried = _halves(samples, trained.seed)
+        rows.append(row("samples", taught, tried, _use(settings, samples, test)))
+        rows.append(row("transfer", attack, samples, None))
+    for where, (taught, tried) in _groups(trained).items():
+        rows.append(row(where, taught, tried, _use(settings, taught, tried)))
+    return rows
+
+
+def _attackers(settings: Settings) -> Mapping[str, Attacker]:
+    found = {name: build_attacker(name) for name in settings.attackers}
+    return {
+        name: replace(attacker, steps=settings.attacker_steps)
+        if isinstance(attacker, NetworkAttacker)
+        else attacker
+        for name, attacker in found.items()
+    }
+
+
+def _use(settings: Settings, taught: PrivateData, tried: PrivateData) -> float:
+    """How often a student of the one reads the class of the other."""
+    student = train_student(
+        taught.records,
+        taught.utility,
+        tried.records,
+        tried.utility,
+        classes=tried.utility_classes,
+        epochs=settings.epochs,
+        seed=0,
+    )
+    return student.accuracy
+
+
+def _samples(trained: Trained, count: int) -> PrivateData:
+    """Samples of all pairs of class and secret, with what was asked for."""
+    secrets = trained.attack.secret_classes
+    asked = torch.arange(count) % trained.sampler.classes
+    images = trained.sampler.draw(asked, trained.seed + 1)
+    return replace(trained.attack, records=images, utility=asked // secrets, secret=asked % secrets)
+
+
+def _groups(trained: Trained) -> dict[str, tuple[PrivateData, PrivateData]]:
+    """Released images of users by what they chose, each in two halves; none if nobody consents."""
+    hides = hiding_users(trained.config)
+    secrets = simulated_secrets(trained.config)
+    if hides is None or secrets is None:
+        return {}
+    dataset, dealt = simulated_federation(trained.config.data, trained.config.seed)
+    owners = np.repeat(np.arange(dealt.users), dealt.sizes)
+
+    def held(chosen: np.ndarray) -> PrivateData:
+        rows = dealt.indices[chosen[owners]][:MOST]
+        labels = dataset.train_labels[rows]
+        return _private(dataset.train_images[rows], labels, secrets.train[rows], dataset.classes)
+
+    shown = {
+        "consenting": trained.filtered(held(~hides), hides=False),
+        "observed": trained.filtered(held(hides)),
+        "unobserved": trained.filtered(trained.test),
+    }
+    return {name: _halves(data, trained.seed) for name, data in shown.items()}
+
+
+def _halves(data: PrivateData, seed: int) -> tuple[PrivateData, PrivateData]:
+    order = torch.randperm(len(data), generator=torch.Generator().manual_seed(seed))
+    return data.take(order[: len(data) // 2]), data.take(order[len(data) // 2 :])
+
+
+@torch.no_grad()
+def _released(network: nn.Module, records: Tensor, source: torch.Generator, hides: bool) -> Tensor:
+    shape: tuple[int, ...] = network.noise_shape  # type: ignore[assignment]
+    released = [
+        network(
+            part,
+            torch.randn(len(part), *shape, generator=source),
+            torch.full((len(part), 1), float(hides)),
+        )
+        for part in torch.split(records, CHUNK)
+    ]
+    return torch.cat(released)
+
+
+def _private(
+    images: np.ndarray, labels: np.ndarray, secret: np.ndarray, classes: int
+) -> PrivateData:
+    return PrivateData(
+        name="images",
+        records=torch.from_numpy(images.astype(np.float32) / 127.5 - 1),
+        utility=torch.from_numpy(labels.copy()),
+        secret=torch.from_numpy(secret.copy()),
+        side=None,
+        owners=None,
+        utility_classes=classes,
+        secret_classes=int(secret.max()) + 1,
+        low=-1.0,
+        high=1.0,
+    )
