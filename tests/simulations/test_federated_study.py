@@ -1,0 +1,141 @@
+"""The study of a run that trains its own filter: who is attacked with what, and that it tells."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from server.config import Config
+from server.directory import RunDirectory
+from server.schedule import planned_epsilon
+from simulations.apps import simulated_federation, simulated_secrets
+from simulations.privatizers.data import PrivateData
+from simulations.studies import federated
+from simulations.studies.federated import Settings, Trained, opened
+from simulations.studies.frame import StudyError, load_study, read_settings
+
+TINY = {
+    "data.users": 40,
+    "data.samples_per_user": 20,
+    "privacy.delta": 1e-3,
+    "critic.family": "frozen",
+    "rounds.count": 1,
+    "generator.steps": 2,
+    "generator.batch": 40,
+    "generator.width": 8,
+    "release.samples": 20,
+    "release.strip": 1,
+    "privatizer.method": "information",
+    "privatizer.rounds": 1,
+    "privatizer.network": "dense",
+    "privatizer.width": 4,
+    "privatizer.readers": 4,
+}
+SETTINGS = Settings("private-thickness", ("logistic",), 10, samples=80, epochs=1)
+
+
+@pytest.fixture(autouse=True)
+def few_images(monkeypatch):
+    monkeypatch.setattr(federated, "MOST", 600)
+
+
+def configured(monkeypatch, **changes) -> Config:
+    given = {f"privatizer.{key}": value for key, value in changes.items()}
+    config = Config().updated({**TINY, **given})
+    monkeypatch.setattr(federated, "_config", lambda settings, seed, data_dir: config)
+    return config
+
+
+class Hiding(nn.Module):
+    """Black images of whoever hides, images as they are of the others."""
+
+    noise_shape = (1,)
+
+    def forward(self, records, noise, choice):
+        hidden = choice[:, :, None, None]
+        return records * (1 - hidden) - hidden
+
+
+def trained(config) -> Trained:
+    dataset, _ = simulated_federation(config.data, config.seed)
+    secrets = simulated_secrets(config)
+    test = federated._private(
+        dataset.test_images[:600], dataset.test_labels[:600], secrets.test[:600], 10
+    )
+    return Trained(config, Hiding(), None, test, test, 0)
+
+
+def test_a_run_is_trained_attacked_and_taken_up_again(monkeypatch, tmp_path):
+    config = configured(monkeypatch, condition=True)
+    told = []
+    run = lambda: federated.run(  # noqa: E731
+        SETTINGS, seeds=[0], data_dir=None, out=tmp_path, report=told.append
+    )
+    rows = run()
+    assert [row["where"] for row in rows] == ["raw", "filtered", "samples", "transfer"]
+    assert all(0.3 < row["attacker"] <= 1 for row in rows)
+    assert rows[0]["attacker"] > 0.6  # there is something to hide
+    assert {row["epsilon"] for row in rows} == {planned_epsilon(config, 1e-3)}
+    assert rows[3]["use"] is None and rows[0]["use"] is not None
+    assert len(told) == 5
+    assert run() == rows
+
+
+def test_what_is_attacked_is_nobodys_and_is_filtered(monkeypatch, tmp_path):
+    config = configured(monkeypatch)
+    federated.run(SETTINGS, seeds=[0], data_dir=None, out=tmp_path, report=lambda line: None)
+    found = opened(config, RunDirectory(tmp_path / "run-0"), 0)
+    dataset, dealt = simulated_federation(config.data, config.seed)
+    free = np.setdiff1d(np.arange(len(dataset.train_labels)), dealt.indices)[:600]
+    raw = torch.from_numpy(dataset.train_images[free].astype(np.float32)) / 127.5 - 1
+    assert torch.allclose(found.attack.records, raw, atol=1e-6)
+    shown = found.filtered(found.attack)
+    assert not torch.equal(shown.records, raw) and torch.equal(shown.secret, found.attack.secret)
+    black = replace(found, network=Hiding())
+    assert float(black.filtered(found.attack).records.max()) == -1
+
+
+def test_groups_are_told_apart_by_what_they_chose(monkeypatch):
+    config = configured(monkeypatch, consenting=0.4, network="unet")
+    rows = federated._rows(SETTINGS, trained(config))
+    read = {row["where"]: row["attacker"] for row in rows}
+    assert read["consenting"] > 0.58
+    assert read["observed"] == read["unobserved"] == read["filtered"] == 0.5
+    assert federated._groups(trained(configured(monkeypatch))) == {}
+
+
+def test_samples_are_read_with_the_secret_that_was_asked_for(monkeypatch):
+    made = trained(configured(monkeypatch, condition=True))
+
+    class Telling:
+        """Bright images of secret 1, dark ones of secret 0."""
+
+        classes = 20
+
+        def draw(self, asked, seed):
+            return (asked % 2).float()[:, None, None, None].expand(-1, 1, 28, 28) - 0.5
+
+    samples = federated._samples(replace(made, sampler=Telling()), 40)
+    assert isinstance(samples, PrivateData) and samples.secret_classes == 2
+    assert torch.equal(samples.utility, torch.arange(40) % 20 // 2)
+    assert bool(((samples.records[:, 0, 0, 0] > 0) == (samples.secret == 1)).all())
+
+
+def test_a_preset_without_a_privatizer_is_refused(tmp_path):
+    with pytest.raises(StudyError, match="trains no privatizer"):
+        federated._config(replace(SETTINGS, preset="demo"), 0, None)
+    with pytest.raises(StudyError, match="no run with a privatizer"):
+        opened(Config().updated(TINY), RunDirectory(tmp_path), 0)
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_both_forms_have_a_preset_that_conditions_on_its_secret(quick):
+    study = load_study("federated")
+    path = federated.PRESETS.parent / "studies" / "federated.toml"
+    settings = read_settings(study, path, quick=quick)
+    config = federated._config(settings, 3, None)
+    assert config.privatizer.condition and config.seed == 3
