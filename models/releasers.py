@@ -75,7 +75,7 @@ class ConvReleaser(nn.Module):
         code = self.encode(maps.flatten(1))
         if self.noise_shape:
             code = code + noise
-        quarter = F.relu(self.decode(code)).unflatten(1, self.quarter)
+        quarter = F.relu(self.decode(code)).view(-1, *self.quarter)
         half = F.relu(F.pixel_shuffle(self.up1(quarter), 2))
         full = F.pixel_shuffle(self.up2(half), 2).sigmoid()
         return self.low + (self.high - self.low) * full
