@@ -55,7 +55,10 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "--dims", type=int, default=20_000, metavar="D", help="length of an update (default: 20000)"
     )
     parser.add_argument(
-        "--part", choices=PARTS, default="critic", help="which part of the schedule: %(default)s"
+        "--part",
+        choices=("privatizer", *PARTS),
+        default="critic",
+        help="which part of the schedule: %(default)s",
     )
     parser.add_argument("--rounds", type=int, metavar="T", help="audit another number of rounds")
     parser.add_argument(
