@@ -24,9 +24,9 @@ demo: setup ## train on the embedded data and show what came out
 dashboard: setup ## open the dashboard on the demo's result
 	$(BIN)/fedlens dashboard runs/demo
 
-test: setup ## run every test
+test: setup ## run every test, two files at a time
 	$(BIN)/python tests/browser_setup.py
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: setup ## format check, lint, types, import floors
 	$(BIN)/ruff format --check .
