@@ -20,6 +20,12 @@ from server.store.labelling import (
 )
 from server.store.pngs import decode as decode_png
 from server.store.pngs import pixel_digest
+from server.store.privatizers import (
+    PrivatizerAttack,
+    PrivatizerCurve,
+    PrivatizerPoint,
+    StoredPrivatizerCurve,
+)
 from server.store.records import (
     BatchRecord,
     CheckpointRow,
@@ -50,6 +56,9 @@ __all__ = [
     "LabelKind",
     "LabelRecord",
     "LedgerRow",
+    "PrivatizerAttack",
+    "PrivatizerCurve",
+    "PrivatizerPoint",
     "Progress",
     "ProjectRecord",
     "Purpose",
@@ -67,6 +76,7 @@ __all__ = [
     "StoreVersionError",
     "StoredAnnotation",
     "StoredBatch",
+    "StoredPrivatizerCurve",
     "StoredLabel",
     "StoredProject",
     "StoredSample",

@@ -26,6 +26,7 @@ from server.store.labelling import (
     StoredLabel,
     StoredProject,
 )
+from server.store.privatizers import PrivatizerStore
 from server.store.records import (
     BatchRecord,
     CheckpointRow,
@@ -72,7 +73,7 @@ def open_store(url: str | Path, *, create: bool = False) -> Store:
     return Store(engine, location)
 
 
-class Store:
+class Store(PrivatizerStore):
     """Runs, releases, generated samples and labels. Made by :func:`open_store`.
 
     What is derived from data is refused with ``StoreError`` until the ledger row that pays for it
