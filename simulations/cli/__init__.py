@@ -18,6 +18,7 @@ VERBS = (
     "samples",
     "student",
     "study",
+    "privatizer",
     "budget",
     "calibrate",
     "ledger",

@@ -1,0 +1,63 @@
+"""The formula attackers: where a source's secret is computed from its records, so can others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from simulations.privatizers.attackers.formula import FormulaAttacker
+from simulations.privatizers.attackers.protocol import Attacker
+from simulations.privatizers.sources.thickness import stroke_widths
+
+CHUNK = 500
+FINENESS, MOST = 5, 60
+"""Answers in a pixel of stroke width, and the greatest of them."""
+
+
+@dataclass(frozen=True, eq=False)
+class StrokeFormula:
+    """Stroke width by distance transform, and the digit that it is compared among.
+
+    Attributes:
+        reader: network that reads the digit from a released image.
+        ink: brightness from which on a pixel is ink, of pixels in [-1, 1].
+    """
+
+    reader: nn.Module
+    ink: float = 0.0
+
+    @torch.no_grad()
+    def __call__(self, records: Tensor, side: Tensor | None) -> Tensor:
+        """The digit and the width in fifths of a pixel as one answer, int64 [n]."""
+        digits = torch.cat([self.reader(part).argmax(-1) for part in torch.split(records, CHUNK)])
+        images = ((records > self.ink) * 255).to(torch.uint8).numpy()
+        widths = torch.from_numpy(stroke_widths(images))
+        return (FINENESS * widths).round().long().clamp(0, MOST) * 10 + digits
+
+
+def formula_of(name: str, reader: nn.Module | None) -> Attacker | None:
+    """The attacker that computes the secret of a source; None where no formula is known.
+
+    Args:
+        name: of the source.
+        reader: fresh network for the use of the records that it is to attack.
+    """
+    kind = name.partition(":")[0].removeprefix("embedded-")
+    if kind == "mixture":
+        return FormulaAttacker([_second_coordinate])
+    if reader is None:
+        return None
+    if kind == "amnist":
+        from simulations.studies.alpha_images import THRESHOLDS, InkFormula
+
+        return FormulaAttacker([InkFormula(reader, threshold) for threshold in THRESHOLDS])
+    if kind == "mnist-thickness":
+        return FormulaAttacker([StrokeFormula(reader, ink) for ink in (-0.5, 0.0)])
+    return None
+
+
+def _second_coordinate(records: Tensor, side: Tensor | None) -> Tensor:
+    """Which corner of the mixture a point is nearest to, by its second coordinate."""
+    return (records[:, 1] > 0.5).long()
