@@ -13,6 +13,7 @@ PAGES = (
     ("run.py", "Run", ":material/monitoring:", "run"),
     ("samples.py", "Samples", ":material/grid_view:", "samples"),
     ("annotate.py", "Annotate", ":material/label:", "annotate"),
+    ("privatizers.py", "Privatizers", ":material/filter_alt:", "privatizers"),
 )
 LENS = (
     '<circle cx="13" cy="13" r="9" fill="none" stroke="#1f5fa8" stroke-width="3"/>'

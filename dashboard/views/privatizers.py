@@ -1,0 +1,112 @@
+"""Privatizers: what filters leave of the use and of the secret, attacked afresh at every point."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from dashboard import privatizers
+from dashboard.session import plain_errors, store
+from server.store import StoredPrivatizerCurve
+
+CURVE_PARAMETER = "curve"
+START_HINT = "fedlens privatizer curve --method cloak --quick --out runs/cloak"
+
+
+def _empty() -> None:
+    st.info("**No curves yet.** Make one in a terminal, and open the dashboard on its store.")
+    st.code(START_HINT, language="bash")
+
+
+def _pick(curves: list[StoredPrivatizerCurve]) -> StoredPrivatizerCurve:
+    """A picker whose choice lives in the address, so that it survives a reload."""
+    titles = {str(curve.curve_id): privatizers.title(curve) for curve in curves}
+    ids = list(titles)
+    asked = st.query_params.get(CURVE_PARAMETER)
+    if asked is not None and asked not in ids:
+        st.warning(f"There is no curve {asked!r} in this store; showing the newest one.")
+    chosen = st.selectbox(
+        "Curve",
+        ids,
+        index=ids.index(asked) if asked in ids else 0,
+        format_func=lambda number: titles[number],
+        key="picked_curve",
+    )
+    st.query_params[CURVE_PARAMETER] = chosen
+    return curves[ids.index(chosen)]
+
+
+def _charts(curve: StoredPrivatizerCurve) -> None:
+    left, right = st.columns(2, gap="large")
+    with left:
+        st.markdown("#### Who still reads the secret")
+        st.altair_chart(
+            privatizers.secret_chart(curve),
+            alt="Line chart of each attacker's balanced accuracy against the utility",
+        )
+    with right:
+        st.markdown("#### What is left of it, at least")
+        st.altair_chart(
+            privatizers.leak_chart(curve),
+            alt="Line chart of each attacker's lower bound on the leak against the utility",
+        )
+
+
+def _tables(curve: StoredPrivatizerCurve) -> None:
+    st.markdown("#### Points")
+    st.dataframe(
+        privatizers.point_table(curve),
+        hide_index=True,
+        width="stretch",
+        alt="Table of the curve's points with utility and strongest attacker",
+    )
+    st.caption(privatizers.ATTACKS_CAPTION)
+    with st.expander("Every attacker"):
+        st.dataframe(
+            privatizers.attack_table(curve),
+            hide_index=True,
+            width="stretch",
+            alt="Table of every attacker at every point",
+        )
+    st.markdown("#### Certified, apart from all attacks")
+    st.dataframe(
+        privatizers.certified_table(curve),
+        hide_index=True,
+        alt="Table of what is certified of each filter",
+    )
+    st.caption(privatizers.CERTIFIED_CAPTION)
+    _fairness(curve)
+
+
+def _fairness(curve: StoredPrivatizerCurve) -> None:
+    st.markdown("#### Fairness of the service's answers")
+    rows = privatizers.fairness_table(curve)
+    if rows.empty:
+        st.caption("Undefined here: some group has no record of some truth, or none is asked for.")
+        return
+    st.dataframe(rows, hide_index=True, alt="Table of differences between groups at each point")
+    st.caption("Differences of shares between groups; 0 is equal treatment.")
+
+
+def render() -> None:
+    """Show the page."""
+    st.title("Privatizers")
+    with plain_errors():
+        curves = store().privatizer_curves()
+        if not curves:
+            _empty()
+            return
+        curve = _pick(curves)
+        st.warning(f"**{curve.label[0].upper()}{curve.label[1:]}.**", icon=":material/science:")
+        if curve.quick:
+            st.caption("A quick curve: few steps and small networks, which costs quality.")
+        if curve.seeds < 3:
+            st.caption(f"{curve.seeds} seed(s): a deviation over so few means little.")
+        _charts(curve)
+        _tables(curve)
+        st.caption(
+            "Records before and after a filter are in the folder of the report alone: they are "
+            "real where the data are, and this store has no place for them."
+        )
+
+
+render()
