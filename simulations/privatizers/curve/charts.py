@@ -106,7 +106,7 @@ def _finish(figure: Figure, axes: Axes, curve: Curve, note: str, path: Path) -> 
     seeds = f"{len(curve.seeds)} seed{'' if len(curve.seeds) == 1 else 's'}"
     axes.axvline(_utility(curve.raw), color=GREY, linewidth=0.7, linestyle=":")
     axes.set(xlabel=f"utility ({curve.measure}); dotted: raw records")
-    axes.set_title(f"{curve.method} on {curve.data}, {seeds}", fontsize=9)
+    title = f"{curve.method} on {curve.data}, {seeds}\n{LABEL}; {note}"
+    axes.set_title(title, fontsize=8)
     axes.legend(fontsize=7)
-    figure.text(0.99, 0.005, f"{LABEL}; {note}", ha="right", va="bottom", fontsize=6, color=GREY)
     return save(figure, path)
