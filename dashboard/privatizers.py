@@ -74,7 +74,7 @@ def _point_row(curve: StoredPrivatizerCurve, point: PrivatizerPoint) -> dict[str
         "Strongest attacker": best.attacker,
         "reads": _with_deviation(best.mean, best.std, curve.seeds),
         "frozen": _number(best.frozen),
-        "Leaks at least (nats)": _number(max(one.leak for one in looking(point) or [best])),
+        "Leaks at least (nats)": _number(max([0.0, *(one.leak for one in looking(point))])),
         "Filter (ms a record)": _number(point.latency_ms),
     }
 

@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 
 from client.privatizers.protocol import PrivatizerError
-from models.filters import LinearFilter, UNet
+from models.filters import DenseFilter, LinearFilter, UNet
 from models.masks import MaskFilter
 from models.releasers import ConvReleaser, LstmReleaser
 from server.store import open_store
@@ -196,6 +196,7 @@ def test_without_noise_nothing_is_certified() -> None:
 
 FILTERS: dict[str, tuple[Callable[[], torch.nn.Module], tuple[int, ...]]] = {
     "unet": (lambda: UNet((1, 9, 8), 2, noise=1, limits=(-1.0, 1.0)), (1, 9, 8)),
+    "dense": (lambda: DenseFilter((1, 8, 9), 5, noise=2, residual=False), (1, 8, 9)),
     "linear": (lambda: LinearFilter(3), (3,)),
     "conv": (lambda: ConvReleaser((1, 8, 8), 2, code=3), (1, 8, 8)),
     "lstm": (lambda: LstmReleaser(hidden=4, layers=2, low=0.0, high=2.0, steps=5), (5, 1)),
@@ -270,7 +271,12 @@ def test_the_strongest_is_an_attacker_that_looks() -> None:
     weak = Attack(0.6, 0.5, 0.7, 0.6, 0.1, 0.0, 0.2, 0.5)
     blind = Attack(0.9, 0.8, 1.0, 0.9, 0.5, 0.4, 0.6)
     place = Place(None, [Measured(1.0, 1.0, {"prior": blind, "trees": weak})])
-    assert place.strongest == "trees"
+    assert place.strongest == "trees" and place.leak == 0.1
+
+
+def test_an_attacker_worse_than_the_prior_proves_nothing() -> None:
+    poor = Attack(0.5, 0.4, 0.6, 0.5, -0.2, -0.3, -0.1, 0.5)
+    assert Place(None, [Measured(1.0, 1.0, {"trees": poor})]).leak == 0
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,12 @@ class Place:
         return max(able, key=lambda name: self.attack(name, "balanced") or 0.0)
 
     @property
+    def leak(self) -> float:
+        """The most that an attacker proves of I(S;Q), nats; 0 where none proves anything."""
+        able = [name for name in self.attackers if name not in BLIND]
+        return max([0.0, *(self.attack(name, "leak") or 0.0 for name in able)])
+
+    @property
     def fairness(self) -> dict[str, float]:
         """Means over seeds; empty where undefined."""
         first = self.seeds[0].fairness
@@ -133,7 +139,7 @@ class Curve:
             "utility_fresh": _pair(place.figure(lambda one: one.fresh)),
             "secret": place.secret(),
             "strongest": place.strongest,
-            "leak_at_least_nats": max(place.attack(n, "leak") or 0.0 for n in place.attackers),
+            "leak_at_least_nats": place.leak,
             "reference": self.references(),
             "bound_K_nats": self.least_sum,
             "certified": Certified(_first(certified)).row(),
@@ -163,7 +169,7 @@ def _line(place: Place) -> Row:
     frozen = [place.attack(name, "frozen") for name in looking]
     known = [value for value in frozen if value is not None]
     line["strongest_frozen"] = max(known) if known else None
-    line["leak_at_least"] = max(place.attack(name, "leak") or 0.0 for name in looking)
+    line["leak_at_least"] = place.leak
     if place.knobs is not None:
         bound = _first(place.figure(lambda one: one.certified))
         line["certified_nats"] = "none" if bound is None else bound

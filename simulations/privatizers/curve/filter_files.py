@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from client.privatizers.protocol import PrivatizerError
-from models.filters import LinearFilter, UNet
+from models.filters import DenseFilter, LinearFilter, UNet
 from models.masks import MaskFilter
 from models.releasers import ConvReleaser, LstmReleaser
 
@@ -74,6 +74,17 @@ def _unet(filter_: Any, shape: tuple[int, ...]) -> Parts:
     }
 
 
+def _dense(filter_: Any, shape: tuple[int, ...]) -> Parts:
+    limits = filter_.limits
+    return {
+        "shape": shape,
+        "width": filter_.enter.out_features,
+        "noise": filter_.noise_shape[0],
+        "residual": filter_.residual,
+        "limits": None if limits is None else tuple(limits),
+    }
+
+
 def _conv_releaser(filter_: Any, shape: tuple[int, ...]) -> Parts:
     return {
         "shape": shape,
@@ -99,6 +110,7 @@ def _lstm_releaser(filter_: Any, _shape: tuple[int, ...]) -> Parts:
 
 _ARGUMENTS: dict[str, Callable[[Any, tuple[int, ...]], Parts]] = {
     "UNet": _unet,
+    "DenseFilter": _dense,
     "LinearFilter": lambda filter_, _: {"dim": filter_.noise_shape[0]},
     "ConvReleaser": _conv_releaser,
     "LstmReleaser": _lstm_releaser,
@@ -113,6 +125,7 @@ def _mask(arguments: Parts, state: Mapping[str, Any]) -> nn.Module:
 
 _BUILDERS: dict[str, Callable[[Parts, Mapping[str, Any]], nn.Module]] = {
     "UNet": lambda arguments, _: UNet(**arguments),
+    "DenseFilter": lambda arguments, _: DenseFilter(**arguments),
     "LinearFilter": lambda arguments, _: LinearFilter(**arguments),
     "ConvReleaser": lambda arguments, _: ConvReleaser(**arguments),
     "LstmReleaser": lambda arguments, _: LstmReleaser(**arguments),

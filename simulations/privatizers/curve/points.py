@@ -28,9 +28,14 @@ from simulations.studies.frame import FOLDER, load_study, read_settings
 
 IMAGES, SERIES, POINTS = "images", "series", "points"
 QUICK: dict[str, dict[str, Any]] = {
-    "attributes": {"width": 4, "reading_steps": 200, "steps": 250, "adversary_steps": 1},
+    "attributes": {"reading_steps": 200, "steps": 500, "attacker_steps": 200},
     "cloak": {"provider_epochs": 2, "value_steps": 100},
-    "alpha-images": {"reading_steps": 200, "copying_steps": 120, "steps": 200},
+    "alpha-images": {
+        "reading_steps": 200,
+        "copying_steps": 120,
+        "steps": 200,
+        "attacker_steps": 200,
+    },
     "alpha-load": {"hidden": 24, "warm_steps": 100, "steps": 200, "attacker_steps": 150},
 }
 """What a quick curve has less of than the study's quick form."""
@@ -102,7 +107,7 @@ def build_recipe(method: str, data: PrivateData, *, quick: bool) -> Recipe:
 
 @dataclass(frozen=True)
 class InformationImages:
-    """Algorithm 2 of paper 000 with a U-Net, as study ``attributes`` trains it."""
+    """Algorithm 2 of paper 000, with the filter of study ``attributes`` and as it trains it."""
 
     settings: Any
 
@@ -113,7 +118,7 @@ class InformationImages:
     def train(
         self, train: PrivateData, provider: nn.Module | None, points: Sequence[Knobs], seed: int
     ) -> Iterator[Trained]:
-        """A U-Net for each α; the provider's network stays as it is."""
+        """A filter for each α; the provider's network stays as it is."""
         from simulations.studies.attributes import train_point
 
         reader = cast(nn.Module, provider)
