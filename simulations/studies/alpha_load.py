@@ -84,6 +84,7 @@ class Settings:
         adversary_hidden: units of the adversary's three layers.
         batch: sequences of a minibatch.
         meeting_steps: in which the adversary alone learns, before.
+        keep: share of a load's distance to its mean that the releaser keeps at the start.
         warm_steps: of the steps, those in entropy mode before loss mode; fewer than steps.
         warm_weight: λ meanwhile.
         steps: of both.
@@ -104,6 +105,7 @@ class Settings:
     adversary_hidden: int
     batch: int
     meeting_steps: int
+    keep: float
     warm_steps: int
     warm_weight: float
     steps: int
@@ -206,10 +208,10 @@ def train_point(
 ) -> AlphaPrivatizer:
     """A releaser and its adversary; the squared error is in units of the mean square, as NE is.
 
-    Mode ``loss`` starts from ``warm_steps`` of entropy mode: near the identity a releaser can be
-    inverted, so no small change of it changes what is left of the secret, and the right gradient
-    is nearly 0 there. A weight that holds a releaser far from the identity need not drive it there,
-    so the start has a weight of its own.
+    Near the identity a releaser can be inverted, so no small change of it changes what is left of
+    the secret, and the gradient of mode ``loss`` is nearly 0 there: it never leaves. So a releaser
+    starts at the other end (``keep`` = 0), where next to nothing but the mean is released, and lets
+    through what is worth it. ``warm_steps`` of entropy mode are another way to get away.
     """
     scale = 1 / float(train.records.square().mean())
     net, adversary = networks(settings, train, seed)
@@ -241,6 +243,8 @@ def networks(
         low=train.low,
         high=train.high,
         steps=steps,
+        keep=settings.keep,
+        level=float(train.records.mean()),
         generator=generator,
     )
     adversary = LstmAdversary(

@@ -49,8 +49,19 @@ def test_the_adversary_is_causal_and_uses_what_else_it_knows() -> None:
     torch.testing.assert_close(net(series, side), net(series, each))
 
 
+@pytest.mark.parametrize("keep", [0.0, 0.5, 1.0])
+def test_how_much_is_kept_at_the_start_is_chosen(keep: float) -> None:
+    net = LstmReleaser(hidden=8, layers=2, keep=keep, level=0.5)
+    with torch.no_grad():
+        net.correct.weight.zero_()
+        released = net(_series(), _noise(net, 3))
+    torch.testing.assert_close(released, 0.5 + keep * (_series() - 0.5))
+    with pytest.raises(ShapeError, match="keep"):
+        LstmReleaser(keep=1.5)
+
+
 def test_sizes_are_the_papers() -> None:
-    assert sum(p.numel() for p in LstmReleaser().parameters()) == 117_313
+    assert sum(p.numel() for p in LstmReleaser().parameters()) == 117_314
     assert sum(p.numel() for p in LstmAdversary(1, 2).parameters()) == 21_442
 
 

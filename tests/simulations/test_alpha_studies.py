@@ -157,7 +157,9 @@ def test_attributes_study_takes_other_data_by_path(tmp_path: Path) -> None:
         "attributes",
         data=(f"utkface:{faces},utility=race,secret=gender,side=20",),
         alphas=(0.5,),
+        network="unet",
         width=2,
+        noise=2,
         reading_steps=40,
         meeting_steps=5,
         steps=5,
@@ -182,12 +184,10 @@ def test_a_heavy_weight_hides_presence_from_a_fresh_attacker() -> None:
         data="embedded-household",
         hidden=12,
         adversary_hidden=12,
-        meeting_steps=40,
-        warm_steps=80,
-        warm_weight=20.0,
-        adversary_steps=2,
-        steps=120,
-        attacker_steps=120,
+        meeting_steps=1,
+        adversary_steps=1,
+        steps=60,
+        attacker_steps=100,
     )
     split = alpha_load.load_side(settings, "none", None, 0)
     raw = read_secret(settings.fresh()["same"], split.attack, split.test, 0)
@@ -256,6 +256,7 @@ def test_reweighting_pays_where_a_class_is_common() -> None:
         ("alpha-load", {"attackers": ()}, "at least one"),
         ("alpha-load", {"warm_steps": 10_000}, "warm_steps=10000"),
         ("attributes", {"alphas": ()}, "at least one"),
+        ("attributes", {"network": "fader"}, "network='fader'"),
     ],
 )
 def test_settings_of_no_use_are_refused(name: str, changes: dict[str, Any], text: str) -> None:
