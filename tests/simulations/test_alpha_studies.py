@@ -187,7 +187,7 @@ def test_a_heavy_weight_hides_presence_from_a_fresh_attacker() -> None:
         meeting_steps=1,
         adversary_steps=1,
         steps=60,
-        attacker_steps=100,
+        attacker_steps=120,
     )
     split = alpha_load.load_side(settings, "none", None, 0)
     raw = read_secret(settings.fresh()["same"], split.attack, split.test, 0)
