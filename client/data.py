@@ -207,7 +207,7 @@ def _read_choices(
     hides = found["hides"]
     if hides.dtype != np.bool_ or hides.shape != owners.shape:
         raise NodeDataError(f"{path}: hides must be one bool for each image")
-    chosen: NDArray[np.bool_] = hides[firsts]
-    if not np.array_equal(chosen[np.unique(owners, return_inverse=True)[1]], hides):
-        raise NodeDataError(f"{path}: hides must be the same for all records of a user")
+    # a user hides if any of their records says so: one user's bits must never fail the node
+    chosen: NDArray[np.bool_] = np.zeros(len(firsts), dtype=np.bool_)
+    np.logical_or.at(chosen, np.unique(owners, return_inverse=True)[1], hides)
     return chosen

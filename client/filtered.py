@@ -130,6 +130,8 @@ class FilteredUsers:
     @torch.no_grad()
     def _made(self, position: int) -> LocalData:
         data = sound_records(self.users, position)
+        if self.conditioned and data.secrets is None:  # then there is no pair to be of
+            data = LocalData(data.images[:0], data.labels[:0])
         if not len(data.labels):
             return LocalData(data.images, data.labels)
         mixed = np.random.SeedSequence([self.seed, _NOISE, self.partition, position])

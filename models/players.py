@@ -28,8 +28,15 @@ DENSE_NOISE = 16
 ORDER_ONE = 1e-4
 """Orders so near 1 need no scalar: Shannon's entropy is a plain mean."""
 
+LARGEST_LOG = 80.0
+"""An order must not take e to a higher power than this, which float32 could not hold."""
+
 FilterNetwork = UNet | DenseFilter
 Settings = Mapping[str, bool | int | float | str]
+
+
+class PlanError(ValueError):
+    """Settings that no design can be made of; the message names the mend."""
 
 
 @dataclass(frozen=True)
@@ -139,13 +146,15 @@ def design(
 
     Raises:
         ShapeError: no network is built for such images.
-        ValueError: the secret has one class only, or the method is unknown.
+        PlanError: the secret has one class only, the method is unknown, or its order too small.
     """
     if secrets < 2:
-        raise ValueError(f"secrets={secrets}: a secret with one class cannot be hidden")
+        raise PlanError(f"secrets={secrets}: a secret with one class cannot be hidden")
     method, alpha = str(settings["method"]), float(settings["alpha"])
     if method not in ("information", "alpha"):
-        raise ValueError(f"method={method!r} is unknown: choose information or alpha")
+        raise PlanError(f"method={method!r} is unknown: choose information or alpha")
+    if method == "alpha" and alpha < 1 and (1 / alpha - 1) * math.log(secrets) > LARGEST_LOG:
+        raise PlanError(f"alpha={alpha} is too small for {secrets} secrets: give a larger order")
     source = torch.Generator().manual_seed(seed)
     networks = _networks(settings, shape, classes, secrets, source)
     scalars = (

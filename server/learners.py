@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from client.records import Vector
+from models.players import PlanError
 from models.shapes import ImageShape
 from server.annotator import AnnotatorTrainer
 from server.config import Config, ConfigError
@@ -36,6 +37,10 @@ FRAME_IMAGES = 5_000
 
 OnStep = Callable[[int, int], None]
 """Told the number of generator steps taken in a round, and how many it has."""
+
+
+class NothingLearned(RuntimeError):
+    """A part cannot begin, for what it builds on has learned nothing."""
 
 
 class Pupil(Protocol):
@@ -129,7 +134,15 @@ class Learners:
         """Make a part ready for a round, from synthetic images alone.
 
         These are the annotator's frame, once, and where the focused critic looks, in each round.
+
+        Raises:
+            NothingLearned: the part would see images through a filter that learned from no release.
         """
+        if part.name != "privatizer" and self._privatizer and not self._privatizer.ready:
+            raise NothingLearned(
+                "the filter learned from no release, so later parts would see images as they are: "
+                "its rounds were lost; start a new run"
+            )
         annotator, critic = self._annotator, self._critic
         if part.name == "annotator" and annotator is not None and not annotator.begun:
             annotator.begin(self._synthetic()[0])
@@ -246,7 +259,10 @@ class Learners:
 def _privatizer(config: Config, federation: Federation) -> PrivatizerTrainer | None:
     if not config.privatizer.rounds:
         return None
-    return PrivatizerTrainer(config, federation.shape, federation.classes, federation.secrets)
+    try:
+        return PrivatizerTrainer(config, federation.shape, federation.classes, federation.secrets)
+    except PlanError as error:
+        raise ConfigError(f"[privatizer] cannot be used: {error}") from None
 
 
 def _check_focus(config: Config, features: int) -> None:

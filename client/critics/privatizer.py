@@ -111,12 +111,20 @@ class PrivatizerLocalCritic:
         hidden = batches[3]
         shares = (F.one_hot(batches[2], self._design.secrets) * hidden).mean(1)
         blocks = {
-            SCALARS: self._design.encoded(scalars, self._bounds.get(SCALARS, 0.0)),
+            SCALARS: self._told(scalars, hidden.amax((1, 2))),
             SHARES: shares * self._bounds[SHARES],
             **{player: -slope for player, slope in slopes.items()},
         }
         found = [_clipped(blocks[b.name], self._bounds[b.name]) for b in self._design.blocks]
         return torch.cat(found, 1).detach()
+
+    def _told(self, scalars: Tensor, hides: Tensor) -> Tensor:
+        """Scalars as a block; those over who hides something are 0 of a user who hides nothing."""
+        block = self._design.encoded(scalars, self._bounds.get(SCALARS, 0.0))
+        for place, scalar in enumerate(self._design.scalars):
+            if scalar.hidden:
+                block[:, place] *= hides
+        return block
 
     def _slopes(self, *batch: Tensor) -> tuple[dict[str, Tensor], Tensor]:
         """Flat gradients by player and the scalars, of one user's batch."""

@@ -95,6 +95,7 @@ def _status_of(error: Exception) -> int | None:
         "PopulationError",
         "EnrolmentError",
         "NoUsableReply",
+        "NothingLearned",
         "DatasetError",
         "PartitionError",
         "ShapeError",

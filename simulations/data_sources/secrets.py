@@ -69,8 +69,9 @@ def _column(dataset: Dataset) -> tuple[Labels, Labels]:
 def _thickness(dataset: Dataset) -> tuple[Labels, Labels]:
     """Strokes at most as wide as (0), or wider than (1), the median of their class.
 
-    The medians are public figures of the training images, class by class, so that the class says
-    next to nothing of the secret.
+    The medians are those of the test images, class by class, so that the class says next to nothing
+    of the secret. No user holds a test image: were they the users' own, one user could change what
+    another one's secret is.
     """
     from simulations.privatizers.sources.thickness import stroke_widths
 
@@ -79,12 +80,12 @@ def _thickness(dataset: Dataset) -> tuple[Labels, Labels]:
             f"{dataset.name} has {dataset.shape[0]} channels; the secret 'thickness' is of strokes "
             "in grey images: choose another"
         )
-    widths = stroke_widths(dataset.train_images)
-    own = [widths[dataset.train_labels == label] for label in range(dataset.classes)]
+    widths = stroke_widths(dataset.test_images)
+    own = [widths[dataset.test_labels == label] for label in range(dataset.classes)]
     middles = np.array([np.median(width) if len(width) else 0.0 for width in own])
     return (
-        (widths > middles[dataset.train_labels]).astype(np.int64),
-        (stroke_widths(dataset.test_images) > middles[dataset.test_labels]).astype(np.int64),
+        (stroke_widths(dataset.train_images) > middles[dataset.train_labels]).astype(np.int64),
+        (widths > middles[dataset.test_labels]).astype(np.int64),
     )
 
 

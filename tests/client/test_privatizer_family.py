@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import torch
 from client.clipping import clip_and_sum
 from client.cohort import train_cohort
 from client.critics.privatizer import PrivatizerLocalCritic, built
-from client.data import ArrayUsers, LocalData, NodeDataError
+from client.data import ArrayUsers, LocalData, NodeDataError, open_node_users
 from client.drawn import DrawnUsers, UserSeeds, sound_records
 from client.filtered import FilteredUsers, as_asked, privatizer_settings
 from client.privatizers.protocol import Batch, named_weights
@@ -156,6 +157,32 @@ def test_records_of_an_unknown_secret_are_as_if_they_were_not_there(secretive):
     assert data.choice.tolist() == [[1.0]] * 7
 
 
+def test_a_user_whose_bits_differ_hides_and_fails_nobody(tmp_path):
+    source = np.random.default_rng(0)
+    arrays = {
+        "images": source.integers(0, 256, (6, 1, 28, 28), dtype=np.uint8),
+        "labels": np.arange(6),
+        "users": np.array([4, 4, 7, 7, 9, 9]),
+        "classes": np.array(10),
+        "secrets": np.arange(6) % 2,
+        "secret": np.array("thickness"),
+        "secret_classes": np.array(2),
+        "hides": np.array([False, False, True, False, True, True]),
+    }
+    np.savez(tmp_path / "users.npz", **arrays)
+    opened = open_node_users(SimpleNamespace(node_config={"data": str(tmp_path / "users.npz")}))
+    told = [bool(opened.user(i).choice.all()) for i in range(3)]
+    assert told == [False, True, True]
+
+
+def test_who_hides_nothing_does_not_move_a_mean_over_those_who_hide(secretive, asked):
+    request = asked(2, 5, method="alpha", alpha=2.0, network="unet", consenting=0.2)
+    critic, rows = rows_of(secretive, request)
+    told = critic._design.split(rows)["scalars"]
+    assert float(told[0].abs().max()) == 0
+    assert float(told[1].abs().max()) > 0
+
+
 @pytest.mark.parametrize("change", [{"secret": "age"}, {"secret_classes": 1}, {"secret": ""}])
 def test_a_node_without_the_secret_takes_no_part(secretive, asked, change):
     with pytest.raises(NodeDataError, match="hides 'thickness'"):
@@ -168,6 +195,8 @@ def test_one_class_cannot_be_hidden(asked):
         design(settings, (1, 28, 28), 10, 1)
     with pytest.raises(ValueError, match="unknown"):
         design({**settings, "method": "magic"}, (1, 28, 28), 10, 2)
+    with pytest.raises(ValueError, match="too small"):
+        design({**settings, "method": "alpha", "alpha": 0.005}, (1, 28, 28), 10, 2)
 
 
 def test_a_prior_with_an_absent_class_still_builds(asked):

@@ -20,7 +20,7 @@ from server.books import Books
 from server.config import Config, ConfigError
 from server.directory import RunDirectory, load_generator
 from server.enrolment import EnrolmentError
-from server.learners import Learners
+from server.learners import Learners, NothingLearned
 from server.private_step import NoUsableReply, PrivateStep
 from server.privatizer import PrivatizerTrainer, kept_filter
 from server.schedule import check_affordable, costs, parts, planned_epsilon, scaled
@@ -313,6 +313,17 @@ def test_a_lost_release_leaves_the_filter_as_it_was(config, run_small, monkeypat
     assert interrupted(monkeypatch, run_small, made, point).rounds == 3
     assert len(absorbed) == 1
     assert len(Ledger.verify(tmp_path / "run" / "ledger.jsonl")) == 3
+
+
+def test_without_a_filter_that_learned_no_later_part_begins(
+    config, run_small, monkeypatch, tmp_path
+):
+    made = config(annotator__rounds=0)
+    monkeypatch.setattr(PrivatizerTrainer, "ready", property(lambda self: False))
+    with pytest.raises(NothingLearned, match="start a new run"):
+        run_small(made)
+    entries = Ledger.verify(tmp_path / "run" / "ledger.jsonl")
+    assert len(entries) == made.privatizer.rounds, "nothing was spent on parts that cannot begin"
 
 
 # Nodes that are not what they should be
