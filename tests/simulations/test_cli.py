@@ -177,8 +177,8 @@ def test_a_stores_password_is_neither_written_nor_shown(tmp_path):
     from server.directory import RunDirectory, RunDirectoryError
 
     directory = RunDirectory.create(tmp_path / "run", Config())
-    directory.remember_store("postgresql://ann:secret@db.example/fedlens")
-    assert not [p for p in directory.path.rglob("*") if p.is_file() and b"secret" in p.read_bytes()]
+    directory.remember_store("postgresql://ann:pa55word@db.example/fedlens")
+    assert not [p for p in directory.path.rglob("*") if p.is_file() and b"pa55word" in p.read_bytes()]
     with pytest.raises(RunDirectoryError, match="--store postgresql://ann:"):
         directory.remembered_store()
 
