@@ -178,7 +178,9 @@ def test_a_stores_password_is_neither_written_nor_shown(tmp_path):
 
     directory = RunDirectory.create(tmp_path / "run", Config())
     directory.remember_store("postgresql://ann:pa55word@db.example/fedlens")
-    assert not [p for p in directory.path.rglob("*") if p.is_file() and b"pa55word" in p.read_bytes()]
+    assert not [
+        p for p in directory.path.rglob("*") if p.is_file() and b"pa55word" in p.read_bytes()
+    ]
     with pytest.raises(RunDirectoryError, match="--store postgresql://ann:"):
         directory.remembered_store()
 
