@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import populated
 import pytest
-from serving import CHROMIUM, Served, start_dashboard, stop_dashboard
+from serving import CHROMIUM, CHROMIUM_ARGUMENTS, Served, start_dashboard, stop_dashboard
 from streamlit.testing.v1 import AppTest
 
 from dashboard.options import STORE_VARIABLE, USER_VARIABLE
@@ -60,3 +61,28 @@ def chromium() -> Path:
     if os.environ.get("CI") == "true":
         pytest.fail(reason)
     pytest.skip(reason)
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: Path) -> Iterator[Any]:
+    """One browser for all tests of a file, closed after it: a process can drive one at a time."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    with playwright.sync_playwright() as started:
+        running = started.chromium.launch(
+            executable_path=str(chromium), headless=True, args=list(CHROMIUM_ARGUMENTS)
+        )
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def signed_in_page(browser: Any, served: Served) -> Iterator[Any]:
+    """A page of a fresh profile, signed in to ``served``; no script may have failed on it."""
+    context = browser.new_context(viewport={"width": 1280, "height": 1000})
+    context.request.get(served.link)
+    wrong: list[str] = []
+    opened = context.new_page()
+    opened.on("pageerror", lambda error: wrong.append(str(error)))
+    yield opened
+    context.close()
+    assert wrong == []

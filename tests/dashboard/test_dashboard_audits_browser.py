@@ -2,35 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import populated
 import pytest
-from serving import CHROMIUM_ARGUMENTS, Served
+from serving import Served
 from test_dashboard_audits import an_audit, the_alarm
 
 from dashboard.audits import ALARM
 from server.store import Store
 
-playwright = pytest.importorskip("playwright.sync_api")
 pytestmark = pytest.mark.browser
-
-
-@pytest.fixture
-def page(chromium: Path, served: Served) -> Iterator[object]:
-    with playwright.sync_playwright() as started:
-        running = started.chromium.launch(
-            executable_path=str(chromium), headless=True, args=list(CHROMIUM_ARGUMENTS)
-        )
-        context = running.new_context(viewport={"width": 1280, "height": 1000})
-        context.request.get(served.link)
-        wrong: list[str] = []
-        opened = context.new_page()
-        opened.on("pageerror", lambda error: wrong.append(str(error)))
-        yield opened
-        running.close()
-        assert wrong == []
 
 
 def _frame_of(page) -> str:
@@ -40,8 +20,9 @@ def _frame_of(page) -> str:
 
 
 def test_an_alarm_is_red_on_every_page_of_its_run_alone(
-    page, served: Served, store_at: tuple[str, Store]
+    signed_in_page, served: Served, store_at: tuple[str, Store]
 ) -> None:
+    page = signed_in_page
     store = store_at[1]
     populated.whole_run(store, "good", count=20)
     populated.whole_run(store, "caught", count=20)

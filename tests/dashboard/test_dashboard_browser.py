@@ -5,12 +5,11 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import populated
 import pytest
-from serving import CHROMIUM_ARGUMENTS, Served, start_dashboard, stop_dashboard
+from serving import Served, start_dashboard, stop_dashboard
 
 from server.store import Store
 
@@ -45,17 +44,6 @@ def run_id(store: Store, request: pytest.FixtureRequest) -> str:
     """A run with a release batch of 120 samples, named like the test."""
     populated.whole_run(store, request.node.name, count=120)
     return str(request.node.name)
-
-
-@pytest.fixture(scope="session")
-def browser(chromium: Path) -> Iterator[object]:
-    """One browser for all tests; each test has a fresh profile in it."""
-    with playwright.sync_playwright() as started:
-        running = started.chromium.launch(
-            executable_path=str(chromium), headless=True, args=list(CHROMIUM_ARGUMENTS)
-        )
-        yield running
-        running.close()
 
 
 @pytest.fixture(scope="module")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import populated
 import pytest
-from serving import CHROMIUM_ARGUMENTS, Served
+from serving import Served
 from streamlit.testing.v1 import AppTest
 
 from dashboard.frames import rows_of
@@ -152,27 +152,11 @@ def test_one_seed_has_no_deviation_and_no_fairness_no_table() -> None:
     assert raw.is_raw and not any(one.is_raw for one in others)
 
 
-@pytest.fixture
-def page(chromium: Path, served: Served) -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api")
-    with playwright.sync_playwright() as started:
-        running = started.chromium.launch(
-            executable_path=str(chromium), headless=True, args=list(CHROMIUM_ARGUMENTS)
-        )
-        context = running.new_context(viewport={"width": 1280, "height": 1000})
-        context.request.get(served.link)
-        wrong: list[str] = []
-        opened = context.new_page()
-        opened.on("pageerror", lambda error: wrong.append(str(error)))
-        yield opened
-        running.close()
-        assert wrong == []
-
-
 @pytest.mark.browser
 def test_a_person_sees_the_curve(
-    page: Any, served: Served, store_at: tuple[str, Store], tmp_path: Path
+    signed_in_page: Any, served: Served, store_at: tuple[str, Store], tmp_path: Path
 ) -> None:
+    page = signed_in_page
     store_at[1].record_privatizer_curve(a_curve())
     page.goto(f"{served.address}/privatizers")
     page.get_by_text("Simulation only: trained and measured on raw data").wait_for()
