@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -127,49 +126,35 @@ class StoredPrivatizerCurve(PrivatizerCurve):
     curve_id: int
 
 
-class PrivatizerStore:
-    """The part of the store that has curves of privatizers."""
-
-    def _reading(self) -> AbstractContextManager[Session]:
-        raise NotImplementedError
-
-    def _writing(self) -> AbstractContextManager[Session]:
-        raise NotImplementedError
-
-    def record_privatizer_curve(self, record: PrivatizerCurve) -> int:
-        """Add a curve with its points, all or nothing; give back its id."""
-        with self._writing() as session:
-            return _record(session, record)
-
-    def privatizer_curves(self) -> list[StoredPrivatizerCurve]:
-        """All curves with their points, the newest first."""
-        with self._reading() as session:
-            newest = select(PrivatizerCurveRow).order_by(
-                PrivatizerCurveRow.at.desc(), PrivatizerCurveRow.curve_id.desc()
-            )
-            return [_read(session, row) for row in session.scalars(newest)]
-
-    def privatizer_curve(self, curve_id: int) -> StoredPrivatizerCurve:
-        """One curve."""
-        with self._reading() as session:
-            row = session.get(PrivatizerCurveRow, curve_id)
-            if row is None:
-                raise StoreError(f"curve_id = {curve_id!r}: the store has no such curve")
-            return _read(session, row)
-
-
-def _record(session: Session, record: PrivatizerCurve) -> int:
-    curve = PrivatizerCurveRow(**to_values(record, "points"))
-    session.add(curve)
+def record_curve(session: Session, record: PrivatizerCurve) -> int:
+    """Add a curve with its points; give back its id."""
+    row = PrivatizerCurveRow(**to_values(record, "points"))
+    session.add(row)
     session.flush()
     for position, point in enumerate(record.points):
-        place = {"curve_id": curve.curve_id, "position": position}
+        place = {"curve_id": row.curve_id, "position": position}
         session.add(PrivatizerPointRow(**place, **to_values(point, "attacks")))
         session.flush()
         for one in point.attacks:
             session.add(PrivatizerAttackRow(**place, **to_values(one)))
     session.flush()
-    return curve.curve_id
+    return row.curve_id
+
+
+def curves(session: Session) -> list[StoredPrivatizerCurve]:
+    """All curves with their points, the newest first."""
+    newest = select(PrivatizerCurveRow).order_by(
+        PrivatizerCurveRow.at.desc(), PrivatizerCurveRow.curve_id.desc()
+    )
+    return [_read(session, row) for row in session.scalars(newest)]
+
+
+def curve(session: Session, curve_id: int) -> StoredPrivatizerCurve:
+    """One curve."""
+    row = session.get(PrivatizerCurveRow, curve_id)
+    if row is None:
+        raise StoreError(f"curve_id = {curve_id!r}: the store has no such curve")
+    return _read(session, row)
 
 
 def _read(session: Session, row: PrivatizerCurveRow) -> StoredPrivatizerCurve:

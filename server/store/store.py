@@ -5,19 +5,12 @@ Each method is one transaction, and safe to call from several threads and proces
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
-from types import TracebackType
-from typing import Self, TypeVar
 
-from sqlalchemy import Engine
-from sqlalchemy.exc import IntegrityError
-from sqlalchemy.orm import Session
-
-from server.store import answers, audits, projects, runs, samples, summaries
+from server.store import answers, audits, privatizers, projects, runs, samples, summaries
 from server.store.audits import AuditRecord
-from server.store.engine import Location, clear_errors, locate, make_engine, prepare_file
+from server.store.engine import clear_errors, locate, make_engine, prepare_file
 from server.store.labelling import (
     Annotation,
     Progress,
@@ -26,7 +19,7 @@ from server.store.labelling import (
     StoredLabel,
     StoredProject,
 )
-from server.store.privatizers import PrivatizerStore
+from server.store.privatizers import PrivatizerCurve, StoredPrivatizerCurve
 from server.store.records import (
     BatchRecord,
     CheckpointRow,
@@ -40,11 +33,8 @@ from server.store.records import (
     StoredBatch,
     StoredSample,
 )
+from server.store.transactions import Transactions
 from server.store.upgrades import require_current, upgrade
-
-_ATTEMPTS = 20
-
-ResultT = TypeVar("ResultT")
 
 
 def open_store(url: str | Path, *, create: bool = False) -> Store:
@@ -73,61 +63,13 @@ def open_store(url: str | Path, *, create: bool = False) -> Store:
     return Store(engine, location)
 
 
-class Store(PrivatizerStore):
+class Store(Transactions):
     """Runs, releases, generated samples and labels. Made by :func:`open_store`.
 
     What is derived from data is refused with ``StoreError`` until the ledger row that pays for it
     is there. Every method raises ``StoreError`` where the database cannot be reached or is busy,
     and for an id or key that is not there.
     """
-
-    def __init__(self, engine: Engine, location: Location) -> None:
-        self._engine = engine
-        self._location = location
-
-    @property
-    def place(self) -> str:
-        """Where the store lies, in words without credentials."""
-        return self._location.shown
-
-    def close(self) -> None:
-        """Let go of all connections; a later call opens new ones."""
-        self._engine.dispose()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    @contextmanager
-    def _reading(self) -> Iterator[Session]:
-        with clear_errors(self._location), Session(self._engine) as session:
-            yield session
-
-    @contextmanager
-    def _writing(self) -> Iterator[Session]:
-        writer = self._engine.execution_options(write=True)
-        with clear_errors(self._location), Session(writer) as session, session.begin():
-            yield session
-
-    def _appending(self, work: Callable[[Session], ResultT]) -> ResultT:
-        """Do ``work`` again where another writer took the same place in a chain first."""
-        for _ in range(_ATTEMPTS - 1):
-            writer = self._engine.execution_options(write=True)
-            with clear_errors(self._location):
-                try:
-                    with Session(writer) as session, session.begin():
-                        return work(session)
-                except IntegrityError:
-                    continue
-        with self._writing() as session:
-            return work(session)
 
     # Runs
 
@@ -251,6 +193,23 @@ class Store(PrivatizerStore):
         """A run's audits, in the order stored."""
         with self._reading() as session:
             return audits.audits(session, run_id)
+
+    # Privatizers
+
+    def record_privatizer_curve(self, record: PrivatizerCurve) -> int:
+        """Add a curve with its points, all or nothing; give back its id."""
+        with self._writing() as session:
+            return privatizers.record_curve(session, record)
+
+    def privatizer_curves(self) -> list[StoredPrivatizerCurve]:
+        """All curves with their points, the newest first."""
+        with self._reading() as session:
+            return privatizers.curves(session)
+
+    def privatizer_curve(self, curve_id: int) -> StoredPrivatizerCurve:
+        """One curve."""
+        with self._reading() as session:
+            return privatizers.curve(session, curve_id)
 
     # Samples
 

@@ -1,0 +1,70 @@
+"""How the store reaches its database: short transactions, from several threads and processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Self, TypeVar
+
+from sqlalchemy import Engine
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from server.store.engine import Location, clear_errors
+
+_ATTEMPTS = 20
+
+ResultT = TypeVar("ResultT")
+
+
+class Transactions:
+    """A database with its pool of connections; what goes wrong in one becomes a ``StoreError``."""
+
+    def __init__(self, engine: Engine, location: Location) -> None:
+        self._engine = engine
+        self._location = location
+
+    @property
+    def place(self) -> str:
+        """Where the store lies, in words without credentials."""
+        return self._location.shown
+
+    def close(self) -> None:
+        """Let go of all connections; a later call opens new ones."""
+        self._engine.dispose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @contextmanager
+    def _reading(self) -> Iterator[Session]:
+        with clear_errors(self._location), Session(self._engine) as session:
+            yield session
+
+    @contextmanager
+    def _writing(self) -> Iterator[Session]:
+        writer = self._engine.execution_options(write=True)
+        with clear_errors(self._location), Session(writer) as session, session.begin():
+            yield session
+
+    def _appending(self, work: Callable[[Session], ResultT]) -> ResultT:
+        """Do ``work`` again where another writer took the same place in a chain first."""
+        for _ in range(_ATTEMPTS - 1):
+            writer = self._engine.execution_options(write=True)
+            with clear_errors(self._location):
+                try:
+                    with Session(writer) as session, session.begin():
+                        return work(session)
+                except IntegrityError:
+                    continue
+        with self._writing() as session:
+            return work(session)
