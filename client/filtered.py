@@ -8,9 +8,9 @@ secret and no protection by itself: filtered images never leave the node, only n
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 import numpy as np
 import torch
@@ -45,29 +45,35 @@ def as_asked(users: LocalUsers, request: TrainRequest) -> LocalUsers:
     vector = request.weights.get("filter")
     if vector is None:
         return users
-    settings = tuple(sorted(privatizer_settings(request.settings).items()))
-    return _filtered(_Same(users), vector.tobytes(), settings)
+    settings = privatizer_settings(request.settings)
+    asked = (vector.tobytes(), tuple(sorted(settings.items())))
+    known = _KEPT.get(id(users))
+    if known is not None and known.owner() is users and known.asked == asked:
+        return known.shown
+    # Held weakly: filtered images go with the users that they were made of, as when an operator
+    # writes the node's file anew.
+    shown = FilteredUsers.of(weakref.proxy(users), vector, settings)
+    _keep(users, asked, shown)
+    return shown
 
 
-@dataclass(frozen=True, eq=False)
-class _Same:
-    """Users that equal the same object alone, hashable or not."""
-
-    users: LocalUsers
-
-    def __hash__(self) -> int:
-        return id(self.users)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.users is self.users
+@dataclass(frozen=True)
+class _Kept:
+    owner: weakref.ref[LocalUsers]
+    asked: tuple[object, ...]
+    shown: FilteredUsers
 
 
-@lru_cache(maxsize=MOST_NODES)
-def _filtered(
-    same: _Same, vector: bytes, settings: tuple[tuple[str, Scalar], ...]
-) -> FilteredUsers:
-    weights = np.frombuffer(vector, dtype=np.float32)
-    return FilteredUsers.of(same.users, weights, dict(settings))
+_KEPT: dict[int, _Kept] = {}
+
+
+def _keep(users: LocalUsers, asked: tuple[object, ...], shown: FilteredUsers) -> None:
+    """Keep what users look like behind one filter; another filter's images are forgotten."""
+    key = id(users)
+    _KEPT.pop(key, None)
+    while len(_KEPT) >= MOST_NODES:
+        _KEPT.pop(next(iter(_KEPT)), None)
+    _KEPT[key] = _Kept(weakref.ref(users, lambda _: _KEPT.pop(key, None)), asked, shown)
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -242,6 +244,18 @@ def test_users_are_filtered_once_with_noise_of_their_own(secretive, asked, vecto
     )
     assert not torch.equal(other.user(0).images, found.images)
     assert len(shown.user(6).labels) == 0
+
+
+def test_filtered_images_go_with_the_users_they_were_made_of(secretive, asked, vector):
+    users = replace(secretive)
+    shown = as_asked(users, filtering(asked(0), vector))
+    shown.user(0)
+    gone = weakref.ref(shown)
+    del shown
+    assert gone() is not None  # kept for the next round
+    del users
+    gc.collect()
+    assert gone() is None
 
 
 def test_conditioned_classes_are_pairs_of_class_and_secret(secretive, asked, vector):
