@@ -1,7 +1,9 @@
 """Study ``attributes``: one attribute of an image stays readable, another does not (000, 5.2-5.3).
 
-The information privatizer trains a U-Net by Algorithm 2: the provider's network for the use is
+The information privatizer trains a filter by Algorithm 2: the provider's network for the use is
 fixed and goes on reading released images unchanged; an adversary for the secret learns all along.
+A point of the curve is a weight α of equation 6, or a budget: at most b nats may leak. Squares let
+go of a leak as it gets small; a budget below what an attacker could use keeps pressing.
 Where the data of the paper is at hand (CelebA, FaceScrub, UTKFace, CIFAR-100, by path) it runs on
 that; digit against thickness on MNIST stands in for it, with another pair of attributes: its
 figures are not comparable with the paper's, which are printed beside them for their size alone.
@@ -28,6 +30,7 @@ from client.privatizers.networks import prior_of
 from client.privatizers.protocol import FILTER, PrivatizerError
 from models.classifiers import ConvClassifier, check_image
 from models.filters import DenseFilter, UNet
+from models.releasers import ConvReleaser
 from models.students import StudentCnn
 from simulations.privatizers.attackers.networks import NetworkAttacker
 from simulations.privatizers.attackers.protocol import Attacker, Fitted
@@ -50,6 +53,7 @@ from simulations.studies.frame import Report, Row
 COLUMNS = (
     "data",
     "alpha",
+    "budget",
     "seed",
     "use_raw",
     "use",
@@ -65,6 +69,7 @@ PAPER_USE, PAPER_ATTACKER = 0.936, 0.57
 """CelebA, gender kept and smile hidden (paper 000, Table 2): means of its two columns, by the
 networks of its authors; the raw figures are 0.943 and 0.927."""
 SHOWN = 10
+NETWORKS = ("unet", "code", "dense")
 
 
 @dataclass(frozen=True)
@@ -73,12 +78,15 @@ class Settings:
 
     Attributes:
         data: sources of images, with their paths where they need one.
-        alphas: of the objective, (1−α)A² + αB².
-        network: ``unet``, which starts near the identity; or ``dense``, where all that is released
-            passes a few hidden units: several times as fast, for small aligned images.
-        width: channels of the U-Net, or units of the dense filter.
-        noise: planes of noise at the U-Net's bottleneck, or entries beside the units.
-        copying_steps: in which a dense filter learns to reproduce, before.
+        alphas: of the objective (1−α)A² + αB², a point each.
+        budgets: of the objective A + weight · max(B − b, 0)², nats, a point each.
+        budget_weight: the weight in it.
+        network: ``unet``, which starts near the identity; ``code``, where all that is released
+            passes a few noisy numbers; or ``dense``, where it passes hidden units of one layer.
+        width: channels of the U-Net or before and after the code, or units of the dense filter.
+        noise: planes of noise at the U-Net's bottleneck, numbers of the code (each has its own), or
+            entries beside the dense filter's units.
+        copying_steps: in which a filter that is no U-Net learns to reproduce, before.
         batch: images of a minibatch.
         reading_steps: of the provider's network.
         meeting_steps: of the adversary alone, before.
@@ -93,6 +101,8 @@ class Settings:
 
     data: tuple[str, ...]
     alphas: tuple[float, ...]
+    budgets: tuple[float, ...]
+    budget_weight: float
     network: str
     width: int
     noise: int
@@ -109,10 +119,20 @@ class Settings:
     attacker_steps: int
 
     def __post_init__(self) -> None:
-        if not self.data or not self.alphas or not self.attackers:
-            raise PrivatizerError("data, alphas and attackers must each name at least one")
-        if self.network not in ("unet", "dense"):
-            raise PrivatizerError(f"network={self.network!r} is unknown: choose unet or dense")
+        if not self.data or not self.objectives() or not self.attackers:
+            raise PrivatizerError(
+                "data and attackers must each name at least one, and so must alphas and budgets "
+                "together"
+            )
+        if self.network not in NETWORKS:
+            raise PrivatizerError(
+                f"network={self.network!r} is unknown: choose one of {', '.join(NETWORKS)}"
+            )
+
+    def objectives(self) -> list[Objective]:
+        """What is minimised at each point."""
+        limited = [Objective(budget=b, weight=self.budget_weight) for b in self.budgets]
+        return [*(Objective(alpha) for alpha in self.alphas), *limited]
 
     def fresh(self) -> dict[str, Attacker]:
         """The attackers, not yet fitted."""
@@ -151,23 +171,34 @@ def run(
         for seed in seeds:
             split = load_private(source, data_dir, seed)
             provider = provide(settings, split, seed)
-            for alpha in settings.alphas:
+            for objective in settings.objectives():
                 began = time.perf_counter()
-                method = train_point(settings, split.train, provider.reader, alpha, seed)
+                method = train_point(settings, split.train, provider.reader, objective, seed)
                 row = point_row(settings, method, provider, split, seed)
-                head: Row = {"data": source.partition(":")[0], "alpha": alpha, "seed": seed}
+                head: Row = {"data": source.partition(":")[0], **_place(objective), "seed": seed}
                 rows.append({**head, **row, "seconds": time.perf_counter() - began})
                 report(
-                    f"attributes: {head['data']} alpha={alpha:g} seed {seed}: use "
+                    f"attributes: {head['data']} {_named(objective)} seed {seed}: use "
                     f"{row['use']:.3f} of {row['use_raw']:.3f}, attacker {row['attacker']:.3f}"
                 )
                 if seed == seeds[0]:
                     some = split.test.take(slice(0, SHOWN))
                     sheet.setdefault("raw", some.records)
-                    sheet[f"α={alpha:g}"] = release(method, some, seed).records
+                    sheet[_named(objective)] = release(method, some, seed).records
         plot_sheet(sheet, out / f"attributes-{source.partition(':')[0]}-sheet.png")
     _plot(rows, out)
     return rows
+
+
+def _place(objective: Objective) -> Row:
+    """Where on the curve a point is: either at an α or at a budget."""
+    free = objective.budget is None
+    return {"alpha": objective.alpha if free else None, "budget": objective.budget}
+
+
+def _named(objective: Objective) -> str:
+    free = objective.budget is None
+    return f"α={objective.alpha:g}" if free else f"b={objective.budget:g}"
 
 
 def provide(settings: Settings, split: Split, seed: int) -> Provider:
@@ -202,14 +233,18 @@ def small_reader(shape: Sequence[int], classes: int, generator: torch.Generator)
 
 
 def train_point(
-    settings: Settings, train: PrivateData, reader: nn.Module, alpha: float, seed: int
+    settings: Settings,
+    train: PrivateData,
+    reader: nn.Module,
+    objective: Objective,
+    seed: int,
 ) -> InformationPrivatizer:
     """A filter by Algorithm 2, against an adversary of its own."""
     generator = torch.Generator().manual_seed(seed)
     method = InformationPrivatizer(
         starting_filter(settings, train, generator, seed),
         prior_of(train.secret, train.secret_classes),
-        Objective(alpha),
+        objective,
         secret=small_reader(train.shape, train.secret_classes, generator),
         fixed_use=reader,
     )
@@ -237,7 +272,14 @@ def starting_filter(
     width, noise = settings.width, settings.noise
     if settings.network == "unet":
         return UNet(shape, width, noise=noise, limits=limits, generator=generator)
-    net = DenseFilter(shape, width, noise=noise, residual=False, limits=limits, generator=generator)
+    net: nn.Module
+    if settings.network == "code":
+        low, high = limits
+        net = ConvReleaser(shape, width, code=noise, low=low, high=high, generator=generator)
+    else:
+        net = DenseFilter(
+            shape, width, noise=noise, residual=False, limits=limits, generator=generator
+        )
     train_identity(
         net, train, steps=settings.copying_steps, rate=3e-3, batch=settings.batch, seed=seed
     )

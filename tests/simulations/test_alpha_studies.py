@@ -145,7 +145,12 @@ def test_who_knows_the_clock_needs_no_load() -> None:
     assert balanced["none"] < 0.53 < 0.65 < balanced["clock"]
 
 
-def test_attributes_study_takes_other_data_by_path(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("network", "alphas", "budgets"), [("unet", (0.5,), ()), ("code", (), (0.01,))]
+)
+def test_attributes_study_takes_other_data_by_path(
+    network: str, alphas: tuple[float, ...], budgets: tuple[float, ...], tmp_path: Path
+) -> None:
     faces = tmp_path / "faces"
     faces.mkdir()
     for number in range(150):
@@ -156,10 +161,12 @@ def test_attributes_study_takes_other_data_by_path(tmp_path: Path) -> None:
     settings = _settings(
         "attributes",
         data=(f"utkface:{faces},utility=race,secret=gender,side=20",),
-        alphas=(0.5,),
-        network="unet",
+        alphas=alphas,
+        budgets=budgets,
+        network=network,
         width=2,
         noise=2,
+        copying_steps=5,
         reading_steps=40,
         meeting_steps=5,
         steps=5,
@@ -168,6 +175,7 @@ def test_attributes_study_takes_other_data_by_path(tmp_path: Path) -> None:
     out = tmp_path / "out"
     (row,) = attributes.run(settings, seeds=[0], data_dir=None, out=out, report=lambda line: None)
     assert row["data"] == "utkface"
+    assert (row["alpha"], row["budget"]) == (*(alphas or (None,)), *(budgets or (None,)))
     assert row["use_raw"] > 0.9
     assert row["use_loss"] == pytest.approx(row["use_raw"] - row["use"])
     assert row["attacker_raw"] > 0.4
@@ -255,7 +263,8 @@ def test_reweighting_pays_where_a_class_is_common() -> None:
         ("alpha-load", {"sides": ("moon",)}, "side 'moon' is unknown"),
         ("alpha-load", {"attackers": ()}, "at least one"),
         ("alpha-load", {"warm_steps": 10_000}, "warm_steps=10000"),
-        ("attributes", {"alphas": ()}, "at least one"),
+        ("attributes", {"alphas": (), "budgets": ()}, "at least one"),
+        ("attributes", {"budgets": (-0.1,)}, "budget=-0.1"),
         ("attributes", {"network": "fader"}, "network='fader'"),
     ],
 )

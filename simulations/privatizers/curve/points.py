@@ -123,7 +123,8 @@ class InformationImages:
 
         reader = cast(nn.Module, provider)
         for knobs in points:
-            method = train_point(self.settings, train, reader, cast(float, knobs.alpha), seed)
+            objective = Objective(cast(float, knobs.alpha))
+            method = train_point(self.settings, train, reader, objective, seed)
             yield Trained(knobs, method.players[FILTER].eval(), reader)
 
 
