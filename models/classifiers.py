@@ -100,6 +100,34 @@ class ConvClassifier(nn.Module):
         return logits
 
 
+class JointReaders(nn.Module):
+    """Several classifiers whose logits are added, trained as one.
+
+    As an adversary it makes a filter hide from all of them at once: what small convolutions do not
+    notice, such as single pixels that trees split on, a dense network beside them does.
+
+    Args:
+        readers: networks from the same records to logits [n, classes].
+
+    Raises:
+        ShapeError: there are none.
+    """
+
+    def __init__(self, *readers: nn.Module) -> None:
+        super().__init__()
+        if not readers:
+            raise ShapeError("readers=() must name at least one network")
+        self.readers = nn.ModuleList(readers)
+
+    def forward(self, records: Tensor) -> Tensor:
+        """Logits float32 [n, classes] of records [n, ...]."""
+        first, *others = self.readers
+        logits: Tensor = first(records)
+        for reader in others:
+            logits = logits + reader(records)
+        return logits
+
+
 def check_image(shape: Sequence[int]) -> tuple[int, int, int]:
     """Return ``shape`` as three ints, or say what is wrong with it.
 

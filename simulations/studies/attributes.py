@@ -17,6 +17,7 @@ Simulation only. Settings are to be chosen on the attack part cut in two, never 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ from torch import Tensor, nn
 from client.privatizers.information import SECRET, InformationPrivatizer, Objective
 from client.privatizers.networks import prior_of
 from client.privatizers.protocol import FILTER, PrivatizerError
-from models.classifiers import ConvClassifier, check_image
+from models.classifiers import ConvClassifier, JointReaders, Mlp, check_image
 from models.filters import DenseFilter, UNet
 from models.releasers import ConvReleaser
 from models.students import StudentCnn
@@ -245,7 +246,7 @@ def train_point(
         starting_filter(settings, train, generator, seed),
         prior_of(train.secret, train.secret_classes),
         objective,
-        secret=small_reader(train.shape, train.secret_classes, generator),
+        secret=_adversary(train, generator),
         fixed_use=reader,
     )
     adversary = {SECRET: settings.adversary_rate}
@@ -262,6 +263,15 @@ def train_point(
     ]
     train_privatizer(method, train, stages, batch=settings.batch, seed=seed)
     return method
+
+
+def _adversary(train: PrivateData, generator: torch.Generator) -> nn.Module:
+    """Convolutions beside a dense network: hidden from the first alone, trees still read it."""
+    classes = train.secret_classes
+    return JointReaders(
+        small_reader(train.shape, classes, generator),
+        Mlp(math.prod(train.shape), classes, generator=generator),
+    )
 
 
 def starting_filter(
