@@ -44,6 +44,7 @@ from simulations.studies.attacking import (
     accuracy,
     build_attackers,
     columns,
+    joint_adversary,
     learn,
     number,
     parse_points,
@@ -227,7 +228,7 @@ def reproducing(settings: Settings, train: PrivateData, seed: int) -> AlphaPriva
             high=train.high,
             generator=generator,
         ),
-        StudentCnn(shape, train.secret_classes, generator=generator),
+        joint_adversary(train, generator),
         AlphaObjective(1.0, 0.0, distortion=1.0, beta=0.1),
         use=reader,
     )

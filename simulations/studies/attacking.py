@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -10,6 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from client.privatizers.protocol import Privatizer, PrivatizerError, draw_noise
+from models.classifiers import ConvClassifier, JointReaders, Mlp, check_image
+from models.students import StudentCnn
 from simulations.privatizers.attackers import build_attacker
 from simulations.privatizers.attackers.networks import NetworkAttacker
 from simulations.privatizers.attackers.protocol import Attacker, cautious
@@ -136,3 +139,20 @@ def parse_points(points: Sequence[str]) -> list[tuple[float, float]]:
                 f"point {point!r}: write an order and a weight, as in 1:0.5"
             ) from None
     return found
+
+
+def small_reader(shape: Sequence[int], classes: int, generator: torch.Generator) -> nn.Module:
+    """A strided student network where the images' size suits it, else a small LeNet."""
+    image = check_image(shape)
+    if image[1] == image[2] and image[1] in (28, 32) and image[0] in (1, 3):
+        return StudentCnn(image, classes, generator=generator)
+    return ConvClassifier(image, classes, generator=generator)
+
+
+def joint_adversary(train: PrivateData, generator: torch.Generator) -> nn.Module:
+    """Convolutions beside a dense network: hidden from the first alone, trees still read it."""
+    classes = train.secret_classes
+    return JointReaders(
+        small_reader(train.shape, classes, generator),
+        Mlp(math.prod(train.shape), classes, generator=generator),
+    )

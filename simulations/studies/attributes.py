@@ -17,7 +17,6 @@ Simulation only. Settings are to be chosen on the attack part cut in two, never 
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,10 +28,9 @@ from torch import Tensor, nn
 from client.privatizers.information import SECRET, InformationPrivatizer, Objective
 from client.privatizers.networks import prior_of
 from client.privatizers.protocol import FILTER, PrivatizerError
-from models.classifiers import ConvClassifier, JointReaders, Mlp, check_image
+from models.classifiers import check_image
 from models.filters import DenseFilter, UNet
 from models.releasers import ConvReleaser
-from models.students import StudentCnn
 from simulations.privatizers.attackers.networks import NetworkAttacker
 from simulations.privatizers.attackers.protocol import Attacker, Fitted
 from simulations.privatizers.data import PrivateData, Split
@@ -43,10 +41,12 @@ from simulations.studies.attacking import (
     accuracy,
     build_attackers,
     columns,
+    joint_adversary,
     learn,
     number,
     read_all,
     release,
+    small_reader,
 )
 from simulations.studies.charts import plot_lines, plot_sheet
 from simulations.studies.frame import Report, Row
@@ -225,14 +225,6 @@ def provide(settings: Settings, split: Split, seed: int) -> Provider:
     return Provider(reader, use, number(raw, "attacker"), frozen)
 
 
-def small_reader(shape: Sequence[int], classes: int, generator: torch.Generator) -> nn.Module:
-    """A strided student network where the images' size suits it, else a small LeNet."""
-    image = check_image(shape)
-    if image[1] == image[2] and image[1] in (28, 32) and image[0] in (1, 3):
-        return StudentCnn(image, classes, generator=generator)
-    return ConvClassifier(image, classes, generator=generator)
-
-
 def train_point(
     settings: Settings,
     train: PrivateData,
@@ -246,7 +238,7 @@ def train_point(
         starting_filter(settings, train, generator, seed),
         prior_of(train.secret, train.secret_classes),
         objective,
-        secret=_adversary(train, generator),
+        secret=joint_adversary(train, generator),
         fixed_use=reader,
     )
     adversary = {SECRET: settings.adversary_rate}
@@ -263,15 +255,6 @@ def train_point(
     ]
     train_privatizer(method, train, stages, batch=settings.batch, seed=seed)
     return method
-
-
-def _adversary(train: PrivateData, generator: torch.Generator) -> nn.Module:
-    """Convolutions beside a dense network: hidden from the first alone, trees still read it."""
-    classes = train.secret_classes
-    return JointReaders(
-        small_reader(train.shape, classes, generator),
-        Mlp(math.prod(train.shape), classes, generator=generator),
-    )
 
 
 def starting_filter(

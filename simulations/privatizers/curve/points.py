@@ -268,8 +268,7 @@ _RECIPES: dict[tuple[str, str], tuple[str, type[Any]]] = {
 
 def read_images(data: PrivateData, steps: int, seed: int) -> nn.Module:
     """A fresh network that reads the use of images, fitted on ``data``."""
-    from simulations.studies.attacking import learn
-    from simulations.studies.attributes import small_reader
+    from simulations.studies.attacking import learn, small_reader
 
     generator = torch.Generator().manual_seed(seed)
     net = small_reader(data.shape, data.utility_classes, generator)
