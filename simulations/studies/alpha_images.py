@@ -30,6 +30,7 @@ from torch import Tensor, nn
 
 from client.privatizers.alpha import AlphaObjective, AlphaPrivatizer, Mode
 from client.privatizers.protocol import FILTER, PrivatizerError
+from client.privatizers.training import Stage, train_privatizer
 from models.classifiers import check_image
 from models.releasers import ConvReleaser
 from models.students import StudentCnn
@@ -38,7 +39,6 @@ from simulations.privatizers.attackers.protocol import Attacker
 from simulations.privatizers.data import PrivateData, Split
 from simulations.privatizers.sources import load_private
 from simulations.privatizers.sources.thickness import row_widths
-from simulations.privatizers.training import Stage, train_privatizer
 from simulations.studies.attacking import (
     Reading,
     accuracy,

@@ -27,13 +27,13 @@ import torch
 
 from client.privatizers.alpha import AlphaObjective, AlphaPrivatizer, Mode
 from client.privatizers.protocol import FILTER, PrivatizerError
+from client.privatizers.training import Stage, train_privatizer
 from models.adversaries import LstmAdversary
 from models.releasers import LstmReleaser
 from simulations.privatizers.attackers import build_attacker
 from simulations.privatizers.attackers.protocol import Attacker
 from simulations.privatizers.data import PrivateData, Split
 from simulations.privatizers.sources import load_private
-from simulations.privatizers.training import Stage, train_privatizer
 from simulations.studies.attacking import (
     build_attackers,
     columns,

@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from client.privatizers.information import SECRET, InformationPrivatizer, Objective
 from client.privatizers.networks import prior_of
 from client.privatizers.protocol import FILTER, PrivatizerError
+from client.privatizers.training import Stage, train_identity, train_privatizer
 from models.classifiers import check_image
 from models.filters import DenseFilter, UNet
 from models.releasers import ConvReleaser
@@ -36,7 +37,6 @@ from simulations.privatizers.attackers.protocol import Attacker, Fitted
 from simulations.privatizers.data import PrivateData, Split
 from simulations.privatizers.scores import judge
 from simulations.privatizers.sources import load_private
-from simulations.privatizers.training import Stage, train_identity, train_privatizer
 from simulations.studies.attacking import (
     accuracy,
     build_attackers,

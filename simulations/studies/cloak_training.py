@@ -14,12 +14,12 @@ from torch import Tensor, nn
 from client.privatizers.black_box import ask, train_substitute
 from client.privatizers.cloak import CloakObjective, CloakPrivatizer
 from client.privatizers.protocol import FILTER
+from client.privatizers.training import Stage, train_privatizer
 from models.classifiers import check_image
 from models.lenet import LeNet
 from models.masks import MaskFilter, NoiseMap
 from models.students import build_student
 from simulations.privatizers.data import PrivateData
-from simulations.privatizers.training import Stage, train_privatizer
 from simulations.students import fit_classifier
 
 if TYPE_CHECKING:

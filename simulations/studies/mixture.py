@@ -32,10 +32,10 @@ from client.privatizers.information import (
     Objective,
 )
 from client.privatizers.protocol import FILTER, PrivatizerError
+from client.privatizers.training import Stage, train_privatizer
 from models.classifiers import Mlp
 from models.filters import LinearFilter, MlpFilter
 from simulations.privatizers.sources import load_private
-from simulations.privatizers.training import Stage, train_privatizer
 from simulations.studies.charts import plot_plane
 from simulations.studies.frame import Report, Row
 from simulations.studies.mixture_exact import Point, best_linear, bound, evaluate

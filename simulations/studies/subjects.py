@@ -35,13 +35,13 @@ from torch.nn import functional as F
 from client.privatizers.information import InformationPrivatizer, Objective
 from client.privatizers.networks import check_reads
 from client.privatizers.protocol import FILTER, PrivatizerError, draw_noise
+from client.privatizers.training import Stage, train_identity, train_privatizer
 from models.classifiers import ConvClassifier
 from models.filters import DenseFilter, UNet
 from simulations.augmentation import affine
 from simulations.privatizers.attackers import build_attacker
 from simulations.privatizers.data import PrivateData, Split
 from simulations.privatizers.sources import load_private
-from simulations.privatizers.training import Stage, train_identity, train_privatizer
 from simulations.studies.charts import plot_lines, plot_sheet
 from simulations.studies.faces import SHAKEN, shaken
 from simulations.studies.frame import Report, Row

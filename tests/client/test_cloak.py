@@ -16,11 +16,11 @@ from client.privatizers.cloak import (
     information_bound,
 )
 from client.privatizers.protocol import FILTER, Batch, PrivatizerError, named_weights
+from client.privatizers.training import Stage, train_privatizer
 from models.classifiers import Mlp
 from models.information import gaussian_information_bound
 from models.masks import NoiseMap, masked, threshold_of
 from simulations.privatizers.data import PrivateData
-from simulations.privatizers.training import Stage, train_privatizer
 
 ENTRIES, NEEDED = 12, 3
 

@@ -18,12 +18,12 @@ from torch import nn
 from client.privatizers.information import RAW_USE, SECRET, USE, InformationPrivatizer, Objective
 from client.privatizers.networks import prior_of
 from client.privatizers.protocol import FILTER, PrivatizerError
+from client.privatizers.training import Stage, train_privatizer
 from models.classifiers import Mlp
 from models.filters import LinearFilter
 from models.masks import masked, threshold_of
 from simulations.privatizers.curve.knobs import Knobs
 from simulations.privatizers.data import PrivateData
-from simulations.privatizers.training import Stage, train_privatizer
 from simulations.studies.frame import FOLDER, load_study, read_settings
 
 IMAGES, SERIES, POINTS = "images", "series", "points"

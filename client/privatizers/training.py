@@ -1,14 +1,15 @@
 """Training a privatizer on one machine: adversaries learn, then the filter steps.
 
-For studies and curves, where a method is measured apart from its federation; the data is in no
-budget. Bit-reproducible for equal arguments on one thread.
+For records that one machine may hold: a study's, where a method is measured apart from its
+federation and the data is in no budget, or samples of a private generator. Bit-reproducible for
+equal arguments on one thread.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -24,15 +25,26 @@ from client.privatizers.protocol import (
     named_weights,
 )
 
-if TYPE_CHECKING:
-    from simulations.privatizers.data import PrivateData
-
 Progress = Callable[[int, int], None]
 """Called with the iterations done and the iterations of all stages."""
 OnStep = Callable[[int, Tensor], None]
 """Called after each iteration with its number and the filter step's scalars (detached)."""
 Change = Callable[[Batch, torch.Generator], Batch]
 """Changes a minibatch before it is used, say by shifting images."""
+
+
+class Records(Protocol):
+    """What minibatches are drawn from."""
+
+    @property
+    def records(self) -> Tensor:
+        """Float32 [n, ...]."""
+
+    def __len__(self) -> int:
+        """N."""
+
+    def batch(self, rows: Tensor, choice: Tensor | None = None) -> Batch:
+        """The records in int64 ``rows`` with use and secret, and whether each is to be hidden."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +83,7 @@ class Stage:
 
 def train_privatizer(
     method: Privatizer,
-    data: PrivateData,
+    data: Records,
     stages: Sequence[Stage],
     *,
     batch: int,
@@ -115,7 +127,7 @@ def train_privatizer(
 
 def train_identity(
     net: nn.Module,
-    data: PrivateData,
+    data: Records,
     *,
     steps: int,
     rate: float,
@@ -175,7 +187,7 @@ def _iterate(learners: _Learners, source: _Minibatches, stage: Stage) -> Tensor:
 @dataclass(frozen=True, eq=False)
 class _Minibatches:
     method: Privatizer
-    data: PrivateData
+    data: Records
     size: int
     generator: torch.Generator
     choice: Tensor | None
