@@ -1,9 +1,12 @@
-"""A node's users as all later parts see them: every image filtered, before anything is made of it.
+"""A node's users as a run with a privatizer sees them: images filtered, or classes with secrets.
 
 A filter is trained first (`client.critics.privatizer`); then it travels in every request. Each
 record is filtered once, with noise that follows from a public seed and the user's place on the
 node, so that what nodes keep between rounds stays valid and a run can be repeated. That noise is no
 secret and no protection by itself: filtered images never leave the node, only noised sums do.
+
+Where the filter is to be trained on samples, there is none to look through yet: images are as they
+are, and a record's class is the pair of its class and its secret.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from client.data import LocalData, LocalUsers, NodeDataError
 from client.drawn import sound_records
@@ -26,6 +30,8 @@ SECTION = "privatizer."
 """What the settings of the privatizer begin with in a request."""
 MOST_NODES = 16
 """Nodes of one process whose filtered images are kept together."""
+SYNTHETIC = "synthetic"
+"""The method whose filter is trained on samples, for which nodes give pairs."""
 _NOISE = 5
 
 
@@ -35,18 +41,17 @@ def privatizer_settings(settings: Mapping[str, Scalar]) -> dict[str, Scalar]:
 
 
 def as_asked(users: LocalUsers, request: TrainRequest) -> LocalUsers:
-    """The node's users, filtered where the request carries a filter.
+    """The node's users, filtered where the request carries a filter, in pairs where it wants them.
 
     The same object for the same users and filter, so that rows made of it can be kept.
 
     Raises:
         NodeDataError: classes are to be conditioned on a secret that the users do not have.
     """
-    vector = request.weights.get("filter")
-    if vector is None:
+    vector, settings = request.weights.get("filter"), privatizer_settings(request.settings)
+    if vector is None and settings.get("method") != SYNTHETIC:
         return users
-    settings = privatizer_settings(request.settings)
-    asked = (vector.tobytes(), tuple(sorted(settings.items())))
+    asked = (vector if vector is None else vector.tobytes(), tuple(sorted(settings.items())))
     known = _KEPT.get(id(users))
     if known is not None and known.owner() is users and known.asked == asked:
         return known.shown
@@ -78,14 +83,15 @@ def _keep(users: LocalUsers, asked: tuple[object, ...], shown: FilteredUsers) ->
 
 @dataclass(frozen=True, eq=False)
 class FilteredUsers:
-    """Users around users: the same records with filtered images.
+    """Users around users: the same records with filtered images, or with pairs for classes.
 
     With ``conditioned`` a record's class is (class x secrets + secret), so that a generator learns
-    what filtered images of each secret look like: the strongest test of a filter.
+    what images of each secret look like: of filtered ones, the strongest test of a filter.
     """
 
     users: LocalUsers
-    network: FilterNetwork
+    network: FilterNetwork | None
+    """None where images are as they are."""
     seed: int
     """Public; it decides the filter's noise together with partition and user."""
     conditioned: bool = False
@@ -93,9 +99,11 @@ class FilteredUsers:
 
     @classmethod
     def of(
-        cls, users: LocalUsers, vector: NDArray[np.float32], settings: Mapping[str, Scalar]
+        cls, users: LocalUsers, vector: NDArray[np.float32] | None, settings: Mapping[str, Scalar]
     ) -> FilteredUsers:
-        """Users behind the filter of a request."""
+        """Users behind the filter of a request; without one, pairs of unfiltered images."""
+        if vector is None:
+            return cls(users, None, int(settings["seed"]), conditioned=True)
         network = filter_network(settings, users.shape)
         load_vector(network, vector)
         return cls(users, network.eval(), int(settings["seed"]), bool(settings["condition"]))
@@ -140,10 +148,16 @@ class FilteredUsers:
             data = LocalData(data.images[:0], data.labels[:0])
         if not len(data.labels):
             return LocalData(data.images, data.labels)
-        mixed = np.random.SeedSequence([self.seed, _NOISE, self.partition, position])
-        source = torch.Generator().manual_seed(int(mixed.generate_state(1, np.uint64)[0]))
-        noise = torch.randn(len(data.labels), *self.network.noise_shape, generator=source)
-        images = self.network(data.images, noise, data.choice)
+        images = self._released(data, position)
         if self.conditioned and data.secrets is not None:
             return LocalData(images, data.labels * self._secrets + data.secrets)
         return LocalData(images, data.labels)
+
+    def _released(self, data: LocalData, position: int) -> Tensor:
+        if self.network is None:
+            return data.images
+        mixed = np.random.SeedSequence([self.seed, _NOISE, self.partition, position])
+        source = torch.Generator().manual_seed(int(mixed.generate_state(1, np.uint64)[0]))
+        noise = torch.randn(len(data.labels), *self.network.noise_shape, generator=source)
+        images: Tensor = self.network(data.images, noise, data.choice)
+        return images

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from models.classifiers import ConvClassifier, Mlp
 from models.filters import DenseFilter, UNet
+from models.releasers import ConvReleaser
 
 FILTER = "filter"
 SCALARS, SHARES = "scalars", "shares"
@@ -31,7 +32,9 @@ ORDER_ONE = 1e-4
 LARGEST_LOG = 80.0
 """An order must not take e to a higher power than this, which float32 could not hold."""
 
-FilterNetwork = UNet | DenseFilter
+CODE = 24
+"""Numbers of the code that everything passes in a filter of network ``code``."""
+FilterNetwork = UNet | DenseFilter | ConvReleaser
 Settings = Mapping[str, bool | int | float | str]
 
 
@@ -166,9 +169,11 @@ def design(
     return Design(networks, scalars, secrets, blocks)
 
 
-def filter_network(settings: Settings, shape: tuple[int, int, int]) -> FilterNetwork:
-    """The filter alone, with weights of no meaning."""
-    return _filter(settings, shape, torch.Generator().manual_seed(0))
+def filter_network(
+    settings: Settings, shape: tuple[int, int, int], source: torch.Generator | None = None
+) -> FilterNetwork:
+    """The filter alone, with first weights from ``source``; those of no meaning without it."""
+    return _filter(settings, shape, source or torch.Generator().manual_seed(0))
 
 
 def _filter(
@@ -178,6 +183,10 @@ def _filter(
         return DenseFilter(
             shape, int(settings["width"]), noise=DENSE_NOISE, limits=PIXELS, generator=source
         )
+    if settings["network"] == "code":
+        low, high = PIXELS
+        width = int(settings["width"])
+        return ConvReleaser(shape, width, code=CODE, low=low, high=high, generator=source)
     choices = 1 if float(settings["consenting"]) > 0 else 0
     return UNet(shape, int(settings["width"]), choices=choices, limits=PIXELS, generator=source)
 

@@ -84,10 +84,10 @@ class Config:
         )
         record = self.privacy.unit == "record"
         require(
-            not (record and self.privatizer.rounds),
-            "privatizer.rounds",
-            self.privatizer.rounds,
-            "a privatizer is trained at user level: set privacy.unit = 'user', or leave it at 0",
+            not (record and self.privatizer.active),
+            "privatizer.method",
+            self.privatizer.method,
+            "a privatizer is trained at user level: set privacy.unit = 'user', or leave it out",
         )
         require(
             not (record and wgan and self.critic.weight_limit == 0),

@@ -1,4 +1,4 @@
-"""The section of the privatizer: a filter that users train together before anything else."""
+"""The section of the privatizer: a filter that users train together, or that samples do."""
 
 from __future__ import annotations
 
@@ -7,22 +7,31 @@ from dataclasses import dataclass
 
 from server.config_checks import check_mechanism, not_negative, one_of, positive, require
 
-METHODS = ("information", "alpha")
-NETWORKS = ("unet", "dense")
+ROUNDS = ("information", "alpha")
+"""Methods whose filter users train in rounds of their own."""
+SYNTHETIC = "synthetic"
+METHODS = (*ROUNDS, SYNTHETIC)
+NETWORKS = ("unet", "dense", "code")
 
 
 @dataclass(frozen=True)
 class PrivatizerConfig:
-    """A filter that hides a secret of every record, trained by the federation in a part of its own.
+    """A filter that hides a secret of every record.
 
-    It is the first part. In all later ones nodes filter their images before anything else is made
-    of them, so that neither critics nor annotator meet an unfiltered image. Users are protected by
-    the same mechanism and ledger as in the other parts.
+    By ``information`` and ``alpha`` the federation trains it in a part of its own, the first. In
+    all later ones nodes filter their images before anything else is made of them, so that neither
+    critics nor annotator meet an unfiltered image. Users are protected by the same mechanism and
+    ledger as in the other parts.
+
+    By ``synthetic`` the other parts come first, with pairs of class and secret in the classes'
+    place; then the filter is trained on samples, which is post-processing and costs no privacy, and
+    every sample that is stored went through it.
     """
 
     method: str = ""
     """``information``: least use lost and secret left, in nats. ``alpha``: Arimoto's order-α
-    uncertainty of an adversary. Empty where there is no such part."""
+    uncertainty of an adversary. ``synthetic``: fitted on the run's own samples, with no rounds of
+    its own. Empty where there is no filter."""
     rounds: int = 0
     """Rounds, each with one release; 0 for no privatizer."""
     sampling_rate: float = 1.0
@@ -42,9 +51,11 @@ class PrivatizerConfig:
     """``alpha``: weight of the adversary's uncertainty beside distortion and use."""
     network: str = "unet"
     """``unet``: a U-Net, read by small convolutional networks. ``dense``: one hidden layer over all
-    pixels, read by the like: about five times as fast, for small aligned images."""
+    pixels, read by the like: about five times as fast, for small aligned images. ``code``: all that
+    is released passes a few noisy numbers; for ``synthetic``, and only there."""
     width: int = 4
-    """Channels of the U-Net at full size, or units of the dense filter."""
+    """Channels of the U-Net at full size or at half size before and after the code, or units of the
+    dense filter."""
     readers: int = 4
     """Channels of the first convolution of the networks that read use and secret, or their hidden
     units."""
@@ -68,19 +79,30 @@ class PrivatizerConfig:
     nothing of theirs. 0 leaves that input out."""
     condition: bool = False
     """Whether the generator's classes are pairs of class and secret (class x secrets + secret), for
-    the strongest test: an attacker that is trained on samples of requested secrets."""
+    the strongest test: an attacker that is trained on samples of requested secrets. Always so by
+    ``synthetic``."""
+    budget: float = 0.003
+    """``synthetic``: nats of the secret that an adversary may read before the filter is pressed."""
+    steps: int = 800
+    """``synthetic``: steps of the filter, each after three of its adversary."""
 
     def __post_init__(self) -> None:
         check_mechanism(self, "privatizer")
         if self.rounds:
-            one_of("privatizer.method", self.method, METHODS)
-            require(bool(self.secret), "privatizer.secret", self.secret, "name what is hidden")
+            one_of("privatizer.method", self.method, ROUNDS)
         else:
             one_of("privatizer.method", self.method, ("", *METHODS))
+        require(
+            not self.active or bool(self.secret),
+            "privatizer.secret",
+            self.secret,
+            "name what is hidden",
+        )
         one_of("privatizer.network", self.network, NETWORKS)
         one_of("privatizer.optimiser", self.optimiser, ("adam", "sgd"))
         positive(self, "privatizer", "width", "readers", "batch", "rate", "adversary_rate")
-        not_negative(self, "privatizer", "rounds", "lead", "weight")
+        positive(self, "privatizer", "steps")
+        not_negative(self, "privatizer", "rounds", "lead", "weight", "budget")
         self._check_order()
         for name in ("smoothing", "consenting"):
             share = getattr(self, name)
@@ -100,11 +122,33 @@ class PrivatizerConfig:
             "only privatizer.network = 'unet' can be told of each record; leave it at 0",
         )
         require(
-            not self.condition or self.rounds > 0,
+            not self.condition or self.active,
             "privatizer.condition",
             self.condition,
             "there is no secret without a privatizer: set privatizer.rounds, or leave it false",
         )
+        coded = self.network == "code"
+        require(
+            coded == self.synthetic or not self.active,
+            "privatizer.network",
+            self.network,
+            "'code' and privatizer.method = 'synthetic' belong together",
+        )
+
+    @property
+    def synthetic(self) -> bool:
+        """Whether the filter is trained on samples, after everything else."""
+        return self.method == SYNTHETIC
+
+    @property
+    def active(self) -> bool:
+        """Whether the run hides anything."""
+        return self.rounds > 0 or self.synthetic
+
+    @property
+    def pairs(self) -> bool:
+        """Whether the generator's classes are pairs of class and secret."""
+        return self.condition or self.synthetic
 
     def _check_order(self) -> None:
         alpha = self.alpha

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import math
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 import torch
-from torch import Tensor
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from models.annotators import Annotator
 from models.generators import Generator
+from models.players import filter_network
 from models.shapes import ImageShape
 from models.vectors import load_vector, to_vector
 from server.config import Config
@@ -17,6 +20,10 @@ from server.tensors import Arrays
 
 BATCH = 500
 """Images drawn at once; it decides memory and nothing else."""
+_FILTER_NOISE = 1_000_003
+"""The attempt's number from which the noise of a privatizer's filter is drawn."""
+_SECRETS = 1_000_033
+"""The same of the secrets in pairs."""
 _NORMALS_AT_ONCE = 16
 """PyTorch fills normals in blocks of this length, and a last short block in another way."""
 
@@ -29,6 +36,10 @@ class Sampler:
     annotator gives the requested class at least that probability; after ``attempts`` candidates
     the one with the highest is taken, so there is always an image of the class.
 
+    With a ``privatizer`` every image went through that filter last, whatever it was chosen by: no
+    image of this source shows what the filter hides. The generator's classes are then pairs, each
+    class with each of ``secrets`` secrets.
+
     Raises:
         ValueError: ``agreement`` outside [0, 1), above 0 without an annotator, or ``attempts``
             below 1; a generator that is not in evaluation mode (its images would depend on each
@@ -39,6 +50,8 @@ class Sampler:
     annotator: Annotator | None = None
     agreement: float = 0.0
     attempts: int = 8
+    privatizer: nn.Module | None = None
+    secrets: int = 1
 
     def __post_init__(self) -> None:
         if not 0 <= self.agreement < 1:
@@ -66,6 +79,17 @@ class Sampler:
         """Length of the generator's noise vector."""
         return self.generator.latent
 
+    @property
+    def shown_classes(self) -> int:
+        """Number of classes that may be known of a sample: without the secret in a pair."""
+        return self.classes // self.secrets
+
+    def asked(self, labels: Tensor, seed: int) -> Tensor:
+        """What to draw for shown classes int64 [n]: with pairs, each with a secret at random."""
+        source = torch.Generator().manual_seed(_seed_of(seed, _SECRETS))
+        hidden = torch.randint(self.secrets, labels.shape, generator=source)
+        return labels * self.secrets + hidden
+
     def unfiltered(self) -> Sampler:
         """The same source without the filter: every image is its first candidate."""
         return replace(self, agreement=0.0)
@@ -77,6 +101,9 @@ class Sampler:
         Image i depends on ``seed``, i and its label alone, up to float32 rounding, and not on how
         many others are drawn.
         """
+        return self._hidden(self._chosen(labels, seed), seed)
+
+    def _chosen(self, labels: Tensor, seed: int) -> Tensor:
         images = self._candidates(labels, seed, torch.arange(len(labels)))
         if self.annotator is None or self.agreement == 0:
             return images
@@ -96,28 +123,46 @@ class Sampler:
         """Unfiltered images [n, c, h, w] between classes, by shares float32 [n, classes]."""
         noise = _normals(len(shares), self.latent, seed)
         pairs = zip(torch.split(noise, BATCH), torch.split(shares, BATCH), strict=True)
-        return torch.cat([self.generator(z, s) for z, s in pairs])
+        return self._hidden(torch.cat([self.generator(z, s) for z, s in pairs]), seed)
+
+    def _hidden(self, images: Tensor, seed: int) -> Tensor:
+        """The images as the privatizer's filter releases them, each with noise of its own."""
+        if self.privatizer is None:
+            return images
+        shape: tuple[int, ...] = self.privatizer.noise_shape  # type: ignore[assignment]
+        normals = _normals(len(images), math.prod(shape), _seed_of(seed, _FILTER_NOISE))
+        noise = normals.reshape(-1, *shape)
+        pairs = zip(torch.split(images, BATCH), torch.split(noise, BATCH), strict=True)
+        return torch.cat([self.privatizer(part, drawn) for part, drawn in pairs])
 
     @torch.no_grad()
     def label(self, images: Tensor) -> Tensor:
         """The annotator's class probabilities, float32 [n, classes], of images [n, c, h, w].
 
         Raises:
-            ValueError: there is no annotator.
+            ValueError: there is no annotator, or none that has learned to read filtered images.
         """
         if self.annotator is None:
             raise ValueError("this run trained no annotator: set annotator.rounds above 0")
-        parts = [self.annotator(part) for part in torch.split(images, BATCH)]
-        return torch.softmax(torch.cat(parts), 1)
+        if self.privatizer is not None:
+            raise ValueError("the annotator learned from unfiltered images and cannot read these")
+        return _probabilities(self.annotator, images)
 
     def _belief(self, images: Tensor, labels: Tensor) -> Tensor:
-        return self.label(images).gather(1, labels[:, None])[:, 0]
+        if self.annotator is None:
+            raise ValueError("only an annotator has beliefs")
+        return _probabilities(self.annotator, images).gather(1, labels[:, None])[:, 0]
 
     def _candidates(self, labels: Tensor, seed: int, places: Tensor) -> Tensor:
         """The images at ``places``; the noise of all is drawn, so each has its own."""
         noise = _normals(len(labels), self.latent, seed)
         parts = [self.generator(noise[i], labels[i]) for i in torch.split(places, BATCH)]
         return torch.cat(parts)
+
+
+def _probabilities(annotator: Annotator, images: Tensor) -> Tensor:
+    parts = [annotator(part) for part in torch.split(images, BATCH)]
+    return torch.softmax(torch.cat(parts), 1)
 
 
 def sampler_of(config: Config, generator: Generator, annotator: Annotator | None) -> Sampler:
@@ -132,6 +177,9 @@ def kept_arrays(sampler: Sampler) -> Arrays:
     arrays: Arrays = {"average": to_vector(sampler.generator)}
     if sampler.annotator is not None:
         arrays["annotator"] = to_vector(sampler.annotator)
+    if sampler.privatizer is not None:
+        arrays["privatizer"] = to_vector(sampler.privatizer)
+        arrays["secrets"] = np.array(sampler.secrets)
     return arrays
 
 
@@ -149,7 +197,18 @@ def restored_sampler(config: Config, shape: ImageShape, classes: int, arrays: Ar
             shape, classes, config.annotator.components, config.annotator.features
         )
         load_vector(annotator, arrays["annotator"].astype(np.float32))
-    return sampler_of(config, made.eval(), annotator)
+    sampler = sampler_of(config, made.eval(), annotator)
+    if "privatizer" not in arrays:
+        return sampler
+    filter_ = restored_filter(config, shape, arrays["privatizer"])
+    return replace(sampler, privatizer=filter_, secrets=int(arrays["secrets"]))
+
+
+def restored_filter(config: Config, shape: ImageShape, vector: NDArray[np.generic]) -> nn.Module:
+    """A privatizer's trained filter in evaluation mode, from its weights."""
+    network: nn.Module = filter_network(asdict(config.privatizer), shape)
+    load_vector(network, vector.astype(np.float32))
+    return network.eval().requires_grad_(False)
 
 
 def _normals(rows: int, length: int, seed: int) -> Tensor:

@@ -81,8 +81,8 @@ def _agreed(described: dict[int, Description], config: Config) -> Federation:
             "set data.users to the number enrolled"
         )
     shape, classes = schemas.pop()
-    secrets = _agreed_secret([d for _, d in ordered], config) if config.privatizer.rounds else 0
-    return Federation(roster, shape, classes, secrets, config.privatizer.condition)
+    secrets = _agreed_secret([d for _, d in ordered], config) if config.privatizer.active else 0
+    return Federation(roster, shape, classes, secrets, config.privatizer.pairs)
 
 
 def _agreed_secret(described: list[Description], config: Config) -> int:

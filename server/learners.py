@@ -7,7 +7,7 @@ them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -29,6 +29,7 @@ from server.generator import GeneratorTrainer, Loss
 from server.mechanism import largest_sum
 from server.privatizer import PrivatizerTrainer
 from server.schedule import Part, total_rounds
+from server.synthetic import SyntheticPrivatizer
 from server.tensors import Arrays, under, within
 
 FRAME_SEED = 4_000_003
@@ -96,6 +97,7 @@ class Learners:
         """
         self._config, shape, classes = config, federation.shape, federation.drawn_classes
         self._privatizer = _privatizer(config, federation)
+        self._synthetic = _synthetic_privatizer(config, federation)
         self._trainer = GeneratorTrainer(config, shape, classes)
         self._annotator: AnnotatorTrainer | None = None
         self._guides: dict[str, Guide] = {}
@@ -145,11 +147,11 @@ class Learners:
             )
         annotator, critic = self._annotator, self._critic
         if part.name == "annotator" and annotator is not None and not annotator.begun:
-            annotator.begin(self._synthetic()[0])
+            annotator.begin(self._images()[0])
         if part.name == "critic" and isinstance(critic, FocusedCritic):
-            critic.look(*self._synthetic())
+            critic.look(*self._images())
 
-    def _synthetic(self) -> tuple[Tensor, Tensor]:
+    def _images(self) -> tuple[Tensor, Tensor]:
         """Images of the present generator and their classes."""
         torch.set_num_threads(self._config.generator.threads)
         sampler = sampler_of(self._config, self._trainer.average, None)
@@ -192,7 +194,13 @@ class Learners:
         if part.name == "privatizer" and self._privatizer is not None:
             on_step(1, 1)
             return self._privatizer.figures()
-        lesson = self._lesson(part, number)
+        figures = self._teach(self._lesson(part, number), on_step)
+        if self._synthetic is not None and number == total_rounds(self._config):
+            self._synthetic.fit(self._unhidden(number), on_step)
+        return figures
+
+    def _teach(self, lesson: Lesson, on_step: OnStep) -> dict[str, float]:
+        """The generator's steps in a round."""
         if not lesson.steps:
             on_step(1, 1)
             return {}
@@ -235,6 +243,18 @@ class Learners:
 
         The annotator is their filter once all rounds are done, unless all its releases were lost.
         """
+        sampler = self._unhidden(done)
+        if self._synthetic is None:
+            return sampler
+        hidden = self._synthetic
+        return replace(sampler, privatizer=hidden.network, secrets=hidden.secrets)
+
+    def showable(self, part: Part) -> bool:
+        """Whether samples may be stored in a part: there are some, and they hide what they must."""
+        hidden = self._synthetic is None or self._synthetic.network is not None
+        return part.name != "privatizer" and hidden
+
+    def _unhidden(self, done: int) -> Sampler:
         annotator = self._annotator
         usable = annotator is not None and annotator.ready and done >= total_rounds(self._config)
         network = annotator.network if annotator is not None and usable else None
@@ -247,6 +267,8 @@ class Learners:
         arrays = under("generator", self._trainer.state())
         for name, pupil in self._pupils.items():
             arrays |= under(name, pupil.state())
+        if self._synthetic is not None:
+            arrays |= under("privatizer", self._synthetic.state())
         return arrays
 
     def restore(self, arrays: Arrays) -> None:
@@ -254,6 +276,8 @@ class Learners:
         self._trainer.restore(within("generator", arrays))
         for name, pupil in self._pupils.items():
             pupil.restore(within(name, arrays))
+        if self._synthetic is not None:
+            self._synthetic.restore(within("privatizer", arrays))
 
 
 def _privatizer(config: Config, federation: Federation) -> PrivatizerTrainer | None:
@@ -263,6 +287,12 @@ def _privatizer(config: Config, federation: Federation) -> PrivatizerTrainer | N
         return PrivatizerTrainer(config, federation.shape, federation.classes, federation.secrets)
     except PlanError as error:
         raise ConfigError(f"[privatizer] cannot be used: {error}") from None
+
+
+def _synthetic_privatizer(config: Config, federation: Federation) -> SyntheticPrivatizer | None:
+    if not config.privatizer.synthetic:
+        return None
+    return SyntheticPrivatizer(config, federation.shape, federation.classes, federation.secrets)
 
 
 def _check_focus(config: Config, features: int) -> None:

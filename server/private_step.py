@@ -140,7 +140,7 @@ class PrivateStep:
 
     def _privatizer_settings(self) -> dict[str, bool | int | float | str]:
         """What nodes need to train a filter, or to run one; nothing where there is none."""
-        if not self._config.privatizer.rounds:
+        if not self._config.privatizer.active:
             return {}
         flat = self._config.flat()
         section = {k: v for k, v in flat.items() if k.startswith("privatizer.")}

@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from client.records import Vector
-from models.players import FILTER, SCALARS, SHARES, Design, design, filter_network
+from models.players import FILTER, SCALARS, SHARES, Design, design
 from models.shapes import ImageShape
 from models.vectors import load_vector, to_vector
 from server.config import Config
+from server.curation import restored_filter
 from server.tensors import Arrays, optimiser_state, restore_optimiser, under, within
 
 SEED = 5_000_011
@@ -171,6 +172,4 @@ def kept_filter(config: Config, shape: ImageShape, state: Arrays) -> nn.Module:
     Raises:
         KeyError: the run trained none.
     """
-    network = filter_network(asdict(config.privatizer), shape)
-    load_vector(network, state["privatizer/mean"].astype(np.float32))
-    return network.eval()
+    return restored_filter(config, shape, state["privatizer/mean"])

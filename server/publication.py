@@ -119,15 +119,16 @@ class Publication:
         """Draw a batch from a kept generator and store it with its provenance.
 
         A strip shows the generator as it is, so that rounds before and after the annotator's can
-        be compared; a release is drawn through the sampler's filter.
+        be compared; a release is drawn through the sampler's filter. Of pairs of class and secret
+        the class alone is kept: neither a column nor an order tells what the image hides.
         """
         settings, strip = self._config.release, purpose == "strip"
         sampler = sampler.unfiltered() if strip else sampler
-        each = settings.strip if strip else -(-settings.samples // sampler.classes)
-        labels = torch.arange(sampler.classes).repeat(each)
+        each = settings.strip if strip else -(-settings.samples // sampler.shown_classes)
+        labels = torch.arange(sampler.shown_classes).repeat(each)
         labels = labels if strip else labels[: settings.samples]
         seed = self._config.seed + (STRIP_SEED if strip else RELEASE_SEED)
-        pixels = as_pixels(sampler.draw(labels, seed))
+        pixels = as_pixels(sampler.draw(sampler.asked(labels, seed), seed))
         records = [
             SampleRecord.from_pixels(position=i, requested_class=int(label), pixels=image)
             for i, (label, image) in enumerate(zip(labels, pixels, strict=True))

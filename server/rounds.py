@@ -153,7 +153,7 @@ class Training:
     def _publish(self, part: Part, number: int) -> None:
         entry = self._books.entries[number - 1 : number]
         self._publication.progress(entry, self._lost, self._history[-1:])
-        if part.name == "privatizer":  # nothing of the generator is trained yet
+        if not self._learners.showable(part):
             return
         due = number % self._config.release.every == 0 and part.name != "annotator"
         if due or number == part.last:  # the generator rests in the annotator's other rounds
@@ -166,7 +166,7 @@ class Training:
         self._publication.samples(purpose, number, sampler, sha256, self._books.spending())
 
     def _release_samples(self) -> None:
-        if self._done:
+        if self._done and self._learners.showable(part_of(self._config, self._done)):
             self._publish_samples("release", self._done)
 
     # State

@@ -47,7 +47,7 @@ def simulated_secrets(config: Config) -> Secrets | None:
     Raises:
         DatasetError: the data has no such secret, or one of a single class.
     """
-    if not config.privatizer.rounds:
+    if not config.privatizer.active:
         return None
     return _secrets(config.data, config.seed, config.privatizer.secret)
 
@@ -55,7 +55,7 @@ def simulated_secrets(config: Config) -> Secrets | None:
 def hiding_users(config: Config) -> NDArray[np.bool_] | None:
     """Which simulated users want their secret hidden, bool [users]; None where all of them do."""
     share = config.privatizer.consenting
-    if not config.privatizer.rounds or share == 0:
+    if not config.privatizer.active or share == 0:
         return None
     source = np.random.default_rng([config.seed, _CONSENT])
     hides = np.ones(config.data.users, dtype=np.bool_)
@@ -88,7 +88,7 @@ def node_users(config: Config, number: int) -> ArrayUsers:
     """
     dataset, dealt = simulated_federation(config.data, config.seed)
     privatizer = config.privatizer
-    hidden = (privatizer.secret, privatizer.consenting) if privatizer.rounds else ("", 0.0)
+    hidden = (privatizer.secret, privatizer.consenting) if privatizer.active else ("", 0.0)
     hosted = _hosted(config.data, config.seed, hidden)
     known = hosted.get(number)
     if known is None or known.images is not dataset.train_images:

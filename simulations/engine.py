@@ -106,7 +106,7 @@ def simulate(
             sheet = draw_sheet(store, directory, outcome.run_id)
             plots = draw_plots(store, directory, outcome.run_id)
         own = taught = None
-        if student and outcome.rounds and not config.privatizer.condition:  # classes are pairs
+        if student and outcome.rounds and not config.privatizer.pairs:  # classes are pairs
             own = measure_student(config, directory).accuracy
             taught = own
             if kept_sampler(directory).annotator is not None:

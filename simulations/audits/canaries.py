@@ -123,7 +123,7 @@ class Stage:
         config, self._part = staged.config, staged.part
         bounds = np.linspace(0, count, config.data.nodes + 1).astype(int)
         self.asked = np.zeros(count, dtype=np.int64)
-        secret = config.privatizer.secret if config.privatizer.rounds else ""
+        secret = config.privatizer.secret if config.privatizer.active else ""
         self._users = [
             CanaryUsers(directions[a:b], included[a:b], node, self.asked[a:b], secret=secret)
             for node, (a, b) in enumerate(pairwise(bounds))
@@ -155,8 +155,12 @@ class Stage:
 
 def stage_config(config: Config, users: int) -> Config:
     """The run's mechanism over ``users`` canaries; noise from the operating system always."""
+    hidden: dict[str, object] = {}
+    if config.privatizer.synthetic:  # trained on samples: nothing of it reaches a mechanism
+        hidden = {"privatizer.method": "", "privatizer.condition": False}
     return config.updated(
         {
+            **hidden,
             "data.users": users,
             "data.nodes": min(config.data.nodes, users),
             "privacy.delta": min(config.privacy.delta, 1 / users),

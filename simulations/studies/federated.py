@@ -141,7 +141,7 @@ def opened(config: Config, directory: RunDirectory, seed: int) -> Trained:
 
 def _config(settings: Settings, seed: int, data_dir: Path | None) -> Config:
     config = read_config(PRESETS / f"{settings.preset}.toml").updated({"seed": seed})
-    if not config.privatizer.rounds:
+    if not config.privatizer.active:
         raise StudyError(f"preset {settings.preset!r} trains no privatizer: name one that does")
     return config if data_dir is None else config.updated({"data.dir": str(data_dir.absolute())})
 
@@ -163,7 +163,7 @@ def _rows(settings: Settings, trained: Trained) -> list[Row]:
         row("raw", trained.attack, trained.test, _use(settings, trained.attack, trained.test)),
         row("filtered", attack, test, _use(settings, attack, test)),
     ]
-    if trained.config.privatizer.condition:
+    if trained.config.privatizer.pairs:
         samples = _samples(trained, settings.samples)
         taught, tried = _halves(samples, trained.seed)
         rows.append(row("samples", taught, tried, _use(settings, samples, test)))
