@@ -76,8 +76,9 @@ def _keep(users: LocalUsers, asked: tuple[object, ...], shown: FilteredUsers) ->
     """Keep what users look like behind one filter; another filter's images are forgotten."""
     key = id(users)
     _KEPT.pop(key, None)
-    while len(_KEPT) >= MOST_NODES:
-        _KEPT.pop(next(iter(_KEPT)), None)
+    with_images = [k for k, kept in list(_KEPT.items()) if kept.shown.network is not None]
+    for oldest in with_images[: max(0, len(with_images) - MOST_NODES + 1)]:
+        _KEPT.pop(oldest, None)
     _KEPT[key] = _Kept(weakref.ref(users, lambda _: _KEPT.pop(key, None)), asked, shown)
 
 
@@ -137,6 +138,8 @@ class FilteredUsers:
 
     def user(self, position: int) -> LocalData:
         """The user's sound records, filtered; their secrets stay behind."""
+        if self.network is None:  # nothing is saved by keeping what costs nothing to make
+            return self._made(position)
         if position not in self._kept:
             self._kept[position] = self._made(position)
         return self._kept[position]

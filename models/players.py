@@ -34,6 +34,8 @@ LARGEST_LOG = 80.0
 
 CODE = 24
 """Numbers of the code that everything passes in a filter of network ``code``."""
+GRAIN = 0.1
+"""Standard deviation of the noise on each pixel that it releases."""
 FilterNetwork = UNet | DenseFilter | ConvReleaser
 Settings = Mapping[str, bool | int | float | str]
 
@@ -186,7 +188,9 @@ def _filter(
     if settings["network"] == "code":
         low, high = PIXELS
         width = int(settings["width"])
-        return ConvReleaser(shape, width, code=CODE, low=low, high=high, generator=source)
+        return ConvReleaser(
+            shape, width, code=CODE, grain=GRAIN, low=low, high=high, generator=source
+        )
     choices = 1 if float(settings["consenting"]) > 0 else 0
     return UNet(shape, int(settings["width"]), choices=choices, limits=PIXELS, generator=source)
 

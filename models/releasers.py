@@ -34,6 +34,8 @@ class ConvReleaser(nn.Module):
         code: numbers of the code.
         noisy: add N(0, 1) noise to each number of the code; the paper's releaser of images has
             none. What the code is scaled to is learnt, so the noise alone promises nothing.
+        grain: standard deviation of noise on each released pixel. Without it a filter hides the
+            secret from networks by writing it small, where trees and linear readers find it.
         low: least value of a released pixel.
         high: greatest value.
         generator: CPU generator of the weights; ``None`` is seed 0.
@@ -49,6 +51,7 @@ class ConvReleaser(nn.Module):
         *,
         code: int = 32,
         noisy: bool = True,
+        grain: float = 0.0,
         low: float = -1.0,
         high: float = 1.0,
         generator: torch.Generator | None = None,
@@ -56,8 +59,12 @@ class ConvReleaser(nn.Module):
         super().__init__()
         channels, height, breadth = _check_image(shape)
         check_sizes(width=width, code=code)
-        self.low, self.high = low, high
-        self.noise_shape = (code,) if noisy else ()
+        if not 0 <= grain < math.inf:
+            raise ShapeError(f"grain={grain} must be at least 0")
+        self.low, self.high, self.grain = low, high, grain
+        self.coded = code if noisy else 0
+        entries = self.coded + (channels * height * breadth if grain else 0)
+        self.noise_shape = (entries,) if entries else ()
         self.quarter = (2 * width, height // 4, breadth // 4)
         maps = math.prod(self.quarter)
         with unset_weights(self):
@@ -73,12 +80,16 @@ class ConvReleaser(nn.Module):
         """Released images [n, c, h, w] in (low, high) of images and noise [n, *noise_shape]."""
         maps = F.relu(self.down2(F.relu(self.down1(records))))
         code = self.encode(maps.flatten(1))
-        if self.noise_shape:
-            code = code + noise
+        if self.coded:
+            code = code + noise[:, : self.coded]
         quarter = F.relu(self.decode(code)).view(-1, *self.quarter)
         half = F.relu(F.pixel_shuffle(self.up1(quarter), 2))
         full = F.pixel_shuffle(self.up2(half), 2).sigmoid()
-        return self.low + (self.high - self.low) * full
+        released = self.low + (self.high - self.low) * full
+        if not self.grain:
+            return released
+        grain = self.grain * noise[:, self.coded :].view_as(released)
+        return (released + grain).clamp(self.low, self.high)
 
 
 class LstmReleaser(nn.Module):

@@ -88,6 +88,12 @@ class PrivatizerConfig:
 
     def __post_init__(self) -> None:
         check_mechanism(self, "privatizer")
+        require(
+            not (self.synthetic and (self.rounds or self.lead)),
+            "privatizer.rounds",
+            self.rounds,
+            "method 'synthetic' has no rounds of its own: set rounds and lead to 0",
+        )
         if self.rounds:
             one_of("privatizer.method", self.method, ROUNDS)
         else:

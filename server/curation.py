@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from dataclasses import asdict, dataclass, replace
 
@@ -20,10 +21,8 @@ from server.tensors import Arrays
 
 BATCH = 500
 """Images drawn at once; it decides memory and nothing else."""
-_FILTER_NOISE = 1_000_003
-"""The attempt's number from which the noise of a privatizer's filter is drawn."""
-_SECRETS = 1_000_033
-"""The same of the secrets in pairs."""
+_FILTER_NOISE, _SECRETS = 1, 2
+"""What a seed that is not to be known is for."""
 _NORMALS_AT_ONCE = 16
 """PyTorch fills normals in blocks of this length, and a last short block in another way."""
 
@@ -38,7 +37,9 @@ class Sampler:
 
     With a ``privatizer`` every image went through that filter last, whatever it was chosen by: no
     image of this source shows what the filter hides. The generator's classes are then pairs, each
-    class with each of ``secrets`` secrets.
+    class with each of ``secrets`` secrets. Which secret was asked for, and the filter's noise,
+    follow from the seed *and* the generator's weights: a seed is stored beside samples, and whoever
+    reads it there must know neither.
 
     Raises:
         ValueError: ``agreement`` outside [0, 1), above 0 without an annotator, or ``attempts``
@@ -68,6 +69,8 @@ class Sampler:
                 f"an annotator of {judge.classes} classes and images {judge.shape} cannot judge a "
                 f"generator of {maker.classes} and {maker.shape}"
             )
+        if self.secrets > 1 and self.privatizer is None:
+            raise ValueError("classes are pairs with a secret, and no filter hides it")
 
     @property
     def classes(self) -> int:
@@ -86,7 +89,7 @@ class Sampler:
 
     def asked(self, labels: Tensor, seed: int) -> Tensor:
         """What to draw for shown classes int64 [n]: with pairs, each with a secret at random."""
-        source = torch.Generator().manual_seed(_seed_of(seed, _SECRETS))
+        source = torch.Generator().manual_seed(self._kept_seed(seed, _SECRETS))
         hidden = torch.randint(self.secrets, labels.shape, generator=source)
         return labels * self.secrets + hidden
 
@@ -130,10 +133,17 @@ class Sampler:
         if self.privatizer is None:
             return images
         shape: tuple[int, ...] = self.privatizer.noise_shape  # type: ignore[assignment]
-        normals = _normals(len(images), math.prod(shape), _seed_of(seed, _FILTER_NOISE))
+        normals = _normals(len(images), math.prod(shape), self._kept_seed(seed, _FILTER_NOISE))
         noise = normals.reshape(-1, *shape)
         pairs = zip(torch.split(images, BATCH), torch.split(noise, BATCH), strict=True)
         return torch.cat([self.privatizer(part, drawn) for part, drawn in pairs])
+
+    def _kept_seed(self, seed: int, purpose: int) -> int:
+        """A seed that nobody knows who has no generator."""
+        weights = to_vector(self.generator).tobytes()
+        words = np.frombuffer(hashlib.sha256(weights).digest(), dtype=np.uint32).tolist()
+        mixed = np.random.SeedSequence([seed, purpose, *words])
+        return int(mixed.generate_state(1, np.uint64)[0] >> 1)
 
     @torch.no_grad()
     def label(self, images: Tensor) -> Tensor:
@@ -198,7 +208,7 @@ def restored_sampler(config: Config, shape: ImageShape, classes: int, arrays: Ar
         )
         load_vector(annotator, arrays["annotator"].astype(np.float32))
     sampler = sampler_of(config, made.eval(), annotator)
-    if "privatizer" not in arrays:
+    if not config.privatizer.synthetic:
         return sampler
     filter_ = restored_filter(config, shape, arrays["privatizer"])
     return replace(sampler, privatizer=filter_, secrets=int(arrays["secrets"]))

@@ -6,6 +6,7 @@ them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -15,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from client.privatizers.protocol import PrivatizerError
 from client.records import Vector
 from models.players import PlanError
 from models.shapes import ImageShape
@@ -194,13 +196,7 @@ class Learners:
         if part.name == "privatizer" and self._privatizer is not None:
             on_step(1, 1)
             return self._privatizer.figures()
-        figures = self._teach(self._lesson(part, number), on_step)
-        if self._synthetic is not None and number == total_rounds(self._config):
-            self._synthetic.fit(self._unhidden(number), on_step)
-        return figures
-
-    def _teach(self, lesson: Lesson, on_step: OnStep) -> dict[str, float]:
-        """The generator's steps in a round."""
+        lesson = self._lesson(part, number)
         if not lesson.steps:
             on_step(1, 1)
             return {}
@@ -243,16 +239,32 @@ class Learners:
 
         The annotator is their filter once all rounds are done, unless all its releases were lost.
         """
-        sampler = self._unhidden(done)
-        if self._synthetic is None:
+        sampler, hidden = self._unhidden(done), self._synthetic
+        if hidden is None:
             return sampler
-        hidden = self._synthetic
         return replace(sampler, privatizer=hidden.network, secrets=hidden.secrets)
 
     def showable(self, part: Part) -> bool:
         """Whether samples may be stored in a part: there are some, and they hide what they must."""
-        hidden = self._synthetic is None or self._synthetic.network is not None
-        return part.name != "privatizer" and hidden
+        return part.name != "privatizer" and not self.unhidden
+
+    @property
+    def unhidden(self) -> bool:
+        """Whether samples wait for a filter that is yet to be trained on them."""
+        return self._synthetic is not None and self._synthetic.network is None
+
+    def hide(self, done: int, on_step: OnStep) -> None:
+        """Train the filter on the samples after round ``done``, where they wait for one.
+
+        Raises:
+            NothingLearned: no rate was low enough.
+        """
+        if self._synthetic is None or self._synthetic.network is not None:
+            return
+        try:
+            self._synthetic.fit(self._unhidden(done), on_step)
+        except PrivatizerError as error:
+            raise NothingLearned(f"no filter could be trained: {error}") from None
 
     def _unhidden(self, done: int) -> Sampler:
         annotator = self._annotator
@@ -292,6 +304,12 @@ def _privatizer(config: Config, federation: Federation) -> PrivatizerTrainer | N
 def _synthetic_privatizer(config: Config, federation: Federation) -> SyntheticPrivatizer | None:
     if not config.privatizer.synthetic:
         return None
+    most, given = math.log(federation.secrets), config.privatizer.budget
+    if given >= most:
+        raise ConfigError(
+            f"privatizer.budget = {given!r} cannot be used: a secret of {federation.secrets} "
+            f"classes has {most:.3g} nats at most, so nothing would be hidden; give much less"
+        )
     return SyntheticPrivatizer(config, federation.shape, federation.classes, federation.secrets)
 
 

@@ -166,7 +166,14 @@ class Training:
         self._publication.samples(purpose, number, sampler, sha256, self._books.spending())
 
     def _release_samples(self) -> None:
-        if self._done and self._learners.showable(part_of(self._config, self._done)):
+        if not self._done:
+            return
+        if self._learners.unhidden:
+            self._learners.hide(
+                self._done, lambda step, steps: self._show(self._done, step / steps)
+            )
+            self._directory.save_state(self._snapshot())
+        if self._learners.showable(part_of(self._config, self._done)):
             self._publish_samples("release", self._done)
 
     # State

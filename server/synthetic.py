@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from client.privatizers.information import SECRET, InformationPrivatizer, Objective
 from client.privatizers.networks import prior_of
-from client.privatizers.protocol import FILTER, Batch
+from client.privatizers.protocol import FILTER, Batch, PrivatizerError
 from client.privatizers.training import Progress, Stage, train_identity, train_privatizer
 from client.records import Vector
 from models.classifiers import JointReaders, Mlp
@@ -42,6 +43,8 @@ MEETING_STEPS = 60
 ADVERSARY_STEPS = 3
 """Of the adversary for each of the filter: it must not lag behind."""
 LAST_RATE = 0.1
+SHARES = (1.0, 0.1, 0.01)
+"""Of the configured rates: the budget is spent by now, so a rate that was too high is lowered."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,20 +107,34 @@ class SyntheticPrivatizer:
         Args:
             sampler: of pairs (class x secrets + secret), unfiltered.
             on_step: for a progress display.
+
+        Raises:
+            PrivatizerError: it could not be trained at any of `SHARES` of the configured rates.
         """
         torch.set_num_threads(self._config.generator.threads)
         seed = self._config.seed + SEED
         pairs = torch.arange(SAMPLES) % sampler.classes
         drawn = sampler.draw(pairs, seed)
         samples = Samples(drawn, pairs // self.secrets, pairs % self.secrets)
-        method = self._method(samples, seed)
-        settings = self._config.privatizer
-        adversary = {SECRET: settings.adversary_rate}
+        for share in SHARES[:-1]:
+            try:
+                self._filter = self._trained_on(samples, seed, share, on_step)
+            except PrivatizerError:
+                continue
+            return
+        self._filter = self._trained_on(samples, seed, SHARES[-1], on_step)
+
+    def _trained_on(
+        self, samples: Samples, seed: int, share: float, on_step: Progress
+    ) -> nn.Module:
+        """A filter, trained at a share of the configured rates."""
+        settings, method = self._config.privatizer, self._method(samples, seed)
+        adversary = {SECRET: settings.adversary_rate * share}
         stages = [
             Stage("meeting", adversary, MEETING_STEPS),
             Stage(
                 "releasing",
-                {FILTER: settings.rate, **adversary},
+                {FILTER: settings.rate * share, **adversary},
                 settings.steps,
                 ADVERSARY_STEPS,
                 last_rate=LAST_RATE,
@@ -125,7 +142,10 @@ class SyntheticPrivatizer:
             ),
         ]
         train_privatizer(method, samples, stages, batch=BATCH, seed=seed, progress=on_step)
-        self._filter = method.players[FILTER].eval().requires_grad_(False)
+        network = method.players[FILTER].eval().requires_grad_(False)
+        if not np.isfinite(to_vector(network)).all():
+            raise PrivatizerError("the filter's weights are no numbers; lower privatizer.rate")
+        return network
 
     def _method(self, samples: Samples, seed: int) -> InformationPrivatizer:
         source = torch.Generator().manual_seed(seed)

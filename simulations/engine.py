@@ -15,7 +15,7 @@ from torch import Tensor
 from accountant.account import statement
 from server.books import noise_source
 from server.config import Config
-from server.directory import RunDirectory
+from server.directory import RunDirectory, RunDirectoryError
 from server.publication import guarantees_something
 from server.rounds import Observer
 from server.store import SampleFilter, Store, StoreError, open_store
@@ -102,14 +102,16 @@ def simulate(
     outcome = trainer(config, directory, url, observer)
     with open_store(url) as store:
         sheet = plots = None
-        if outcome.rounds:
+        if any(batch.purpose == "release" for batch in store.batches(outcome.run_id)):
             sheet = draw_sheet(store, directory, outcome.run_id)
+        if outcome.rounds:
             plots = draw_plots(store, directory, outcome.run_id)
         own = taught = None
-        if student and outcome.rounds and not config.privatizer.pairs:  # classes are pairs
+        if student and outcome.rounds and not config.privatizer.condition:  # classes are pairs
             own = measure_student(config, directory).accuracy
             taught = own
-            if kept_sampler(directory).annotator is not None:
+            sampler = kept_sampler(directory)
+            if sampler.annotator is not None and sampler.privatizer is None:
                 taught = measure_taught_student(config, directory).accuracy
         releases = len(store.releases(outcome.run_id))
         entries = len(store.ledger(outcome.run_id))
@@ -193,6 +195,11 @@ def measure_student(
 
     Simulation only: the test images are real and their use is in no budget.
     """
+    if config.privatizer.condition and not config.privatizer.synthetic:
+        raise RunDirectoryError(
+            f"classes of {directory.path} are pairs with a secret, which no test image has: "
+            "`fedlens study federated` measures such a run"
+        )
     samples, labels = fresh_samples(kept_sampler(directory), images, config.seed + STUDENT_SEED)
     return _tested_student(config, samples, labels, epochs)
 
@@ -212,9 +219,15 @@ def measure_taught_student(
         ValueError: the run has no annotator.
     """
     torch.set_num_threads(config.generator.threads)
+    sampler = kept_sampler(directory)
+    if config.privatizer.pairs:
+        raise RunDirectoryError(
+            f"the annotator of {directory.path} cannot label its samples: it reads pairs of class "
+            "and secret, of unfiltered images; take --labels requested"
+        )
     real, truth, _ = _real_test_set(config)
     return taught_student(
-        kept_sampler(directory),
+        sampler,
         real,
         truth,
         images=images,

@@ -41,9 +41,12 @@ def kept_sampler(directory: RunDirectory, round_number: int | None = None) -> Sa
 
 
 def fresh_samples(sampler: Sampler, count: int, seed: int) -> tuple[Tensor, Tensor]:
-    """``count`` images in [-1, 1] with their requested classes, all equally often."""
-    labels = torch.arange(count) % sampler.classes
-    return sampler.draw(labels, seed), labels
+    """``count`` images in [-1, 1] with their requested classes, all equally often.
+
+    Of pairs of class and secret that a filter hides the class alone.
+    """
+    labels = torch.arange(count) % sampler.shown_classes
+    return sampler.draw(sampler.asked(labels, seed), seed), labels
 
 
 def stored_samples(

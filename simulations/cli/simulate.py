@@ -168,7 +168,8 @@ def _print(summary: Summary) -> None:
         say(f"stopped by the budget: {summary.stopped}")
     if not summary.rounds:
         return
-    say(f"  contact sheet   {summary.contact_sheet}")
+    if summary.contact_sheet is not None:
+        say(f"  contact sheet   {summary.contact_sheet}")
     say(f"  plots           {summary.plots}")
     say(f"  store           {summary.store}")
     if not summary.private:

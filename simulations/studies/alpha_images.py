@@ -91,6 +91,7 @@ class Settings:
         beta: weight of the digit network's cross-entropy.
         width: of the releaser.
         code: numbers of its code.
+        grain: standard deviation of the noise on each released pixel.
         batch: images of a minibatch.
         reading_steps: of the network that reads digits, before.
         copying_steps: in which the releaser learns to reproduce.
@@ -109,6 +110,7 @@ class Settings:
     beta: float
     width: int
     code: int
+    grain: float
     batch: int
     reading_steps: int
     copying_steps: int
@@ -224,6 +226,7 @@ def reproducing(settings: Settings, train: PrivateData, seed: int) -> AlphaPriva
             shape,
             settings.width,
             code=settings.code,
+            grain=settings.grain,
             low=train.low,
             high=train.high,
             generator=generator,

@@ -87,6 +87,7 @@ class Settings:
         width: channels of the U-Net or before and after the code, or units of the dense filter.
         noise: planes of noise at the U-Net's bottleneck, numbers of the code (each has its own), or
             entries beside the dense filter's units.
+        grain: standard deviation of the noise on each pixel that a code's filter releases.
         copying_steps: in which a filter that is no U-Net learns to reproduce, before.
         batch: images of a minibatch.
         reading_steps: of the provider's network.
@@ -107,6 +108,7 @@ class Settings:
     network: str
     width: int
     noise: int
+    grain: float
     copying_steps: int
     batch: int
     reading_steps: int
@@ -268,7 +270,10 @@ def starting_filter(
     net: nn.Module
     if settings.network == "code":
         low, high = limits
-        net = ConvReleaser(shape, width, code=noise, low=low, high=high, generator=generator)
+        grain = settings.grain
+        net = ConvReleaser(
+            shape, width, code=noise, grain=grain, low=low, high=high, generator=generator
+        )
     else:
         net = DenseFilter(
             shape, width, noise=noise, residual=False, limits=limits, generator=generator

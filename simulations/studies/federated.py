@@ -1,4 +1,4 @@
-"""A federation trains its filter, then a generator on filtered images: who still reads the secret?
+"""A federation makes a filter, and samples that show what it lets through: who reads the secret?
 
 The whole run is differentially private at user level and has one ledger. Everything below it is
 simulation only: fresh attackers are trained on images that no user of the run holds.
@@ -6,7 +6,8 @@ simulation only: fresh attackers are trained on images that no user of the run h
 Rows, by ``where`` the secret is looked for:
     raw         images as they are: what there is to hide
     filtered    filtered images; attackers have seen filtered images of others
-    samples     samples, by attackers that were trained on samples with their requested secrets
+    samples     samples as they are released, by attackers that were trained on samples with their
+                requested secrets
     transfer    samples, by attackers that were trained on filtered images
     consenting, observed, unobserved   filtered images of users who do not mind, of users who took
                 part in training and hide, and of others who hide (where some users consent)
@@ -135,6 +136,8 @@ def opened(config: Config, directory: RunDirectory, seed: int) -> Trained:
         )
     else:  # every training image is some user's: the test set serves for both
         attack, test = _halves(test, seed)
+    if "privatizer/mean" not in snapshot.arrays:
+        raise StudyError(f"{directory.path} ended before it had a filter: give it a larger budget")
     network = kept_filter(config, dataset.shape, snapshot.arrays)
     return Trained(config, network, kept_sampler(directory), attack, test, seed)
 

@@ -131,3 +131,20 @@ def test_gradients_of_users_at_once_are_those_of_each() -> None:
 def test_impossible_networks_are_refused(make: object, text: str) -> None:
     with pytest.raises(ShapeError, match=text):
         make()  # type: ignore[operator]
+
+
+def test_grain_is_noise_on_every_pixel_and_stays_within_the_limits() -> None:
+    net = ConvReleaser((1, 12, 12), 2, code=3, grain=0.2)
+    assert net.noise_shape == (3 + 144,)
+    images = torch.zeros(200, 1, 12, 12)
+    noise = torch.randn(200, 147, generator=torch.Generator().manual_seed(0))
+    noise[:, :3] = 0
+    with torch.no_grad():
+        released = net(images, noise)
+        smooth = net(images, torch.zeros_like(noise))
+    assert float(released.abs().max()) <= 1
+    assert float((released - smooth).std()) == pytest.approx(0.2, rel=0.05)
+    bare = ConvReleaser((1, 12, 12), 2, code=3, noisy=False, grain=0.2)
+    assert bare.noise_shape == (144,)
+    with pytest.raises(ShapeError, match="grain=-1"):
+        ConvReleaser((1, 12, 12), 2, grain=-1)

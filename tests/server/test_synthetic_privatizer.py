@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 
 import numpy as np
@@ -9,16 +10,17 @@ import pytest
 import torch
 
 from client.filtered import FilteredUsers, as_asked
+from client.privatizers.protocol import PrivatizerError
 from client.records import TrainRequest
 from server import synthetic
 from server.config import Config, ConfigError
 from server.curation import Sampler, kept_arrays, restored_sampler
-from server.directory import RunDirectory
+from server.directory import RunDirectory, RunDirectoryError
 from server.schedule import parts, planned_epsilon
 from server.store import SampleFilter, open_store
 from server.synthetic import SyntheticPrivatizer
 from simulations.apps import node_users
-from simulations.engine import train_in_process
+from simulations.engine import measure_taught_student, simulate, train_in_process
 from simulations.reading import kept_sampler
 
 TINY = {
@@ -61,12 +63,11 @@ def test_a_run_stores_nothing_but_filtered_samples(tmp_path):
         batches = store.batches(outcome.run_id)
         wanted = SampleFilter(run_id=outcome.run_id, purpose="release")
         stored = store.samples(wanted)
-        # round 1 has samples too, which nothing hides yet
-        assert {batch.round for batch in batches} == {2}
-        assert {batch.purpose for batch in batches} == {"strip", "release"}
+        # rounds have samples too, which nothing hides yet
+        assert [(batch.round, batch.purpose) for batch in batches] == [(2, "release")]
         # the class, and no secret: neither in a column nor in the order
         assert [sample.requested_class for sample in stored] == [i % 10 for i in range(30)]
-    bare = replace(sampler, privatizer=None)
+    bare = replace(sampler, privatizer=None, secrets=1)
     pairs = torch.arange(20)
     shown, raw = sampler.draw(pairs, 3), bare.draw(pairs, 3)
     assert shown.shape == raw.shape and not torch.allclose(shown, raw, atol=0.1)
@@ -87,7 +88,8 @@ def test_a_run_is_the_same_when_it_is_repeated_or_taken_up(tmp_path):
     assert again.network is None
     with pytest.raises(ValueError, match="not trained"):
         again.weights()
-    again.fit(replace(sampler, privatizer=None, secrets=1), lambda done, all_: None)
+    bare = replace(sampler, privatizer=None, secrets=1)
+    again.fit(bare, lambda done, all_: None)
     assert np.array_equal(again.weights(), vector)
     other = SyntheticPrivatizer(config, (1, 28, 28), 10, 2)
     other.restore(again.state())
@@ -97,13 +99,81 @@ def test_a_run_is_the_same_when_it_is_repeated_or_taken_up(tmp_path):
     assert torch.equal(restored.draw(pairs, 5), sampler.draw(pairs, 5))
 
 
-def test_a_run_that_its_budget_ends_early_stores_no_samples(tmp_path):
+def test_a_run_that_its_budget_ends_early_has_a_filter_too(tmp_path):
     config = Config().updated(TINY)
     half = planned_epsilon(config.updated({"rounds.count": 1}), 1e-3) * 1.01
-    _, directory, outcome = trained(tmp_path / "run", **{"privacy.epsilon_budget": half})
-    assert outcome.stopped and outcome.rounds == 1
+    config = config.updated({"privacy.epsilon_budget": half})
+    directory = RunDirectory.create(tmp_path / "run", config)
+    summary = simulate(config, directory)
+    assert (summary.status, summary.rounds) == ("stopped-by-budget", 1)
+    assert kept_sampler(directory).privatizer is not None and summary.contact_sheet is not None
+    assert summary.student_accuracy is not None  # of the classes, which the filter keeps
     with open_store(directory.default_store) as store:
-        assert store.batches(outcome.run_id) == []
+        found = store.batches(summary.run_id)
+        assert [(batch.round, batch.purpose) for batch in found] == [(1, "release")]
+    with pytest.raises(RunDirectoryError, match="labels requested"):
+        measure_taught_student(config, directory)
+
+
+def test_a_run_killed_before_its_filter_goes_on_with_it(tmp_path, monkeypatch):
+    config = Config().updated(TINY)
+    directory = RunDirectory.create(tmp_path / "run", config)
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(SyntheticPrivatizer, "fit", killed)
+        train_in_process(config, directory, directory.default_store, None)
+    with open_store(directory.default_store) as store:
+        (run,) = store.runs()
+        assert store.batches(run.run_id) == []
+    outcome = train_in_process(config, directory, directory.default_store, None)
+    assert outcome.rounds == 2 and kept_sampler(directory).privatizer is not None
+
+
+def test_a_rate_that_is_too_high_is_lowered(tmp_path, monkeypatch):
+    config, directory, _ = trained(tmp_path / "run")
+    bare = replace(kept_sampler(directory), privatizer=None, secrets=1)
+    real, tried = synthetic.train_privatizer, []
+
+    def failing(method, samples, stages, **rest):
+        tried.append(stages[1].players["filter"])
+        if len(tried) < 3:
+            raise PrivatizerError("the loss is nan")
+        real(method, samples, stages, **rest)
+
+    monkeypatch.setattr(synthetic, "train_privatizer", failing)
+    hidden = SyntheticPrivatizer(config, (1, 28, 28), 10, 2)
+    hidden.fit(bare, lambda done, all_: None)
+    assert hidden.network is not None
+    rate = config.privatizer.rate
+    assert tried == pytest.approx([rate, rate / 10, rate / 100])
+
+
+def test_a_seed_tells_neither_the_secret_nor_the_noise(tmp_path):
+    """A batch's seed is stored beside its samples."""
+    _, directory, _ = trained(tmp_path / "run")
+    sampler = kept_sampler(directory)
+    other = copy.deepcopy(sampler)
+    with torch.no_grad():
+        next(iter(other.generator.parameters())).add_(1e-3)
+    labels = torch.arange(10).repeat(20)
+    assert not torch.equal(sampler.asked(labels, 7), other.asked(labels, 7))
+    same = torch.zeros(4, 1, 28, 28)
+    assert not torch.equal(sampler._hidden(same, 7), other._hidden(same, 7))
+    assert torch.equal(sampler._hidden(same, 7), copy.deepcopy(sampler)._hidden(same, 7))
+
+
+def test_a_source_of_pairs_without_a_filter_is_refused(tmp_path):
+    _, directory, _ = trained(tmp_path / "run")
+    with pytest.raises(ValueError, match="no filter hides it"):
+        replace(kept_sampler(directory), privatizer=None)
+
+
+def test_a_budget_above_all_there_is_to_know_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="nothing would be hidden"):
+        trained(tmp_path / "run", **{"privatizer.budget": 0.7})
 
 
 def test_nodes_give_pairs_of_unfiltered_images():
@@ -134,7 +204,7 @@ def test_secrets_of_samples_are_even_and_their_own(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"privatizer.rounds": 3}, "privatizer.method"),
+        ({"privatizer.rounds": 3}, "no rounds of its own"),
         ({"privatizer.network": "unet"}, "belong together"),
         ({"privatizer.method": "information", "privatizer.rounds": 3}, "belong together"),
         ({"privatizer.steps": 0}, "privatizer.steps"),

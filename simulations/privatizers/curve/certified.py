@@ -66,7 +66,7 @@ def certify(filter_: nn.Module, records: Tensor) -> Certified:
     if isinstance(filter_, LinearFilter):
         means = filter_.means(records)
         return _bound(means, torch.ones(means.shape[1]))
-    if isinstance(filter_, ConvReleaser) and filter_.noise_shape:
+    if isinstance(filter_, ConvReleaser) and filter_.coded:
         codes = _codes(filter_, records)
         return _bound(codes, torch.ones(codes.shape[1]))
     return Certified(None)

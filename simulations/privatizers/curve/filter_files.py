@@ -90,7 +90,8 @@ def _conv_releaser(filter_: Any, shape: tuple[int, ...]) -> Parts:
         "shape": shape,
         "width": filter_.down1.out_channels,
         "code": filter_.encode.out_features,
-        "noisy": bool(filter_.noise_shape),
+        "noisy": bool(filter_.coded),
+        "grain": filter_.grain,
         "low": filter_.low,
         "high": filter_.high,
     }
