@@ -52,7 +52,7 @@ class Cell:
     def missing(self, plan: dict[str, Any]) -> tuple[Step, ...]:
         """The steps that are still to be done for what ``plan`` says."""
         known = read_json(self.folder / "plan.json")
-        if known is None or known["trains"] != plan["trains"]:
+        if known is None or _trains(known) != _trains(plan):
             return ("train", "measure")
         if not (self.folder / "training.json").is_file():
             return ("train", "measure")
@@ -63,7 +63,7 @@ class Cell:
     def begin(self, plan: dict[str, Any]) -> None:
         """Put the plan into the folder; a run of other settings is set aside, not deleted."""
         known = read_json(self.folder / "plan.json")
-        if known is not None and known["trains"] != plan["trains"]:
+        if known is not None and _trains(known) != _trains(plan):
             self._set_aside()
         self.folder.mkdir(parents=True, exist_ok=True)
         write_json(self.folder / "plan.json", plan)
@@ -76,17 +76,11 @@ class Cell:
 
 
 def plan_of(cell: Cell, config: Config, effort: Effort) -> dict[str, Any]:
-    """All that the steps need to know, and digests of what would change their outcome.
-
-    Where the data lies is no part of the digests, so a study may be moved.
-    """
+    """All that the steps need to know, and a digest of how it is measured."""
     row = cell.row
-    anywhere = config.updated({"data.dir": ""}).digest()
-    trained = {"config": anywhere, "fault": row.fault, "provider": row.provider}
     measured = {"effort": effort.to_json(), "curve": row.curve, "data": row.data, "way": MEASURED}
     return {
         "name": str(cell),
-        "trains": _digest(trained),
         "measures": _digest(measured),
         "config": config.flat(),
         "effort": effort.to_json(),
@@ -95,6 +89,16 @@ def plan_of(cell: Cell, config: Config, effort: Effort) -> dict[str, Any]:
         "fault": row.fault,
         "provider": row.provider,
     }
+
+
+def _trains(plan: dict[str, Any]) -> dict[str, Any]:
+    """What of a plan decides the run that is trained.
+
+    Where the data lies does not, so a study may be moved. A setting that a kept plan does not know
+    had its default: a new version with more settings trains nothing again.
+    """
+    settings = {**Config().flat(), **plan["config"], "data.dir": ""}
+    return {"config": settings, "fault": plan["fault"], "provider": plan["provider"]}
 
 
 def _digest(value: dict[str, Any]) -> str:

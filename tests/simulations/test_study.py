@@ -286,6 +286,9 @@ def test_only_what_is_missing_is_to_be_done(tiny, tmp_path):
     assert cell.missing(other) == ("measure",), "another effort measures again"
     moved = plan(row, tmp_path, **{"data.dir": "/elsewhere"})[1]
     assert cell.missing(moved) == (), "where the data lies is no matter"
+    older = {k: v for k, v in known["config"].items() if not k.startswith("privatizer.")}
+    write_json(cell.folder / "plan.json", {**known, "config": older})
+    assert cell.missing(known) == (), "a setting that was not known yet had its default"
     changed = plan(row, tmp_path, **{"rounds.count": 3})[1]
     assert cell.missing(changed) == ("train", "measure")
 
