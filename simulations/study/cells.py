@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from server.config import Config
+from server.config_privatizer import SYNTHETIC
 from server.files import write_durably
 from simulations.study.effort import Effort
 from simulations.study.guarantees import Guarantee
@@ -95,9 +96,12 @@ def _trains(plan: dict[str, Any]) -> dict[str, Any]:
     """What of a plan decides the run that is trained.
 
     Where the data lies does not, so a study may be moved. A setting that a kept plan does not know
-    had its default: a new version with more settings trains nothing again.
+    had its default, and settings of a privatizer that is not there mean nothing: a new version with
+    more settings, or other defaults of those, trains nothing again.
     """
     settings = {**Config().flat(), **plan["config"], "data.dir": ""}
+    if not settings["privatizer.rounds"] and settings["privatizer.method"] != SYNTHETIC:
+        settings = {k: v for k, v in settings.items() if not k.startswith("privatizer.")}
     return {"config": settings, "fault": plan["fault"], "provider": plan["provider"]}
 
 

@@ -289,6 +289,9 @@ def test_only_what_is_missing_is_to_be_done(tiny, tmp_path):
     older = {k: v for k, v in known["config"].items() if not k.startswith("privatizer.")}
     write_json(cell.folder / "plan.json", {**known, "config": older})
     assert cell.missing(known) == (), "a setting that was not known yet had its default"
+    idle = {**known["config"], "privatizer.rate": 7.0}
+    write_json(cell.folder / "plan.json", {**known, "config": idle})
+    assert cell.missing(known) == (), "what is not there has no rate"
     changed = plan(row, tmp_path, **{"rounds.count": 3})[1]
     assert cell.missing(changed) == ("train", "measure")
 
