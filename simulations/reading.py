@@ -9,11 +9,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sqlalchemy import make_url
-from torch import Tensor
+from torch import Tensor, nn
 
 from accountant.ledger import Ledger
+from models.shapes import ImageShape
 from server.curation import Sampler, restored_sampler
 from server.directory import RunDirectory, RunDirectoryError, load_generator
+from server.privatizer import kept_filter
 from server.store import SampleFilter, Store, decode_png
 
 
@@ -38,6 +40,23 @@ def kept_sampler(directory: RunDirectory, round_number: int | None = None) -> Sa
         return restored_sampler(directory.config(), shape, classes, arrays)
     except (KeyError, ValueError) as error:
         raise RunDirectoryError(f"{path} is not this version's: {error}; train anew") from None
+
+
+def kept_run_filter(path: Path) -> tuple[nn.Module, ImageShape]:
+    """The filter that a run with a privatizer trained, and the shape of its images.
+
+    Raises:
+        RunDirectoryError: it is no run, has no whole round yet, or trained no filter.
+    """
+    directory = RunDirectory.open(path)
+    snapshot = directory.load_state()
+    if snapshot is None or "privatizer/mean" not in snapshot.arrays:
+        raise RunDirectoryError(
+            f"{directory.path} has no filter: its run has no [privatizer], or is not done yet"
+        )
+    channels, height, width = snapshot.facts["shape"]
+    shape = channels, height, width
+    return kept_filter(directory.config(), shape, snapshot.arrays), shape
 
 
 def fresh_samples(sampler: Sampler, count: int, seed: int) -> tuple[Tensor, Tensor]:

@@ -85,16 +85,18 @@ def _add_export(actions: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     export = actions.add_parser(
         "export",
         help="a trained filter as a file that devices run",
-        description="Export a filter that a curve kept, its noise an input of the file. A file "
-        "that does not do what the filter does is refused.",
+        description="Export a filter that a curve kept or a run trained, its noise an input of the "
+        "file. A file that does not do what the filter does is refused.",
         epilog="example: fedlens privatizer export runs/privatizer-cloak/filters/FILE.pt",
     )
-    export.add_argument("filter", type=Path, metavar="FILTER", help="file of a curve's filters/")
+    export.add_argument(
+        "filter", type=Path, metavar="FILTER", help="file of a curve's filters/, or a run's folder"
+    )
     export.add_argument(
         "--kind", choices=KINDS, default="torch", help="torch.export or ONNX (default: torch)"
     )
     export.add_argument(
-        "--out", type=Path, help="file to write (default: beside FILTER, .pt2 or .onnx)"
+        "--out", type=Path, help="file to write (default: beside or in FILTER, .pt2 or .onnx)"
     )
     add_json_flag(export)
     export.set_defaults(run=run_export)
@@ -208,10 +210,13 @@ def _export(args: argparse.Namespace) -> dict[str, object]:
     from client.privatizers.export import example_inputs, export_filter, latency_ms
     from client.privatizers.export import load_filter as load_exported
     from simulations.privatizers.curve.filter_files import load_filter
+    from simulations.reading import kept_run_filter
 
-    filter_, shape = load_filter(args.filter)
+    of_run = args.filter.is_dir()
+    filter_, shape = (kept_run_filter if of_run else load_filter)(args.filter)
     record = torch.zeros(shape)
-    out = args.out or args.filter.with_suffix({"torch": ".pt2", "onnx": ".onnx"}[args.kind])
+    beside = args.filter / "filter" if of_run else args.filter
+    out = args.out or beside.with_suffix({"torch": ".pt2", "onnx": ".onnx"}[args.kind])
     made = export_filter(filter_, record, out, args.kind)
     inputs = example_inputs(filter_, record)
     return {

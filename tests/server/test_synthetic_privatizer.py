@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from client.filtered import FilteredUsers, as_asked
+from client.privatizers.export import load_filter
 from client.privatizers.protocol import PrivatizerError
 from client.records import TrainRequest
 from server import synthetic
@@ -20,6 +21,7 @@ from server.schedule import parts, planned_epsilon
 from server.store import SampleFilter, open_store
 from server.synthetic import SyntheticPrivatizer
 from simulations.apps import node_users
+from simulations.cli import main
 from simulations.engine import measure_taught_student, simulate, train_in_process
 from simulations.reading import kept_sampler
 
@@ -76,6 +78,20 @@ def test_a_run_stores_nothing_but_filtered_samples(tmp_path):
     assert [part.name for part in parts(config)] == ["critic"]
     plain = config.updated({"privatizer.method": "", "privatizer.network": "unet"})
     assert planned_epsilon(config, 1e-3) == planned_epsilon(plain, 1e-3)
+
+
+def test_a_runs_filter_is_exported_for_devices(tmp_path, capsys):
+    config, directory, _ = trained(tmp_path / "run")
+    assert main(["privatizer", "export", str(directory.path), "--json"]) == 0
+    exported = load_filter(directory.path / "filter.pt2", "torch")
+    images, noise = torch.rand(1, 1, 28, 28), torch.randn(1, 24 + 784)
+    expected = kept_sampler(directory).privatizer(images, noise)
+    assert torch.allclose(exported(images, noise), expected, atol=1e-5)
+    plain = config.updated({"privatizer.method": "", "privatizer.network": "unet"})
+    other = RunDirectory.create(tmp_path / "plain", plain)
+    train_in_process(plain, other, other.default_store, None)
+    assert main(["privatizer", "export", str(other.path)]) == 1
+    assert "has no filter" in capsys.readouterr().err
 
 
 def test_a_run_is_the_same_when_it_is_repeated_or_taken_up(tmp_path):
