@@ -138,4 +138,4 @@ def test_both_forms_have_a_preset_that_conditions_on_its_secret(quick):
     path = federated.PRESETS.parent / "studies" / "federated.toml"
     settings = read_settings(study, path, quick=quick)
     config = federated._config(settings, 3, None)
-    assert config.privatizer.condition and config.seed == 3
+    assert config.privatizer.pairs and config.seed == 3
