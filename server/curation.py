@@ -104,7 +104,7 @@ class Sampler:
         Image i depends on ``seed``, i and its label alone, up to float32 rounding, and not on how
         many others are drawn.
         """
-        return self._hidden(self._chosen(labels, seed), seed)
+        return self.hidden(self._chosen(labels, seed), seed)
 
     def _chosen(self, labels: Tensor, seed: int) -> Tensor:
         images = self._candidates(labels, seed, torch.arange(len(labels)))
@@ -126,9 +126,10 @@ class Sampler:
         """Unfiltered images [n, c, h, w] between classes, by shares float32 [n, classes]."""
         noise = _normals(len(shares), self.latent, seed)
         pairs = zip(torch.split(noise, BATCH), torch.split(shares, BATCH), strict=True)
-        return self._hidden(torch.cat([self.generator(z, s) for z, s in pairs]), seed)
+        return self.hidden(torch.cat([self.generator(z, s) for z, s in pairs]), seed)
 
-    def _hidden(self, images: Tensor, seed: int) -> Tensor:
+    @torch.no_grad()
+    def hidden(self, images: Tensor, seed: int) -> Tensor:
         """The images as the privatizer's filter releases them, each with noise of its own."""
         if self.privatizer is None:
             return images

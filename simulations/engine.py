@@ -15,6 +15,7 @@ from torch import Tensor
 from accountant.account import statement
 from server.books import noise_source
 from server.config import Config
+from server.curation import Sampler
 from server.directory import RunDirectory, RunDirectoryError
 from server.publication import guarantees_something
 from server.rounds import Observer
@@ -193,6 +194,7 @@ def measure_student(
 ) -> StudentResult:
     """Train a student on fresh samples with the classes they were asked for; test on real images.
 
+    Where a filter hides something of samples, test images go through it too, as devices' will.
     Simulation only: the test images are real and their use is in no budget.
     """
     if config.privatizer.condition and not config.privatizer.synthetic:
@@ -200,8 +202,9 @@ def measure_student(
             f"classes of {directory.path} are pairs with a secret, which no test image has: "
             "`fedlens study federated` measures such a run"
         )
-    samples, labels = fresh_samples(kept_sampler(directory), images, config.seed + STUDENT_SEED)
-    return _tested_student(config, samples, labels, epochs)
+    sampler, seed = kept_sampler(directory), config.seed + STUDENT_SEED
+    samples, labels = fresh_samples(sampler, images, seed)
+    return _tested_student(config, samples, labels, epochs, sampler)
 
 
 def measure_taught_student(
@@ -261,9 +264,13 @@ def student_of_labels(
     return _tested_student(config, images, labels, epochs), len(labels)
 
 
-def _tested_student(config: Config, images: Tensor, labels: Tensor, epochs: int) -> StudentResult:
+def _tested_student(
+    config: Config, images: Tensor, labels: Tensor, epochs: int, sampler: Sampler | None = None
+) -> StudentResult:
     torch.set_num_threads(config.generator.threads)
     real, truth, classes = _real_test_set(config)
+    if sampler is not None:
+        real = sampler.hidden(real, config.seed + STUDENT_SEED)
     return train_student(
         images, labels, real, truth, classes=classes, epochs=epochs, seed=config.seed
     )

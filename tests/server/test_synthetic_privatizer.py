@@ -177,8 +177,8 @@ def test_a_seed_tells_neither_the_secret_nor_the_noise(tmp_path):
     labels = torch.arange(10).repeat(20)
     assert not torch.equal(sampler.asked(labels, 7), other.asked(labels, 7))
     same = torch.zeros(4, 1, 28, 28)
-    assert not torch.equal(sampler._hidden(same, 7), other._hidden(same, 7))
-    assert torch.equal(sampler._hidden(same, 7), copy.deepcopy(sampler)._hidden(same, 7))
+    assert not torch.equal(sampler.hidden(same, 7), other.hidden(same, 7))
+    assert torch.equal(sampler.hidden(same, 7), copy.deepcopy(sampler).hidden(same, 7))
 
 
 def test_a_source_of_pairs_without_a_filter_is_refused(tmp_path):
