@@ -30,8 +30,6 @@ SECTION = "privatizer."
 """What the settings of the privatizer begin with in a request."""
 MOST_NODES = 16
 """Nodes of one process whose filtered images are kept together."""
-SYNTHETIC = "synthetic"
-"""The method whose filter is trained on samples, for which nodes give pairs."""
 _NOISE = 5
 
 
@@ -49,7 +47,7 @@ def as_asked(users: LocalUsers, request: TrainRequest) -> LocalUsers:
         NodeDataError: classes are to be conditioned on a secret that the users do not have.
     """
     vector, settings = request.weights.get("filter"), privatizer_settings(request.settings)
-    if vector is None and settings.get("method") != SYNTHETIC:
+    if vector is None and not settings.get("pairs"):
         return users
     asked = (vector if vector is None else vector.tobytes(), tuple(sorted(settings.items())))
     known = _KEPT.get(id(users))

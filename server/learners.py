@@ -259,7 +259,7 @@ class Learners:
         Raises:
             NothingLearned: no rate was low enough.
         """
-        if self._synthetic is None or self._synthetic.network is not None:
+        if self._synthetic is None:
             return
         try:
             self._synthetic.fit(self._unhidden(done), on_step)

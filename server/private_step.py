@@ -144,7 +144,8 @@ class PrivateStep:
             return {}
         flat = self._config.flat()
         section = {k: v for k, v in flat.items() if k.startswith("privatizer.")}
-        return {**section, "privatizer.seed": self._config.seed}
+        pairs = self._config.privatizer.synthetic  # of unfiltered images: there is no filter yet
+        return {**section, "privatizer.seed": self._config.seed, "privatizer.pairs": pairs}
 
     def _read(self, records: dict[int, RecordDict], cohort: Cohort) -> tuple[list[Answer], int]:
         position = {node: i for i, node in enumerate(self._federation.roster.node_ids)}

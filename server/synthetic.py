@@ -22,7 +22,6 @@ from client.privatizers.information import SECRET, InformationPrivatizer, Object
 from client.privatizers.networks import prior_of
 from client.privatizers.protocol import FILTER, Batch, PrivatizerError
 from client.privatizers.training import Progress, Stage, train_identity, train_privatizer
-from client.records import Vector
 from models.classifiers import JointReaders, Mlp
 from models.players import filter_network
 from models.shapes import ImageShape
@@ -91,16 +90,6 @@ class SyntheticPrivatizer:
         """The trained filter in evaluation mode, or None before there is one."""
         return self._filter
 
-    def weights(self) -> Vector:
-        """The trained filter's, float32 [n]."""
-        return to_vector(self._trained)
-
-    @property
-    def _trained(self) -> nn.Module:
-        if self._filter is None:
-            raise ValueError("the filter is not trained yet")
-        return self._filter
-
     def fit(self, sampler: Sampler, on_step: Progress) -> None:
         """Train the filter on samples; the same one bit for bit for the same sampler.
 
@@ -116,13 +105,14 @@ class SyntheticPrivatizer:
         pairs = torch.arange(SAMPLES) % sampler.classes
         drawn = sampler.draw(pairs, seed)
         samples = Samples(drawn, pairs // self.secrets, pairs % self.secrets)
-        for share in SHARES[:-1]:
+        for share in SHARES:
             try:
                 self._filter = self._trained_on(samples, seed, share, on_step)
             except PrivatizerError:
-                continue
-            return
-        self._filter = self._trained_on(samples, seed, SHARES[-1], on_step)
+                if share == SHARES[-1]:
+                    raise
+            else:
+                return
 
     def _trained_on(
         self, samples: Samples, seed: int, share: float, on_step: Progress
