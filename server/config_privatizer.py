@@ -12,6 +12,10 @@ ROUNDS = ("information", "alpha")
 SYNTHETIC = "synthetic"
 METHODS = (*ROUNDS, SYNTHETIC)
 NETWORKS = ("unet", "dense", "code")
+OF_ROUNDS = ("alpha", "weight", "readers", "batch", "optimiser", "filter_share", "smoothing")
+"""Settings that only the methods of rounds look at."""
+OF_SAMPLES = ("budget", "steps")
+"""Settings that only ``synthetic`` looks at."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,12 @@ class PrivatizerConfig:
             one_of("privatizer.method", self.method, ROUNDS)
         else:
             one_of("privatizer.method", self.method, ("", *METHODS))
+            require(
+                self.method not in ROUNDS,
+                "privatizer.method",
+                self.method,
+                "without rounds it hides nothing: set privatizer.rounds, or method to ''",
+            )
         require(
             not self.active or bool(self.secret),
             "privatizer.secret",
@@ -141,6 +151,8 @@ class PrivatizerConfig:
             "'code' and privatizer.method = 'synthetic' belong together",
         )
 
+        self._refuse_unheeded()
+
     @property
     def synthetic(self) -> bool:
         """Whether the filter is trained on samples, after everything else."""
@@ -155,6 +167,19 @@ class PrivatizerConfig:
     def pairs(self) -> bool:
         """Whether the generator's classes are pairs of class and secret."""
         return self.condition or self.synthetic
+
+    def _refuse_unheeded(self) -> None:
+        """Refuse a setting that was changed and that this method does not look at."""
+        if not self.active:
+            return
+        for name in OF_ROUNDS if self.synthetic else OF_SAMPLES:
+            value = getattr(self, name)
+            require(
+                value == type(self).__dataclass_fields__[name].default,
+                f"privatizer.{name}",
+                value,
+                f"method {self.method!r} does not look at it: leave it out",
+            )
 
     def _check_order(self) -> None:
         alpha = self.alpha

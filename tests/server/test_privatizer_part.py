@@ -168,10 +168,15 @@ BAD = [
     ({"privatizer.alpha": 1.5}, r"privatizer\.alpha = 1\.5"),
     ({"privatizer.alpha": -0.1}, r"privatizer\.alpha = -0\.1"),
     ({"privatizer.method": "alpha", "privatizer.alpha": 0.0}, r"privatizer\.alpha = 0\.0"),
+    ({"privatizer.rounds": 0}, r"privatizer\.method = 'information' .*hides nothing"),
+    ({"privatizer.budget": 0.1}, r"privatizer\.budget = 0\.1 .*does not look at it"),
     ({"privatizer.lead": 2}, r"privatizer\.lead = 2"),
     ({"privatizer.consenting": 0.5}, r"privatizer\.consenting = 0\.5"),
     ({"privatizer.network": "x"}, r"privatizer\.network = 'x'"),
-    ({"privatizer.rounds": 0, "privatizer.condition": True}, r"privatizer\.condition = True"),
+    (
+        {"privatizer.method": "", "privatizer.rounds": 0, "privatizer.condition": True},
+        r"privatizer\.condition = True",
+    ),
     ({"privatizer.filter_share": 1.0}, r"privatizer\.filter_share = 1\.0"),
     ({"privacy.unit": "record", "privacy.delta": 1e-5}, "at user level"),
 ]
