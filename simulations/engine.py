@@ -242,9 +242,11 @@ def measure_taught_student(
 
 
 def student_of_labels(
-    config: Config, store: Store, project: str, *, epochs: int
+    config: Config, directory: RunDirectory, store: Store, project: str, *, epochs: int
 ) -> tuple[StudentResult, int]:
     """Train a student on the samples that people gave a class in a project, with their labels.
+
+    Where a filter hides something of samples, test images go through it too.
 
     Returns:
         The student, and how many labelled samples it was trained on.
@@ -261,7 +263,8 @@ def student_of_labels(
     dataset, _ = simulated_federation(config.data, config.seed)
     if int(labels.max()) >= dataset.classes:
         raise StoreError(f"project {project!r} has more class labels than the data has classes")
-    return _tested_student(config, images, labels, epochs), len(labels)
+    sampler = kept_sampler(directory) if config.privatizer.synthetic else None
+    return _tested_student(config, images, labels, epochs, sampler), len(labels)
 
 
 def _tested_student(

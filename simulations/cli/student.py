@@ -54,7 +54,9 @@ def run(args: argparse.Namespace) -> int:
     config = directory.config()
     if args.project:
         with open_store(store_url_of(directory, args.store)) as store:
-            result, used = student_of_labels(config, store, args.project, epochs=args.epochs)
+            result, used = student_of_labels(
+                config, directory, store, args.project, epochs=args.epochs
+            )
     else:
         used = args.images
         measure = measure_student if args.labels == "requested" else measure_taught_student

@@ -18,11 +18,16 @@ from server.config import Config, ConfigError
 from server.curation import Sampler, kept_arrays, restored_sampler
 from server.directory import RunDirectory, RunDirectoryError
 from server.schedule import parts, planned_epsilon
-from server.store import SampleFilter, open_store
+from server.store import Annotation, LabelRecord, ProjectRecord, SampleFilter, open_store
 from server.synthetic import SyntheticPrivatizer
-from simulations.apps import node_users
+from simulations.apps import node_users, simulated_federation
 from simulations.cli import main
-from simulations.engine import measure_taught_student, simulate, train_in_process
+from simulations.engine import (
+    measure_taught_student,
+    simulate,
+    student_of_labels,
+    train_in_process,
+)
 from simulations.reading import kept_sampler
 
 TINY = {
@@ -128,6 +133,34 @@ def test_a_run_that_its_budget_ends_early_has_a_filter_too(tmp_path):
         assert [(batch.round, batch.purpose) for batch in found] == [(1, "release")]
     with pytest.raises(RunDirectoryError, match="labels requested"):
         measure_taught_student(config, directory)
+
+
+def test_labels_of_hidden_samples_teach_a_student_that_meets_hidden_images(tmp_path, monkeypatch):
+    config, directory, outcome = trained(tmp_path / "run")
+    hidden: list[int] = []
+    kept = Sampler.hidden
+    monkeypatch.setattr(
+        Sampler, "hidden", lambda self, x, seed: hidden.append(len(x)) or kept(self, x, seed)
+    )
+    names = [LabelRecord(key=str(digit), name=str(digit)) for digit in range(10)]
+    with open_store(directory.default_store) as store:
+        asked = ProjectRecord(name="digits", run_id=outcome.run_id, labels=tuple(names))
+        project = store.create_project(asked)
+        person, labels = store.ensure_user("ada"), store.labels(project)
+        for sample in store.queue(project, person, limit=8):
+            label = labels[sample.requested_class].label_id
+            store.annotate(
+                Annotation(
+                    client_uuid=f"a{sample.sample_id}",
+                    project_id=project,
+                    sample_id=sample.sample_id,
+                    user_id=person,
+                    label_id=label,
+                )
+            )
+        _, used = student_of_labels(config, directory, store, "digits", epochs=1)
+    tests, _ = simulated_federation(config.data, config.seed)
+    assert used == 8 and hidden == [len(tests.test_images)]
 
 
 def test_a_run_killed_before_its_filter_goes_on_with_it(tmp_path, monkeypatch):
