@@ -45,7 +45,7 @@ class Row:
     quick: bool = False
     """Whether ``--quick`` has it."""
     curve: bool = False
-    """Whether accuracy against the number of labelled samples is measured."""
+    """Whether accuracy against the number of labelled samples is measured, at ``STRONG``."""
     fault: float = 0.0
     """Share of users (or records) whose images are rotated by 90 degrees."""
     clean: str = ""
