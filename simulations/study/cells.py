@@ -19,7 +19,7 @@ from server.config_privatizer import SYNTHETIC
 from server.files import write_durably
 from simulations.study.effort import Effort
 from simulations.study.guarantees import Guarantee
-from simulations.study.rows import STRONG, Row
+from simulations.study.rows import Row
 
 Step = Literal["train", "measure"]
 MEASURED = 2
@@ -79,7 +79,7 @@ class Cell:
 def plan_of(cell: Cell, config: Config, effort: Effort) -> dict[str, Any]:
     """All that the steps need to know, and a digest of how it is measured."""
     row = cell.row
-    curve = row.curve and str(cell.guarantee) == STRONG
+    curve = row.curve and str(cell.guarantee) not in row.guarantees[1:]
     measured = {"effort": effort.to_json(), "curve": curve, "data": row.data, "way": MEASURED}
     return {
         "name": str(cell),

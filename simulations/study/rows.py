@@ -45,7 +45,8 @@ class Row:
     quick: bool = False
     """Whether ``--quick`` has it."""
     curve: bool = False
-    """Whether accuracy against the number of labelled samples is measured, at ``STRONG``."""
+    """Whether accuracy against the number of labelled samples is measured: not at the full table's
+    guarantees after the first."""
     fault: float = 0.0
     """Share of users (or records) whose images are rotated by 90 degrees."""
     clean: str = ""
