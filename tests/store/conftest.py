@@ -6,6 +6,7 @@ import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -22,10 +23,14 @@ def _absent(what: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """URL of a fresh server's own database."""
-    folder = tmp_path_factory.mktemp("postgres")
-    with pytest.MonkeyPatch.context() as patch:
+def postgres() -> Iterator[str]:
+    """URL of a fresh server's own database.
+
+    Not in pytest's folder: as root the server runs as another user, and every pytest that starts
+    meanwhile closes that folder to others.
+    """
+    with TemporaryDirectory(prefix="fedlens-") as made, pytest.MonkeyPatch.context() as patch:
+        folder = Path(made)
         patch.setenv("XDG_RUNTIME_DIR", str(folder))
         try:
             import pgserver
