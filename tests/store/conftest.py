@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -29,8 +31,10 @@ def postgres() -> Iterator[str]:
     Not in pytest's folder: as root the server runs as another user, and every pytest that starts
     meanwhile closes that folder to others.
     """
-    with TemporaryDirectory(prefix="fedlens-") as made, pytest.MonkeyPatch.context() as patch:
-        folder = Path(made)
+    folder = Path(tempfile.mkdtemp(prefix="fedlens-"))
+    # before pgserver's own: what is registered first comes last
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_RUNTIME_DIR", str(folder))
         try:
             import pgserver
