@@ -46,6 +46,7 @@ from client.privatizers.protocol import (
     Weights,
     detached,
     named_weights,
+    released_by,
     run,
 )
 
@@ -208,14 +209,18 @@ class AlphaPrivatizer:
         batch: Batch,
         noise: Tensor,
         shared: Tensor | None = None,
+        *,
+        filtering: bool = True,
     ) -> Step:
         """Every player's loss; scalars are the means of g, [T] or [1], and [0] at order 1."""
         counted = _counted(batch)
-        released = run(self.players[FILTER], weights[FILTER], batch.records, noise, batch.choice)
+        released = released_by(self.players, weights, batch, noise, filtering=filtering)
         losses = {SECRET: self._adversary_loss(weights, batch, released.detach(), counted)}
         if USE in self.players:
             read = run(self.players[USE], weights[USE], released.detach())
             losses[USE] = F.cross_entropy(read, batch.utility)
+        if not filtering:
+            return Step(losses, released.new_zeros(0))
         answers = self._read_secret(detached(weights[SECRET]), batch, released)
         terms = self.objective.log_terms(answers, batch.secret)
         doubt, scalars = self.objective.uncertainty(terms, counted, shared)

@@ -115,6 +115,8 @@ class CloakPrivatizer:
         batch: Batch,
         noise: Tensor,
         shared: Tensor | None = None,
+        *,
+        filtering: bool = True,
     ) -> Step:
         """The filter's loss; ``scalars`` is [0], since nothing is squared.
 

@@ -75,6 +75,8 @@ class FaderPrivatizer:
         batch: Batch,
         noise: Tensor,
         shared: Tensor | None = None,
+        *,
+        filtering: bool = True,
     ) -> Step:
         """The autoencoder's and the discriminator's losses; no scalar is squared."""
         net = self.players[FILTER]

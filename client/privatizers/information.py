@@ -40,6 +40,7 @@ from client.privatizers.protocol import (
     Weights,
     detached,
     named_weights,
+    released_by,
     run,
 )
 
@@ -148,10 +149,14 @@ class InformationPrivatizer:
         batch: Batch,
         noise: Tensor,
         shared: Tensor | None = None,
+        *,
+        filtering: bool = True,
     ) -> Step:
         """The filter's loss and each learning network's cross-entropy; scalars are Â and B̂."""
-        released = run(self.players[FILTER], weights[FILTER], batch.records, noise, batch.choice)
+        released = released_by(self.players, weights, batch, noise, filtering=filtering)
         losses = self._reading_losses(weights, batch, released.detach())
+        if not filtering:
+            return Step(losses, released.new_zeros(0))
         lost, leaked = self._terms(weights, batch, released)
         openly, hidden = self._shares(batch)
         losses[FILTER] = self._objective(lost, leaked, openly, hidden, shared)

@@ -78,6 +78,8 @@ class Privatizer(Protocol):
         batch: Batch,
         noise: Tensor,
         shared: Tensor | None = None,
+        *,
+        filtering: bool = True,
     ) -> Step:
         """Every player's loss on a batch; pure, and fit for ``torch.func.vmap`` of a gradient.
 
@@ -86,6 +88,8 @@ class Privatizer(Protocol):
             batch: n records.
             noise: float32 [n, *noise_shape].
             shared: the scalars of everybody, of the previous round; None takes the batch's own.
+            filtering: whether the filter steps; where only the others do, its loss and the scalars
+                are left out, which halves the work.
         """
 
     def report(self, batch: Batch, noise: Tensor) -> dict[str, float]:
@@ -116,6 +120,19 @@ def run(net: nn.Module, weights: Weights, *inputs: Tensor | None) -> Tensor:
 def detached(weights: Weights) -> Weights:
     """The same weights as constants: what another player's loss may depend on."""
     return {name: value.detach() for name, value in weights.items()}
+
+
+def released_by(
+    players: Mapping[str, nn.Module],
+    weights: Mapping[str, Weights],
+    batch: Batch,
+    noise: Tensor,
+    *,
+    filtering: bool,
+) -> Tensor:
+    """A batch's released records; constants where the filter does not step."""
+    own = weights[FILTER] if filtering else detached(weights[FILTER])
+    return run(players[FILTER], own, batch.records, noise, batch.choice)
 
 
 def draw_noise(method: Privatizer, records: int, generator: torch.Generator) -> Tensor:

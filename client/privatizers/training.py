@@ -28,7 +28,8 @@ from client.privatizers.protocol import (
 Progress = Callable[[int, int], None]
 """Called with the iterations done and the iterations of all stages."""
 OnStep = Callable[[int, Tensor], None]
-"""Called after each iteration with its number and the filter step's scalars (detached)."""
+"""Called after each iteration with its number and the filter step's scalars (detached; empty where
+the filter rests)."""
 Change = Callable[[Batch, torch.Generator], Batch]
 """Changes a minibatch before it is used, say by shifting images."""
 
@@ -222,7 +223,8 @@ class _Learners:
     def step(self, players: Sequence[str], batch: Batch, noise: Tensor) -> Tensor:
         """One step of these players on a batch; the others' parameters stay as they are."""
         weights = named_weights(self.method.players)
-        losses, scalars = self.method.local_step(weights, batch, noise)
+        filtering = FILTER in players
+        losses, scalars = self.method.local_step(weights, batch, noise, filtering=filtering)
         self._check_losses(players, losses)
         own = [value for name in players for value in weights[name].values()]
         # A loss depends on other players through constants only: the sum's gradient is each one's.

@@ -187,6 +187,19 @@ def test_a_player_moves_on_its_own_loss_alone(mode: Mode, alpha: float) -> None:
             torch.testing.assert_close(together[player][name], slope)
 
 
+@pytest.mark.parametrize("kind", [_series_method, _image_method])
+def test_where_the_releaser_rests_the_adversary_learns_the_same(kind: Any) -> None:
+    method, batch = kind(AlphaObjective(2.0, 3.0, "loss"))
+    weights, noise = named_weights(method.players), _noise(method, 12)
+    step = method.local_step(weights, batch, noise, filtering=False)
+    assert "filter" not in step.losses and not len(step.scalars)
+    whole = method.local_step(weights, batch, noise).losses
+    for player, loss in step.losses.items():
+        own = list(weights[player].values())
+        there, here = (torch.autograd.grad(found, own) for found in (whole[player], loss))
+        assert all(torch.equal(a, b) for a, b in zip(there, here, strict=True))
+
+
 @pytest.mark.filterwarnings("ignore:There is a performance drop")
 @pytest.mark.parametrize("kind", [_series_method, _image_method])
 @pytest.mark.parametrize("alpha", [1.0, 2.0, math.inf])

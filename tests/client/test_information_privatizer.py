@@ -79,6 +79,19 @@ def test_each_algorithm_trains_what_the_paper_says(algorithm, learning):
     assert method.leak == ("divergence" if algorithm == 3 else "label")
 
 
+@pytest.mark.parametrize("algorithm", [1, 2])
+def test_where_the_filter_rests_the_readers_learn_the_same(algorithm):
+    method, batch = privatizer(algorithm=algorithm), points()
+    weights, noise = named_weights(method.players), draw_noise(method, 256, seeded())
+    losses, scalars = method.local_step(weights, batch, noise, filtering=False)
+    assert set(losses) == set(method.players) - {FILTER} and not len(scalars)
+    whole = method.local_step(weights, batch, noise).losses
+    for player, loss in losses.items():
+        own = list(weights[player].values())
+        there, here = (torch.autograd.grad(found, own) for found in (whole[player], loss))
+        assert all(torch.equal(a, b) for a, b in zip(there, here, strict=True))
+
+
 @pytest.mark.parametrize("algorithm", [1, 2, 3])
 @pytest.mark.parametrize("leak", ["label", "divergence"])
 def test_the_filters_gradient_is_that_of_the_squared_means(algorithm, leak):

@@ -89,7 +89,7 @@ def test_iterations_are_reported_across_stages(points):
         on_step=lambda step, scalars: steps.append((step, len(scalars))),
     )
     assert done == [(1, 5), (2, 5), (3, 5), (4, 5), (5, 5)]
-    assert steps == [(1, 2), (2, 2), (3, 2), (4, 2), (5, 2)]
+    assert steps == [(1, 0), (2, 0), (3, 2), (4, 2), (5, 2)]
 
 
 def test_rates_fall_to_their_last_share(points):
@@ -103,9 +103,9 @@ def test_minibatches_carry_their_rows_choices_and_changes(points):
     seen = []
 
     class Looking(InformationPrivatizer):
-        def local_step(self, weights, batch, noise, shared=None):
+        def local_step(self, weights, batch, noise, shared=None, *, filtering=True):
             seen.append(batch)
-            return super().local_step(weights, batch, noise, shared)
+            return super().local_step(weights, batch, noise, shared, filtering=filtering)
 
     method = Looking(LinearFilter(2), HALF, fixed_use=Mlp(2, 2), secret=Mlp(2, 2))
     hides = points.secret.float().unsqueeze(1)
