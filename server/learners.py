@@ -310,7 +310,7 @@ def _synthetic_privatizer(config: Config, federation: Federation) -> SyntheticPr
             f"privatizer.budget = {given!r} cannot be used: a secret of {federation.secrets} "
             f"classes has {most:.3g} nats at most, so nothing would be hidden; give much less"
         )
-    return SyntheticPrivatizer(config, federation.shape, federation.classes, federation.secrets)
+    return SyntheticPrivatizer(config, federation.shape, federation.secrets)
 
 
 def _check_focus(config: Config, features: int) -> None:

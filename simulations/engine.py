@@ -28,6 +28,7 @@ from simulations.distortion import distortion_for
 from simulations.pictures import contact_sheet, plot_run
 from simulations.reading import (
     fresh_samples,
+    kept_reading,
     kept_sampler,
     labelled_samples,
     store_url_of,
@@ -64,6 +65,9 @@ class Summary:
     Simulation only: measured on real test images, outside any budget."""
     own_label_accuracy: float | None
     """Of a student with requested classes. Simulation only."""
+    secret_read: float | None
+    """Where a filter was fitted on samples: of how many filtered ones a fresh network reads the
+    secret, as a share. What is left in real images is for attackers to say."""
     seconds: float
     store: str
     contact_sheet: str | None
@@ -114,6 +118,7 @@ def simulate(
             sampler = kept_sampler(directory)
             if sampler.annotator is not None and sampler.privatizer is None:
                 taught = measure_taught_student(config, directory).accuracy
+        read = kept_reading(directory)
         releases = len(store.releases(outcome.run_id))
         entries = len(store.ledger(outcome.run_id))
     spending = outcome.spending
@@ -135,6 +140,7 @@ def simulate(
         delta={"dp": spending.delta_dp, "bdp": spending.delta_bdp},
         student_accuracy=taught,
         own_label_accuracy=own,
+        secret_read=None if read is None else read.share,
         seconds=round(time.perf_counter() - started, 2),
         store=without_password(url),
         contact_sheet=sheet,

@@ -15,8 +15,11 @@ from accountant.ledger import Ledger
 from models.shapes import ImageShape
 from server.curation import Sampler, restored_sampler
 from server.directory import RunDirectory, RunDirectoryError, load_generator
+from server.fitting import Reading
 from server.privatizer import kept_filter
 from server.store import SampleFilter, Store, decode_png
+from server.synthetic import reading_of
+from server.tensors import within
 
 
 def kept_sampler(directory: RunDirectory, round_number: int | None = None) -> Sampler:
@@ -57,6 +60,12 @@ def kept_run_filter(path: Path) -> tuple[nn.Module, ImageShape]:
     channels, height, width = snapshot.facts["shape"]
     shape = channels, height, width
     return kept_filter(directory.config(), shape, snapshot.arrays), shape
+
+
+def kept_reading(directory: RunDirectory) -> Reading | None:
+    """What a fresh adversary reads of the run's filtered samples; None where nothing says."""
+    snapshot = directory.load_state()
+    return None if snapshot is None else reading_of(within("privatizer", snapshot.arrays))
 
 
 def fresh_samples(sampler: Sampler, count: int, seed: int) -> tuple[Tensor, Tensor]:

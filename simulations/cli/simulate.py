@@ -184,6 +184,11 @@ def _print(summary: Summary) -> None:
         f"{figure(epsilon['bdp_as_published'])} (as published) at δ = {delta['bdp']:g}"
     )
     _print_students(summary)
+    if summary.secret_read is not None:
+        say(
+            f"  secret          {summary.secret_read:.1%} of filtered samples show it to a fresh "
+            "network"
+        )
     say(f"  took            {summary.seconds:.0f} s")
     say()
     say(summary.statement)

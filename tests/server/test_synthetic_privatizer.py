@@ -13,13 +13,14 @@ from client.filtered import FilteredUsers, as_asked
 from client.privatizers.export import load_filter
 from client.privatizers.protocol import PrivatizerError
 from client.records import TrainRequest
-from server import synthetic
+from models.vectors import to_vector
+from server import fitting, synthetic
 from server.config import Config, ConfigError
 from server.curation import Sampler, kept_arrays, restored_sampler
 from server.directory import RunDirectory, RunDirectoryError
 from server.schedule import parts, planned_epsilon
 from server.store import Annotation, LabelRecord, ProjectRecord, SampleFilter, open_store
-from server.synthetic import SyntheticPrivatizer
+from server.synthetic import SyntheticPrivatizer, reading_of
 from simulations.apps import node_users, simulated_federation
 from simulations.cli import main
 from simulations.engine import (
@@ -28,7 +29,7 @@ from simulations.engine import (
     student_of_labels,
     train_in_process,
 )
-from simulations.reading import kept_sampler
+from simulations.reading import kept_reading, kept_sampler
 
 TINY = {
     "data.users": 40,
@@ -51,8 +52,11 @@ TINY = {
 @pytest.fixture(autouse=True)
 def few_steps(monkeypatch):
     monkeypatch.setattr(synthetic, "SAMPLES", 200)
-    for name in ("READING_STEPS", "COPYING_STEPS", "MEETING_STEPS"):
-        monkeypatch.setattr(synthetic, name, 2)
+    monkeypatch.setattr(synthetic, "HELD", 100)
+    for name in ("READING_STEPS", "COPYING_STEPS"):
+        monkeypatch.setattr(fitting, name, 2)
+    for name in ("FIRST", "LATER"):
+        monkeypatch.setattr(fitting, name, replace(getattr(fitting, name), meeting=2))
 
 
 def trained(path, **changes):
@@ -105,13 +109,13 @@ def test_a_run_is_the_same_when_it_is_repeated_or_taken_up(tmp_path):
     snapshot = directory.load_state()
     vector = snapshot.arrays["privatizer/mean"]
     sampler = kept_sampler(directory)
-    again = SyntheticPrivatizer(config, (1, 28, 28), 10, 2)
+    again = SyntheticPrivatizer(config, (1, 28, 28), 2)
     assert again.network is None
     assert again.state() == {}
     bare = replace(sampler, privatizer=None, secrets=1)
     again.fit(bare, lambda done, all_: None)
     assert np.array_equal(again.state()["mean"], vector)
-    other = SyntheticPrivatizer(config, (1, 28, 28), 10, 2)
+    other = SyntheticPrivatizer(config, (1, 28, 28), 2)
     other.restore(again.state())
     assert np.array_equal(other.state()["mean"], vector)
     restored = restored_sampler(config, (1, 28, 28), 20, kept_arrays(sampler))
@@ -180,23 +184,71 @@ def test_a_run_killed_before_its_filter_goes_on_with_it(tmp_path, monkeypatch):
     assert outcome.rounds == 2 and kept_sampler(directory).privatizer is not None
 
 
+def fitted(config: Config, directory: RunDirectory, told=None):
+    """A filter, fitted again on the samples of a run."""
+    bare = replace(kept_sampler(directory), privatizer=None, secrets=1)
+    hidden = SyntheticPrivatizer(config, (1, 28, 28), 2)
+    hidden.fit(bare, lambda done, all_: None if told is None else told.append((done, all_)))
+    return hidden
+
+
 def test_a_rate_that_is_too_high_is_lowered(tmp_path, monkeypatch):
     config, directory, _ = trained(tmp_path / "run")
-    bare = replace(kept_sampler(directory), privatizer=None, secrets=1)
-    real, tried = synthetic.train_privatizer, []
+    real, tried = fitting.train_privatizer, []
 
     def failing(method, samples, stages, **rest):
-        tried.append(stages[1].players["filter"])
+        tried.append(stages[0].players["secret"])
         if len(tried) < 3:
             raise PrivatizerError("the loss is nan")
         real(method, samples, stages, **rest)
 
-    monkeypatch.setattr(synthetic, "train_privatizer", failing)
-    hidden = SyntheticPrivatizer(config, (1, 28, 28), 10, 2)
-    hidden.fit(bare, lambda done, all_: None)
+    monkeypatch.setattr(fitting, "train_privatizer", failing)
+    assert fitted(config, directory).network is not None
+    rate = config.privatizer.adversary_rate
+    assert tried[:3] == pytest.approx([rate, rate / 10, rate / 100])
+    assert set(tried[3:]) == {tried[2]}
+
+
+@pytest.mark.parametrize(("readings", "later"), [([0.002], 0), ([0.2, 0.1, 0.3, 0.25], 3)])
+def test_fresh_adversaries_say_when_it_is_enough_and_which_filter_is_kept(
+    tmp_path, monkeypatch, readings, later
+):
+    config, directory, _ = trained(tmp_path / "run")
+    real, methods, told, left = fitting.train_privatizer, [], [], list(readings)
+    weights = []
+
+    def looking(method, samples, stages, **rest):
+        methods.append((method.players["secret"], [stage.name for stage in stages]))
+        real(method, samples, stages, **rest)
+
+    def read(self, method):
+        weights.append(to_vector(method.players["filter"]).copy())
+        return fitting.Reading(left.pop(0), 0.5)
+
+    monkeypatch.setattr(fitting, "train_privatizer", looking)
+    monkeypatch.setattr(fitting.Fitting, "_reading", read)
+    hidden = fitted(config, directory, told)
+    assert not left and [names for _, names in methods] == [
+        ["meeting", "releasing"],
+        *[["meeting"], ["releasing"]] * later,
+        ["meeting"],
+    ]
+    adversaries = [id(secret) for secret, _ in methods]
+    assert len(set(adversaries)) == 2 + later, "each stretch has its own"
     assert hidden.network is not None
-    rate = config.privatizer.rate
-    assert tried == pytest.approx([rate, rate / 10, rate / 100])
+    best = int(np.argmin(readings))
+    assert np.array_equal(to_vector(hidden.network), weights[best])
+    assert hidden.state()["reading"].tolist() == [min(readings), 0.5]
+    steps = [done for done, _ in told]
+    assert steps == sorted(steps) and told[-1][0] == told[-1][1]
+
+
+def test_what_a_fresh_network_reads_is_kept(tmp_path):
+    config, directory, _ = trained(tmp_path / "run")
+    found = kept_reading(directory)
+    assert found is not None and 0 <= found.share <= 1 and found.nats < np.log(2)
+    assert found == reading_of(fitted(config, directory).state())
+    assert reading_of({}) is None
 
 
 def test_a_seed_tells_neither_the_secret_nor_the_noise(tmp_path):
