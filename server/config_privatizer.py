@@ -86,9 +86,11 @@ class PrivatizerConfig:
     the strongest test: an attacker that is trained on samples of requested secrets. Always so by
     ``synthetic``."""
     budget: float = 0.003
-    """``synthetic``: nats of the secret that an adversary may read before the filter is pressed."""
+    """``synthetic``: nats of the secret that an adversary may read before the filter is pressed. A
+    fresh one that reads no more of samples ends the training."""
     steps: int = 800
-    """``synthetic``: steps of the filter, each after three of its adversary."""
+    """``synthetic``: steps of the filter against its first adversary, each after three of it; half as
+    many, each after four, against each of the fresh ones that still read the secret."""
 
     def __post_init__(self) -> None:
         check_mechanism(self, "privatizer")
