@@ -89,8 +89,8 @@ class PrivatizerConfig:
     """``synthetic``: nats of the secret that an adversary may read before the filter is pressed. A
     fresh one that reads no more of samples ends the training."""
     steps: int = 800
-    """``synthetic``: steps of the filter against its first adversary, each after three of it; half as
-    many, each after four, against each of the fresh ones that still read the secret."""
+    """``synthetic``: steps of the filter against its first adversary, each after three of it; half
+    as many, each after four, against each of the fresh ones that still read the secret."""
 
     def __post_init__(self) -> None:
         check_mechanism(self, "privatizer")

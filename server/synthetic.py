@@ -11,25 +11,59 @@ what a network for the classes reads, and leave an adversary at most ``privatize
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
+
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn import functional as F
 
-from client.privatizers.protocol import PrivatizerError
-from client.privatizers.training import Progress
+from client.privatizers.fitting import Fitted, Pace, Reading, Stretch, fit_filter
+from client.privatizers.information import InformationPrivatizer, Objective
+from client.privatizers.networks import prior_of
+from client.privatizers.protocol import Batch, PrivatizerError
+from client.privatizers.training import Progress, train_identity
+from models.classifiers import ConvClassifier, JointReaders, Mlp
+from models.players import filter_network
 from models.shapes import ImageShape
+from models.students import StudentCnn
 from models.vectors import to_vector
 from server.config import Config
 from server.curation import Sampler, restored_filter
-from server.fitting import Fitting, Reading, Samples
 from server.tensors import Arrays
 
 SEED = 6_000_011
 SAMPLES = 30_000
 HELD = 4000
 """Further samples, by which a fresh adversary is judged."""
+BATCH = 128
+READING_STEPS, READING_RATE = 400, 2e-3
+COPYING_STEPS, COPYING_RATE = 400, 3e-3
 SHARES = (1.0, 0.1, 0.01)
 """Of the configured rates: the budget is spent by now, so a rate that was too high is lowered."""
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Samples of pairs, as a privatizer's step takes them.
+
+    Attributes:
+        records: float32 [n, c, h, w].
+        utility: requested classes, int64 [n].
+        secret: requested secrets, int64 [n].
+    """
+
+    records: Tensor
+    utility: Tensor
+    secret: Tensor
+
+    def __len__(self) -> int:
+        """Number of samples."""
+        return len(self.records)
+
+    def batch(self, rows: Tensor, choice: Tensor | None = None) -> Batch:
+        """The samples in ``rows``."""
+        return Batch(self.records[rows], self.utility[rows], self.secret[rows], choice=choice)
 
 
 class SyntheticPrivatizer:
@@ -69,14 +103,43 @@ class SyntheticPrivatizer:
             self._drawn(sampler, size, seed + i) for i, size in enumerate((SAMPLES, HELD))
         )
         for share in SHARES:
-            fitting = Fitting(self._config, samples, held, seed, share, on_step)
             try:
-                self._filter, self._reading = fitting.best()
+                self._filter, self._reading = self._fitted(samples, held, seed, share, on_step)
             except PrivatizerError:
                 if share == SHARES[-1]:
                     raise
             else:
                 return
+
+    def _fitted(
+        self, samples: Samples, held: Samples, seed: int, share: float, on_step: Progress
+    ) -> Fitted:
+        """A filter, trained at a share of the configured rates."""
+        settings, source = self._config.privatizer, torch.Generator().manual_seed(seed)
+        network: nn.Module = filter_network(asdict(settings), self._shape, source)
+        train_identity(
+            network, samples, steps=COPYING_STEPS, rate=COPYING_RATE, batch=BATCH, seed=seed
+        )
+        reader = _reader(samples, self._shape, source)
+
+        def build(stretch: Stretch) -> InformationPrivatizer:
+            return InformationPrivatizer(
+                network,
+                prior_of(samples.secret, self.secrets),
+                Objective(budget=settings.budget, weight=stretch.weight),
+                secret=_adversary(self._shape, self.secrets, source),
+                fixed_use=reader,
+            )
+
+        pace = Pace(
+            budget=settings.budget,
+            steps=settings.steps,
+            rate=settings.rate * share,
+            adversary_rate=settings.adversary_rate * share,
+            batch=BATCH,
+            seed=seed,
+        )
+        return fit_filter(build, samples, held, pace, on_step)
 
     def _drawn(self, sampler: Sampler, count: int, seed: int) -> Samples:
         pairs = torch.arange(count) % sampler.classes
@@ -98,3 +161,25 @@ class SyntheticPrivatizer:
 def reading_of(state: Arrays) -> Reading | None:
     """What a fresh adversary read of the samples that a state's filter was fitted on, if any."""
     return Reading(*state["reading"].tolist()) if "reading" in state else None
+
+
+def _adversary(shape: ImageShape, secrets: int, source: torch.Generator) -> nn.Module:
+    """Convolutions with strides, convolutions with pooling, and a dense network, as one."""
+    return JointReaders(
+        StudentCnn(shape, secrets, generator=source),
+        ConvClassifier(shape, secrets, generator=source),
+        Mlp(shape[0] * shape[1] * shape[2], secrets, generator=source),
+    )
+
+
+def _reader(samples: Samples, shape: ImageShape, source: torch.Generator) -> nn.Module:
+    """A network that reads the class of samples."""
+    network = StudentCnn(shape, int(samples.utility.max()) + 1, generator=source)
+    adam = torch.optim.Adam(network.parameters(), lr=READING_RATE)
+    for _ in range(READING_STEPS):
+        rows = torch.randint(len(samples), (BATCH,), generator=source)
+        loss = F.cross_entropy(network(samples.records[rows]), samples.utility[rows])
+        adam.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        adam.step()
+    return network.eval()

@@ -12,10 +12,10 @@ from sqlalchemy import make_url
 from torch import Tensor, nn
 
 from accountant.ledger import Ledger
+from client.privatizers.fitting import Reading
 from models.shapes import ImageShape
 from server.curation import Sampler, restored_sampler
 from server.directory import RunDirectory, RunDirectoryError, load_generator
-from server.fitting import Reading
 from server.privatizer import kept_filter
 from server.store import SampleFilter, Store, decode_png
 from server.synthetic import reading_of

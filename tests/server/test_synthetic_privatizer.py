@@ -10,11 +10,12 @@ import pytest
 import torch
 
 from client.filtered import FilteredUsers, as_asked
+from client.privatizers import fitting
 from client.privatizers.export import load_filter
 from client.privatizers.protocol import PrivatizerError
 from client.records import TrainRequest
 from models.vectors import to_vector
-from server import fitting, synthetic
+from server import synthetic
 from server.config import Config, ConfigError
 from server.curation import Sampler, kept_arrays, restored_sampler
 from server.directory import RunDirectory, RunDirectoryError
@@ -54,7 +55,7 @@ def few_steps(monkeypatch):
     monkeypatch.setattr(synthetic, "SAMPLES", 200)
     monkeypatch.setattr(synthetic, "HELD", 100)
     for name in ("READING_STEPS", "COPYING_STEPS"):
-        monkeypatch.setattr(fitting, name, 2)
+        monkeypatch.setattr(synthetic, name, 2)
     for name in ("FIRST", "LATER"):
         monkeypatch.setattr(fitting, name, replace(getattr(fitting, name), meeting=2))
 
@@ -226,7 +227,7 @@ def test_fresh_adversaries_say_when_it_is_enough_and_which_filter_is_kept(
         return fitting.Reading(left.pop(0), 0.5)
 
     monkeypatch.setattr(fitting, "train_privatizer", looking)
-    monkeypatch.setattr(fitting.Fitting, "_reading", read)
+    monkeypatch.setattr(fitting._Fitting, "_reading", read)
     hidden = fitted(config, directory, told)
     assert not left and [names for _, names in methods] == [
         ["meeting", "releasing"],

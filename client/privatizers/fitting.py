@@ -1,0 +1,199 @@
+"""How a filter is fitted on samples: against one adversary after another, until a fresh one fails.
+
+A filter and its adversary chase each other, and the adversary loses: it goes on looking where the
+secret was. So what it says of the filter it was trained against means little. Before every later
+stretch a fresh adversary learns what the filter, held still, lets through. It reads samples that
+nobody trained on; that reading says whether the stretch is needed, and of several filters which one
+to keep.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from client.privatizers.information import SECRET
+from client.privatizers.networks import prior_of
+from client.privatizers.protocol import FILTER, Privatizer, PrivatizerError, draw_noise
+from client.privatizers.training import Progress, Records, Stage, train_privatizer
+
+CHUNK = 500
+LAST_RATE = 0.1
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Training of the filter against one adversary.
+
+    Attributes:
+        meeting: steps of the adversary alone, before.
+        share: steps of the filter, as a share of `Pace.steps`.
+        turns: steps of the adversary for each of the filter: it must not lag behind.
+        slowness: share of the filter's rate.
+        weight: of the squared excess over the budget.
+    """
+
+    meeting: int
+    share: float
+    turns: int
+    slowness: float
+    weight: float
+
+
+FIRST = Stretch(60, 1.0, 3, 1.0, 100.0)
+LATER = Stretch(600, 0.5, 4, 0.25, 1000.0)
+MOST = 3
+"""Later stretches, at most."""
+
+Build = Callable[[Stretch], Privatizer]
+"""The method for the filter as it is by now, with an adversary that knows nothing yet."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How long and how fast is trained.
+
+    Attributes:
+        budget: nats that a fresh adversary may read.
+        steps: of the filter in the first stretch.
+        rate: Adam's, of the filter in the first stretch.
+        adversary_rate: of the adversaries.
+        batch: records of a minibatch.
+        seed: decides minibatches and noise.
+    """
+
+    budget: float
+    steps: int
+    rate: float
+    adversary_rate: float
+    batch: int
+    seed: int
+
+
+class Reading(NamedTuple):
+    """What an adversary that learned afresh reads of filtered records that it has not seen.
+
+    Attributes:
+        nats: H(S) less its cross-entropy: a lower bound on what the filter leaves of the secret.
+        share: of records whose secret it says right.
+    """
+
+    nats: float
+    share: float
+
+
+class Fitted(NamedTuple):
+    """A trained filter in evaluation mode, and what a fresh adversary reads of it."""
+
+    network: nn.Module
+    reading: Reading
+
+
+def fit_filter(
+    build: Build, data: Records, held: Records, pace: Pace, on_step: Progress | None = None
+) -> Fitted:
+    """Train a filter by the budget form of paper 000's objective, against several adversaries.
+
+    Args:
+        build: gives the method for each stretch, always of one and the same filter.
+        data: what is trained on.
+        held: what nobody is trained on; fresh adversaries are tried on it.
+        pace: how long and how fast.
+        on_step: for a progress display.
+
+    Returns:
+        Of the filters after each stretch, the one that a fresh adversary reads least of.
+
+    Raises:
+        PrivatizerError: a loss, or the filter itself, is no number.
+    """
+    return _Fitting(build, data, held, pace, on_step).best()
+
+
+class _Fitting:
+    def __init__(
+        self, build: Build, data: Records, held: Records, pace: Pace, on_step: Progress | None
+    ) -> None:
+        self._build, self._data, self._held = build, data, held
+        self._pace, self._on_step = pace, on_step
+        self._later = max(1, round(LATER.share * pace.steps))
+        first, later = FIRST.meeting + pace.steps, LATER.meeting + self._later
+        self._trained, self._planned = 0, first + MOST * later + LATER.meeting
+
+    def best(self) -> Fitted:
+        method = self._build(FIRST)
+        self._train(method, self._meeting(FIRST), self._releasing(FIRST, self._pace.steps))
+        found: list[Fitted] = []
+        while True:
+            method = self._build(LATER)
+            self._train(method, self._meeting(LATER))
+            found.append(Fitted(_kept(method), self._reading(method)))
+            if found[-1].reading.nats <= self._pace.budget or len(found) > MOST:
+                break
+            self._train(method, self._releasing(LATER, self._later))
+        if self._on_step is not None:
+            self._on_step(self._planned, self._planned)
+        return min(found, key=lambda fitted: fitted.reading.nats)
+
+    def _train(self, method: Privatizer, *stages: Stage) -> None:
+        before, pace = self._trained, self._pace
+        train_privatizer(
+            method,
+            self._data,
+            stages,
+            batch=pace.batch,
+            seed=pace.seed + before,
+            progress=lambda step, _: self._progress(before + step),
+        )
+        self._trained += sum(stage.steps for stage in stages)
+
+    def _progress(self, done: int) -> None:
+        if self._on_step is not None:
+            self._on_step(done, self._planned)
+
+    def _meeting(self, stretch: Stretch) -> Stage:
+        players = {SECRET: self._pace.adversary_rate}
+        return Stage("meeting", players, stretch.meeting, last_rate=LAST_RATE)
+
+    def _releasing(self, stretch: Stretch, length: int) -> Stage:
+        pace = self._pace
+        players = {FILTER: pace.rate * stretch.slowness, SECRET: pace.adversary_rate}
+        return Stage(
+            "releasing", players, length, stretch.turns, last_rate=LAST_RATE, together=True
+        )
+
+    @torch.no_grad()
+    def _reading(self, method: Privatizer) -> Reading:
+        held = self._held.batch(torch.arange(len(self._held)))
+        noise = draw_noise(
+            method, len(held.records), torch.Generator().manual_seed(self._pace.seed)
+        )
+        guesses = torch.cat(
+            [
+                F.log_softmax(method.players[SECRET](method.filter(part, drawn)), 1)
+                for part, drawn in zip(
+                    torch.split(held.records, CHUNK), torch.split(noise, CHUNK), strict=True
+                )
+            ]
+        )
+        right = (guesses.argmax(1) == held.secret).double().mean()
+        left = _entropy(held.secret, guesses.shape[1]) - float(F.nll_loss(guesses, held.secret))
+        return Reading(left, float(right))
+
+
+def _kept(method: Privatizer) -> nn.Module:
+    network = copy.deepcopy(method.players[FILTER]).eval().requires_grad_(False)
+    if not all(bool(torch.isfinite(value).all()) for value in network.parameters()):
+        raise PrivatizerError("the filter's weights are no numbers; lower the filter's rate")
+    return network
+
+
+def _entropy(secret: Tensor, classes: int) -> float:
+    prior = prior_of(secret, classes)
+    return float(-(prior * prior.log()).sum())
