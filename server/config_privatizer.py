@@ -12,10 +12,14 @@ ROUNDS = ("information", "alpha")
 SYNTHETIC = "synthetic"
 METHODS = (*ROUNDS, SYNTHETIC)
 NETWORKS = ("unet", "dense", "code")
-OF_ROUNDS = ("alpha", "weight", "readers", "batch", "optimiser", "filter_share", "smoothing")
-"""Settings that only the methods of rounds look at."""
-OF_SAMPLES = ("budget", "steps")
-"""Settings that only ``synthetic`` looks at."""
+_MECHANISM = ("sampling_rate", "noise_multiplier", "clipping_norm")
+_OF_ROUNDS = ("alpha", "weight", "readers", "batch", "optimiser", "filter_share", "smoothing")
+UNHEEDED = {
+    "information": ("budget", "steps", "weight"),
+    "alpha": ("budget", "steps"),
+    SYNTHETIC: (*_MECHANISM, *_OF_ROUNDS, "condition"),
+}
+"""Settings that a method does not look at."""
 
 
 @dataclass(frozen=True)
@@ -174,13 +178,13 @@ class PrivatizerConfig:
         """Refuse a setting that was changed and that this method does not look at."""
         if not self.active:
             return
-        for name in OF_ROUNDS if self.synthetic else OF_SAMPLES:
-            value = getattr(self, name)
+        for name in UNHEEDED[self.method]:
+            value, default = getattr(self, name), type(self).__dataclass_fields__[name].default
             require(
-                value == type(self).__dataclass_fields__[name].default,
+                value == default,
                 f"privatizer.{name}",
                 value,
-                f"method {self.method!r} does not look at it: leave it out",
+                f"method {self.method!r} does not look at it: leave it at {default!r}",
             )
 
     def _check_order(self) -> None:

@@ -147,9 +147,10 @@ class SyntheticPrivatizer:
 
     def state(self) -> Arrays:
         """All that `restore` needs to go on bit for bit, and what a fresh adversary read."""
-        if self._filter is None or self._reading is None:
+        if self._filter is None:
             return {}
-        return {"mean": to_vector(self._filter), "reading": np.array(self._reading)}
+        read = {} if self._reading is None else {"reading": np.array(self._reading)}
+        return {"mean": to_vector(self._filter), **read}
 
     def restore(self, state: Arrays) -> None:
         """Take up a state."""

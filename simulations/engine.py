@@ -31,6 +31,7 @@ from simulations.reading import (
     kept_reading,
     kept_sampler,
     labelled_samples,
+    run_id_of,
     store_url_of,
     stored_samples,
     without_password,
@@ -68,6 +69,8 @@ class Summary:
     secret_read: float | None
     """Where a filter was fitted on samples: of how many filtered ones a fresh network reads the
     secret, as a share. What is left in real images is for attackers to say."""
+    secret_read_nats: float | None
+    """The same in nats: a lower bound on what the filter leaves of samples' secrets."""
     seconds: float
     store: str
     contact_sheet: str | None
@@ -141,6 +144,7 @@ def simulate(
         student_accuracy=taught,
         own_label_accuracy=own,
         secret_read=None if read is None else read.share,
+        secret_read_nats=None if read is None else read.nats,
         seconds=round(time.perf_counter() - started, 2),
         store=without_password(url),
         contact_sheet=sheet,
@@ -269,7 +273,14 @@ def student_of_labels(
     dataset, _ = simulated_federation(config.data, config.seed)
     if int(labels.max()) >= dataset.classes:
         raise StoreError(f"project {project!r} has more class labels than the data has classes")
-    sampler = kept_sampler(directory) if config.privatizer.synthetic else None
+    sampler = None
+    if config.privatizer.synthetic:
+        if found[0].run_id != run_id_of(directory):
+            raise StoreError(
+                f"project {project!r} labels samples of run {found[0].run_id}, which went through "
+                f"another filter: give that run's directory instead of {directory.path}"
+            )
+        sampler = kept_sampler(directory)
     return _tested_student(config, images, labels, epochs, sampler), len(labels)
 
 

@@ -10,6 +10,7 @@ to keep.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -18,12 +19,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from client.privatizers.information import SECRET
+from client.privatizers.information import SECRET, InformationPrivatizer
 from client.privatizers.networks import prior_of
-from client.privatizers.protocol import FILTER, Privatizer, PrivatizerError, draw_noise
+from client.privatizers.protocol import FILTER, PrivatizerError, draw_noise
 from client.privatizers.training import Progress, Records, Stage, train_privatizer
 
 CHUNK = 500
+JUDGE_RATE = 2e-3
+"""Adam's, of an adversary that says what is left: no setting may make it blind."""
 LAST_RATE = 0.1
 
 
@@ -51,7 +54,7 @@ LATER = Stretch(600, 0.5, 4, 0.25, 1000.0)
 MOST = 3
 """Later stretches, at most."""
 
-Build = Callable[[Stretch], Privatizer]
+Build = Callable[[Stretch], InformationPrivatizer]
 """The method for the filter as it is by now, with an adversary that knows nothing yet."""
 
 
@@ -63,7 +66,7 @@ class Pace:
         budget: nats that a fresh adversary may read.
         steps: of the filter in the first stretch.
         rate: Adam's, of the filter in the first stretch.
-        adversary_rate: of the adversaries.
+        adversary_rate: of the adversaries, while the filter steps.
         batch: records of a minibatch.
         seed: decides minibatches and noise.
     """
@@ -111,7 +114,8 @@ def fit_filter(
         Of the filters after each stretch, the one that a fresh adversary reads least of.
 
     Raises:
-        PrivatizerError: a loss, or the filter itself, is no number.
+        PrivatizerError: the held part lacks a class of the secret, or before there is any filter a
+            loss, a filter or a reading is no number.
     """
     return _Fitting(build, data, held, pace, on_step).best()
 
@@ -125,23 +129,31 @@ class _Fitting:
         self._later = max(1, round(LATER.share * pace.steps))
         first, later = FIRST.meeting + pace.steps, LATER.meeting + self._later
         self._trained, self._planned = 0, first + MOST * later + LATER.meeting
+        self._found: list[Fitted] = []
 
     def best(self) -> Fitted:
         method = self._build(FIRST)
+        prior_of(self._held.batch(torch.arange(len(self._held))).secret, len(method.log_prior))
         self._train(method, self._meeting(FIRST), self._releasing(FIRST, self._pace.steps))
-        found: list[Fitted] = []
+        try:
+            self._judge_and_go_on()
+        except PrivatizerError:
+            if not self._found:
+                raise
+        self._progress(self._planned)
+        # below 0 a reading says no more than 0 does
+        return min(self._found, key=lambda fitted: (max(fitted.reading.nats, 0), fitted.reading[1]))
+
+    def _judge_and_go_on(self) -> None:
         while True:
             method = self._build(LATER)
-            self._train(method, self._meeting(LATER))
-            found.append(Fitted(_kept(method), self._reading(method)))
-            if found[-1].reading.nats <= self._pace.budget or len(found) > MOST:
-                break
+            self._train(method, self._meeting(LATER, JUDGE_RATE))
+            self._found.append(Fitted(_kept(method), self._reading(method)))
+            if self._found[-1].reading.nats <= self._pace.budget or len(self._found) > MOST:
+                return
             self._train(method, self._releasing(LATER, self._later))
-        if self._on_step is not None:
-            self._on_step(self._planned, self._planned)
-        return min(found, key=lambda fitted: fitted.reading.nats)
 
-    def _train(self, method: Privatizer, *stages: Stage) -> None:
+    def _train(self, method: InformationPrivatizer, *stages: Stage) -> None:
         before, pace = self._trained, self._pace
         train_privatizer(
             method,
@@ -157,8 +169,8 @@ class _Fitting:
         if self._on_step is not None:
             self._on_step(done, self._planned)
 
-    def _meeting(self, stretch: Stretch) -> Stage:
-        players = {SECRET: self._pace.adversary_rate}
+    def _meeting(self, stretch: Stretch, rate: float | None = None) -> Stage:
+        players = {SECRET: self._pace.adversary_rate if rate is None else rate}
         return Stage("meeting", players, stretch.meeting, last_rate=LAST_RATE)
 
     def _releasing(self, stretch: Stretch, length: int) -> Stage:
@@ -169,25 +181,23 @@ class _Fitting:
         )
 
     @torch.no_grad()
-    def _reading(self, method: Privatizer) -> Reading:
-        held = self._held.batch(torch.arange(len(self._held)))
-        noise = draw_noise(
-            method, len(held.records), torch.Generator().manual_seed(self._pace.seed)
-        )
-        guesses = torch.cat(
-            [
-                F.log_softmax(method.players[SECRET](method.filter(part, drawn)), 1)
-                for part, drawn in zip(
-                    torch.split(held.records, CHUNK), torch.split(noise, CHUNK), strict=True
-                )
-            ]
-        )
-        right = (guesses.argmax(1) == held.secret).double().mean()
-        left = _entropy(held.secret, guesses.shape[1]) - float(F.nll_loss(guesses, held.secret))
-        return Reading(left, float(right))
+    def _reading(self, method: InformationPrivatizer) -> Reading:
+        """What the method's adversary reads of the held part, each record with noise of its own."""
+        source = torch.Generator().manual_seed(self._pace.seed)
+        secrets, guesses = [], []
+        for rows in torch.split(torch.arange(len(self._held)), CHUNK):
+            part = self._held.batch(rows)
+            released = method.filter(part.records, draw_noise(method, len(rows), source))
+            guesses.append(F.log_softmax(method.players[SECRET](released), 1))
+            secrets.append(part.secret)
+        secret, said = torch.cat(secrets), torch.cat(guesses)
+        left = _entropy(secret, said.shape[1]) - float(F.nll_loss(said, secret))
+        if not math.isfinite(left):
+            raise PrivatizerError("an adversary's answers are no numbers; lower the filter's rate")
+        return Reading(left, float((said.argmax(1) == secret).double().mean()))
 
 
-def _kept(method: Privatizer) -> nn.Module:
+def _kept(method: InformationPrivatizer) -> nn.Module:
     network = copy.deepcopy(method.players[FILTER]).eval().requires_grad_(False)
     if not all(bool(torch.isfinite(value).all()) for value in network.parameters()):
         raise PrivatizerError("the filter's weights are no numbers; lower the filter's rate")

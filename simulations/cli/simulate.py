@@ -186,8 +186,8 @@ def _print(summary: Summary) -> None:
     _print_students(summary)
     if summary.secret_read is not None:
         say(
-            f"  secret          {summary.secret_read:.1%} of filtered samples show it to a fresh "
-            "network"
+            f"  secret          a fresh network reads it of {summary.secret_read:.1%} of filtered "
+            f"samples ({summary.secret_read_nats:.2g} nats)"
         )
     say(f"  took            {summary.seconds:.0f} s")
     say()

@@ -58,8 +58,8 @@ class Cell:
         if not (self.folder / "training.json").is_file():
             return ("train", "measure")
         found = self.measured
-        done = found is not None and found["measures"] == plan["measures"]
-        return () if done else ("measure",)
+        enough = (plan["measures"], _measures({**plan, "curve": True}))  # or more than is asked
+        return () if found is not None and found["measures"] in enough else ("measure",)
 
     def begin(self, plan: dict[str, Any]) -> None:
         """Put the plan into the folder; a run of other settings is set aside, not deleted."""
@@ -80,10 +80,8 @@ def plan_of(cell: Cell, config: Config, effort: Effort) -> dict[str, Any]:
     """All that the steps need to know, and a digest of how it is measured."""
     row = cell.row
     curve = row.curve and str(cell.guarantee) not in row.guarantees[1:]
-    measured = {"effort": effort.to_json(), "curve": curve, "data": row.data, "way": MEASURED}
-    return {
+    plan = {
         "name": str(cell),
-        "measures": _digest(measured),
         "config": config.flat(),
         "effort": effort.to_json(),
         "data": row.data,
@@ -91,6 +89,13 @@ def plan_of(cell: Cell, config: Config, effort: Effort) -> dict[str, Any]:
         "fault": row.fault,
         "provider": row.provider,
     }
+    return {**plan, "measures": _measures(plan)}
+
+
+def _measures(plan: dict[str, Any]) -> str:
+    """A digest of how much is measured, and in which way."""
+    kept = {key: plan[key] for key in ("effort", "curve", "data")}
+    return _digest({**kept, "way": MEASURED})
 
 
 def _trains(plan: dict[str, Any]) -> dict[str, Any]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import pytest
 import torch
+from torch.distributions import Categorical
 from torch.nn import functional as F
 
 from client.privatizers import fitting
-from client.privatizers.fitting import Pace, fit_filter
+from client.privatizers.fitting import Pace, Reading, fit_filter
 from client.privatizers.information import InformationPrivatizer, Objective
 from client.privatizers.networks import prior_of
 from client.privatizers.protocol import PrivatizerError
@@ -36,7 +40,7 @@ def reader(points):
     return net
 
 
-def fitted(points, reader, *, rate=0.03, told=None):
+def fitted(points, reader, *, rate=0.03, told=None, pace=None, held=None):
     source = torch.Generator().manual_seed(0)
     net = LinearFilter(2, generator=source)
     with torch.no_grad():
@@ -51,10 +55,11 @@ def fitted(points, reader, *, rate=0.03, told=None):
             fixed_use=reader,
         )
 
-    pace = Pace(BUDGET, steps=200, rate=rate, adversary_rate=5e-3, batch=256, seed=0)
-    train, held = points.take(slice(1000, None)), points.take(slice(0, 1000))
+    usual = Pace(BUDGET, steps=200, rate=rate, adversary_rate=5e-3, batch=256, seed=0)
+    train = points.take(slice(1000, None))
+    held = points.take(slice(0, 1000)) if held is None else held
     progress = None if told is None else lambda done, planned: told.append((done, planned))
-    return fit_filter(build, train, held, pace, progress)
+    return fit_filter(build, train, held, pace or usual, progress)
 
 
 def test_the_secret_goes_and_the_use_stays(points, reader):
@@ -80,6 +85,44 @@ def test_what_is_held_is_not_trained_on(points, reader, monkeypatch):
     monkeypatch.setattr(fitting, "MOST", 0)
     fitted(points, reader)
     assert trained == {len(points) - 1000}
+
+
+@pytest.mark.parametrize("sharpness", [0.0, float("nan")])
+def test_an_adversary_is_judged_by_what_it_says_of_held_records(points, reader, sharpness):
+    """One that says nothing reads 0 nats; one whose answers are no numbers is refused."""
+    silent = Mlp(2, 2, (4,))
+    with torch.no_grad():
+        for value in silent.parameters():
+            value.fill_(sharpness)
+    net = LinearFilter(2)
+    goal = Objective(budget=BUDGET)
+    prior = prior_of(points.secret, 2)
+    method = InformationPrivatizer(net, prior, goal, secret=silent, fixed_use=reader)
+    held = points.take(slice(0, 1001))
+    work = fitting._Fitting(lambda _: method, points, held, Pace(BUDGET, 1, 1, 1, 8, 0), None)
+    if sharpness:
+        with pytest.raises(PrivatizerError, match="no numbers"):
+            work._reading(method)
+        return
+    found = work._reading(method)
+    entropy = Categorical(prior_of(held.secret, 2)).entropy()
+    assert found.nats == pytest.approx(float(entropy) - math.log(2), abs=1e-5)
+    assert found.share == pytest.approx(float((held.secret == 0).double().mean()))
+
+
+def test_of_readings_below_nothing_the_share_decides(points, reader, monkeypatch):
+    left = [Reading(0.3, 0.9), Reading(-0.4, 0.6), Reading(-0.1, 0.5), Reading(0.1, 0.7)]
+    monkeypatch.setattr(fitting._Fitting, "_reading", lambda *_: left.pop(0))
+    monkeypatch.setattr(fitting, "LATER", replace(fitting.LATER, meeting=1))
+    budget = Pace(-1.0, steps=2, rate=0.01, adversary_rate=5e-3, batch=64, seed=0)
+    assert fitted(points, reader, pace=budget)[1] == Reading(-0.1, 0.5)
+
+
+def test_a_held_part_without_a_class_is_refused_before_training(points, reader, monkeypatch):
+    monkeypatch.setattr(fitting, "train_privatizer", lambda *_, **__: pytest.fail("trained"))
+    ones = points.take(points.secret == 1)
+    with pytest.raises(PrivatizerError, match="class"):
+        fitted(points, reader, held=ones)
 
 
 def test_a_rate_that_breaks_the_filter_is_refused(points, reader):

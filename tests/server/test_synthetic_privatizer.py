@@ -20,7 +20,14 @@ from server.config import Config, ConfigError
 from server.curation import Sampler, kept_arrays, restored_sampler
 from server.directory import RunDirectory, RunDirectoryError
 from server.schedule import parts, planned_epsilon
-from server.store import Annotation, LabelRecord, ProjectRecord, SampleFilter, open_store
+from server.store import (
+    Annotation,
+    LabelRecord,
+    ProjectRecord,
+    SampleFilter,
+    StoreError,
+    open_store,
+)
 from server.synthetic import SyntheticPrivatizer, reading_of
 from simulations.apps import node_users, simulated_federation
 from simulations.cli import main
@@ -164,8 +171,11 @@ def test_labels_of_hidden_samples_teach_a_student_that_meets_hidden_images(tmp_p
                 )
             )
         _, used = student_of_labels(config, directory, store, "digits", epochs=1)
-    tests, _ = simulated_federation(config.data, config.seed)
-    assert used == 8 and hidden == [len(tests.test_images)]
+        tests, _ = simulated_federation(config.data, config.seed)
+        assert used == 8 and hidden == [len(tests.test_images)]
+        other = trained(tmp_path / "other")[1]
+        with pytest.raises(StoreError, match="another filter"):
+            student_of_labels(config, other, store, "digits", epochs=1)
 
 
 def test_a_run_killed_before_its_filter_goes_on_with_it(tmp_path, monkeypatch):
@@ -195,19 +205,63 @@ def fitted(config: Config, directory: RunDirectory, told=None):
 
 def test_a_rate_that_is_too_high_is_lowered(tmp_path, monkeypatch):
     config, directory, _ = trained(tmp_path / "run")
-    real, tried = fitting.train_privatizer, []
+    real, rates = fitting.train_privatizer, []
 
     def failing(method, samples, stages, **rest):
-        tried.append(stages[0].players["secret"])
-        if len(tried) < 3:
+        rates.append({stage.name: stage.players for stage in stages})
+        if len(rates) < 3:
             raise PrivatizerError("the loss is nan")
         real(method, samples, stages, **rest)
 
     monkeypatch.setattr(fitting, "train_privatizer", failing)
     assert fitted(config, directory).network is not None
-    rate = config.privatizer.adversary_rate
-    assert tried[:3] == pytest.approx([rate, rate / 10, rate / 100])
-    assert set(tried[3:]) == {tried[2]}
+    settings = config.privatizer
+    for found, share in zip(rates[:3], (1, 0.1, 0.01), strict=True):
+        players = found["releasing"]
+        assert players["filter"] == pytest.approx(settings.rate * share)
+        assert players["secret"] == pytest.approx(settings.adversary_rate * share)
+    judges = [found["meeting"]["secret"] for found in rates[3:] if "meeting" in found]
+    assert judges and set(judges) == {fitting.JUDGE_RATE}, "no setting makes a judge blind"
+
+
+def test_judges_are_tried_on_samples_that_nobody_learned_from(tmp_path, monkeypatch):
+    config, directory, _ = trained(tmp_path / "run")
+    real, parts = synthetic.fit_filter, []
+
+    def looking(build, data, held, *rest):
+        parts.append((data.records, held.records))
+        return real(build, data, held, *rest)
+
+    monkeypatch.setattr(synthetic, "fit_filter", looking)
+    fitted(config, directory)
+    ((learned, held),) = parts
+    assert (len(learned), len(held)) == (200, 100)
+    assert float((learned[:, None] - held[None]).abs().amax((2, 3, 4)).min()) > 0
+
+
+def test_a_later_stretch_that_fails_loses_no_filter(tmp_path, monkeypatch):
+    config, directory, _ = trained(tmp_path / "run")
+    real, calls = fitting.train_privatizer, []
+
+    def failing(method, samples, stages, **rest):
+        calls.append(method)
+        if len(calls) == 3:
+            raise PrivatizerError("the loss is nan")
+        real(method, samples, stages, **rest)
+
+    monkeypatch.setattr(fitting, "train_privatizer", failing)
+    monkeypatch.setattr(
+        fitting._Fitting, "_reading", lambda self, method: fitting.Reading(0.2, 0.6)
+    )
+    assert fitted(config, directory).network is not None and len(calls) == 3
+
+
+def test_a_state_of_before_keeps_its_filter(tmp_path):
+    config, directory, _ = trained(tmp_path / "run")
+    mean = directory.load_state().arrays["privatizer/mean"]
+    older = SyntheticPrivatizer(config, (1, 28, 28), 2)
+    older.restore({"mean": mean})
+    assert set(older.state()) == {"mean"} and np.array_equal(older.state()["mean"], mean)
 
 
 @pytest.mark.parametrize(("readings", "later"), [([0.002], 0), ([0.2, 0.1, 0.3, 0.25], 3)])

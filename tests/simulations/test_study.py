@@ -296,6 +296,23 @@ def test_only_what_is_missing_is_to_be_done(tiny, tmp_path):
     assert cell.missing(changed) == ("train", "measure")
 
 
+@pytest.mark.parametrize(
+    ("guarantee", "curve"),
+    [("5@1e-3", True), ("1@1e-10", False), ("none", False), ("3@1e-4", True)],
+)
+def test_the_label_curve_is_left_out_at_the_tables_later_guarantees(
+    tiny, tmp_path, guarantee, curve
+):
+    cell, known = plan(tiny["taught"], tmp_path, guarantee=guarantee)
+    assert known["curve"] is curve and not plan(tiny["plain"], tmp_path)[1]["curve"]
+    whole = plan(tiny["taught"], tmp_path)[1]
+    cell.begin(known)
+    finish(cell, whole)
+    assert cell.missing(known) == (), "with a curve it is measured too"
+    finish(cell, plan(tiny["taught"], tmp_path, guarantee="none")[1])
+    assert cell.missing(known) == (("measure",) if curve else ())
+
+
 def test_a_run_of_other_settings_is_set_aside_not_deleted(tiny, tmp_path):
     cell, known = plan(tiny["plain"], tmp_path)
     cell.begin(known)
