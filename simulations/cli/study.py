@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from simulations.cli.output import add_json_flag, print_json, say
 
 if TYPE_CHECKING:
+    from simulations.study.cells import Cell
     from simulations.study.rows import Row
     from simulations.study.table import Line
 
@@ -61,6 +62,11 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         type=int,
         default=min(2, os.cpu_count() or 1),
         help="runs trained or measured at a time (default: 2, or 1 on one core)",
+    )
+    table.add_argument(
+        "--kept",
+        action="store_true",
+        help="compute nothing: show what of the rows, guarantees and seeds is in the folder",
     )
     table.add_argument("--page", type=Path, help="write the results as a Markdown page there too")
     add_json_flag(table)
@@ -159,9 +165,12 @@ def _table(args: argparse.Namespace) -> int:
     data_dir = str(Path(args.data_dir).absolute()) if args.data_dir else ""
     cells = cells_of(rows, guarantees, _seeds(args), out, named=bool(args.rows))
     study = Study(cells, out, effort=effort.FULL, data_dir=data_dir, jobs=args.jobs, say=_tell)
-    if study.missing():
+    missing = study.missing()
+    if args.kept:
+        cells = _kept(cells, missing, out)
+    elif missing:
         _check_data(rows, data_dir)
-    failures = study.run()
+    failures = [] if args.kept else study.run()
     lines = lines_of(cells)
     if lines:
         say(render(lines))
@@ -172,6 +181,17 @@ def _table(args: argparse.Namespace) -> int:
     if args.json:
         print_json([line.to_json() for line in lines])
     return FAILED if failures else DONE
+
+
+def _kept(cells: Sequence[Cell], missing: Sequence[Cell], out: Path) -> list[Cell]:
+    """The cells that are there."""
+    from simulations.study.errors import StudyError
+
+    kept = [cell for cell in cells if cell not in missing]
+    if not kept:
+        raise StudyError(f"--kept: {out} has none of these {len(cells)} cells; leave it out once")
+    _tell(f"{len(cells)} cells, {len(kept)} of them there, in {out}")
+    return kept
 
 
 def _seeds(args: argparse.Namespace) -> list[int]:

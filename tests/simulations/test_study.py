@@ -313,6 +313,28 @@ def test_the_label_curve_is_left_out_at_the_tables_later_guarantees(
     assert cell.missing(known) == (("measure",) if curve else ())
 
 
+def test_what_is_kept_is_shown_and_nothing_computed(capsys, tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr(Study, "run", lambda self: pytest.fail("computed"))
+    wanted = ("--rows", "plain", "taught", "--guarantee", "5@1e-3", "--seeds", "0", "--kept")
+    status, _, told = study(capsys, *wanted, "--out", tmp_path / "out")
+    assert status == 2 and "none of these 2 cells" in told and "Traceback" not in told
+    cell, known = plan(tiny["plain"], tmp_path, effort=efforts.FULL)
+    cell.begin(known)
+    write_json(cell.folder / "training.json", {})
+    found = cell_json(0.5, 4.9, measures=known["measures"])
+    found["training"]["bdp_sound"] = 0.3
+    found["real"] = {"frechet": 0.1, "coverage": 0.9, "density": 0.9}
+    found |= {"recognised_real": 0.99, "judged_rotated_real": 0.0, "seed": 0}
+    write_json(cell.folder / "cell.json", found)
+    page = tmp_path / "page.md"
+    status, printed, told = study(
+        capsys, *wanted, "--out", tmp_path / "out", "--page", page, "--json"
+    )
+    assert status == 0 and "2 cells, 1 of them there" in told
+    assert [row["row"] for row in json.loads(printed.splitlines()[-1])] == ["plain"]
+    assert "Plain" in page.read_text() and "Taught" not in page.read_text()
+
+
 def test_a_run_of_other_settings_is_set_aside_not_deleted(tiny, tmp_path):
     cell, known = plan(tiny["plain"], tmp_path)
     cell.begin(known)
