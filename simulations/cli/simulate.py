@@ -151,6 +151,11 @@ def finish(args: argparse.Namespace, config: Config, directory: RunDirectory) ->
             student=not args.no_student,
         )
     _print(summary)
+    if (summary.secret_read_nats or 0) > config.privatizer.budget:
+        say(
+            f"the filter left more of the secret than privatizer.budget = "
+            f"{config.privatizer.budget:g} nats: more privatizer.steps may hide more"
+        )
     if config.privacy.population:
         _print_population(config)
     if args.json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -254,6 +255,22 @@ def test_a_later_stretch_that_fails_loses_no_filter(tmp_path, monkeypatch):
         fitting._Fitting, "_reading", lambda self, method: fitting.Reading(0.2, 0.6)
     )
     assert fitted(config, directory).network is not None and len(calls) == 3
+
+
+@pytest.mark.parametrize(("nats", "missed"), [(0.2, True), (0.001, False)])
+def test_people_are_told_what_a_fresh_network_reads(tmp_path, monkeypatch, capsys, nats, missed):
+    monkeypatch.setattr(
+        fitting._Fitting, "_reading", lambda self, method: fitting.Reading(nats, 0.71)
+    )
+    path = tmp_path / "tiny.toml"
+    path.write_text(Config().updated(TINY).to_toml())
+    out = str(tmp_path / "run")
+    assert main(["simulate", "--config", str(path), "--out", out, "--no-student", "--json"]) == 0
+    printed = capsys.readouterr().out
+    assert f"reads it of 71.0% of filtered samples ({nats:.2g} nats)" in printed
+    assert ("left more of the secret than privatizer.budget = 0.003" in printed) is missed
+    found = json.loads(printed.splitlines()[-1])
+    assert (found["secret_read"], found["secret_read_nats"]) == (0.71, nats)
 
 
 def test_a_state_of_before_keeps_its_filter(tmp_path):
