@@ -59,9 +59,7 @@ class ConvReleaser(nn.Module):
         super().__init__()
         channels, height, breadth = _check_image(shape)
         check_sizes(width=width, code=code)
-        if not 0 <= grain < math.inf:
-            raise ShapeError(f"grain={grain} must be at least 0")
-        self.low, self.high, self.grain = low, high, grain
+        self.low, self.high, self.grain = low, high, _check_grain(grain)
         self.coded = code if noisy else 0
         entries = self.coded + (channels * height * breadth if grain else 0)
         self.noise_shape = (entries,) if entries else ()
@@ -110,10 +108,12 @@ class LstmReleaser(nn.Module):
         steps: of the series that the noise is drawn for.
         keep: share of a step's distance to ``level`` that is kept at the start, 0 to 1.
         level: what is released where nothing is kept, say the mean.
+        grain: standard deviation of noise on each released step, in units of the series. Without
+            it a filter hides the secret from networks by writing it small, where trees find it.
         generator: CPU generator of the weights; ``None`` is seed 0.
 
     Raises:
-        ShapeError: a size is below 1, or ``keep`` outside [0, 1].
+        ShapeError: a size is below 1, ``keep`` outside [0, 1], or ``grain`` negative.
     """
 
     def __init__(
@@ -127,6 +127,7 @@ class LstmReleaser(nn.Module):
         steps: int = 24,
         keep: float = 1.0,
         level: float = 0.0,
+        grain: float = 0.0,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
@@ -134,7 +135,8 @@ class LstmReleaser(nn.Module):
         if not 0 <= keep <= 1:
             raise ShapeError(f"keep={keep} must lie in [0, 1]: 1 starts at full utility")
         self.low, self.high, self.level = low, high, level
-        self.noise_shape = (steps, 1)
+        self.grain = _check_grain(grain)
+        self.noise_shape = (steps, 1 + channels if grain else 1)
         source = generator if generator is not None else torch.Generator().manual_seed(0)
         with unset_weights(self):
             self.correct = nn.Linear(hidden, channels)
@@ -147,16 +149,25 @@ class LstmReleaser(nn.Module):
     def forward(self, records: Tensor, noise: Tensor, choice: Tensor | None = None) -> Tensor:
         """Released series [n, T, channels] of series and noise, both float32 [n, T, ...].
 
-        The noise is N(0, 1) as every filter's; its distribution function makes U[0, 1) of it.
+        The noise is N(0, 1) as every filter's; the distribution function makes U[0, 1) of its first
+        channel, and the others are the grain.
         Values beyond the limits are cut, but passed through in the gradient: where a cut had
         none, a step once cut could never come back.
         """
-        uniform = (1 + torch.erf(noise / math.sqrt(2))) / 2
+        uniform = (1 + torch.erf(noise[..., :1] / math.sqrt(2))) / 2
         states = self.lstm(torch.cat([records, uniform], 2))[0]
         free: Tensor = self.level + self.keep * (records - self.level) + self.correct(states)
+        if self.grain:
+            free = free + self.grain * noise[..., 1:]
         if self.low is None and self.high is None:
             return free
         return free + (free.clamp(self.low, self.high) - free).detach()
+
+
+def _check_grain(grain: float) -> float:
+    if not 0 <= grain < math.inf:
+        raise ShapeError(f"grain={grain} must be at least 0")
+    return grain
 
 
 def _check_image(shape: tuple[int, int, int]) -> tuple[int, int, int]:

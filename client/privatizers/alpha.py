@@ -20,8 +20,13 @@ mode it is: the least that any adversary reaches is H_α(S|Z), at the posterior 
 gradient that of H_α(S|Z). As α → 1 the forms are Shannon's entropy of the answers and the
 adversary's cross-entropy; α = ∞ takes the greatest probability and the label's own.
 
+With an error budget D (the constrained form that the paper starts from) they minimise
+    penalty · max(d − D, 0)² − λ · H_α(S|Z)
+instead: the error settles near D, where with a fixed λ it jumps from nothing hidden to all hidden.
+
 The logarithm of a mean does not decompose over users. The mean of g is in ``Step.scalars``, and the
-releaser's gradient with everybody's mean M̂ is α/(1−α) · ∇mean g / M̂.
+releaser's gradient with everybody's mean M̂ is α/(1−α) · ∇mean g / M̂. With an error budget the mean
+of d is the last scalar, and the gradient 2 · penalty · max(d̂ − D, 0) · ∇d.
 
 Nothing here is a guarantee: it is what a lagging adversary says during training.
 """
@@ -74,6 +79,8 @@ class AlphaObjective:
         mode: how uncertainty is estimated: ``entropy`` as the paper, ``loss`` with its gradient.
         distortion: weight of the squared error a record's entry, at least 0.
         beta: weight of the use network's cross-entropy, at least 0; needs such a network.
+        error_budget: D, in units of the distortion with its weights; None weighs d by 1.
+        penalty: of what d exceeds D by, squared; above 0.
 
     Raises:
         PrivatizerError: on a value outside its range.
@@ -84,6 +91,8 @@ class AlphaObjective:
     mode: Mode = "entropy"
     distortion: float = 1.0
     beta: float = 0.0
+    error_budget: float | None = None
+    penalty: float = 20.0
 
     def __post_init__(self) -> None:
         if not self.alpha > 0:
@@ -94,6 +103,10 @@ class AlphaObjective:
             value = getattr(self, name)
             if not (value >= 0 and math.isfinite(value)):
                 raise PrivatizerError(f"{name}={value} must be a finite number of at least 0")
+        for name in ("error_budget", "penalty"):
+            value = getattr(self, name)
+            if value is not None and not (value > 0 and math.isfinite(value)):
+                raise PrivatizerError(f"{name}={value} must be a finite number above 0")
 
     @property
     def shannon(self) -> bool:
@@ -155,6 +168,20 @@ class AlphaObjective:
             return slope * logs.mean(), means.detach()
         return slope * (means / shared.detach().clamp_min(1e-30)).mean(), means.detach()
 
+    def price(self, distortion: Tensor, shared: Tensor | None = None) -> Tensor:
+        """What the releaser pays for a distortion d; a scalar.
+
+        Args:
+            distortion: d of a batch, scalar.
+            shared: everybody's mean of d; the price then has the right gradient only.
+        """
+        if self.error_budget is None:
+            return distortion
+        if shared is None:
+            return self.penalty * (distortion - self.error_budget).clamp_min(0).square()
+        over = (shared.detach() - self.error_budget).clamp_min(0)
+        return 2 * self.penalty * over * distortion
+
 
 class AlphaPrivatizer:
     """Algorithm 1 of paper 002: an adversary learns k steps, then the releaser (and use network).
@@ -212,7 +239,11 @@ class AlphaPrivatizer:
         *,
         filtering: bool = True,
     ) -> Step:
-        """Every player's loss; scalars are the means of g, [T] or [1], and [0] at order 1."""
+        """Every player's loss.
+
+        ``scalars`` are the means of g, [T] or [1], none at order 1; then, with an error budget, the
+        batch's distortion.
+        """
         counted = _counted(batch)
         released = released_by(self.players, weights, batch, noise, filtering=filtering)
         losses = {SECRET: self._adversary_loss(weights, batch, released.detach(), counted)}
@@ -223,9 +254,15 @@ class AlphaPrivatizer:
             return Step(losses, released.new_zeros(0))
         answers = self._read_secret(detached(weights[SECRET]), batch, released)
         terms = self.objective.log_terms(answers, batch.secret)
-        doubt, scalars = self.objective.uncertainty(terms, counted, shared)
-        kept = self._distortion(weights, batch, released)
-        losses[FILTER] = kept - self.objective.weight * doubt
+        distortion = self._distortion(weights, batch, released)
+        means, everybody = shared, None
+        if shared is not None and self.objective.error_budget is not None:
+            means, everybody = shared[:-1], shared[-1]
+        doubt, scalars = self.objective.uncertainty(terms, counted, means)
+        price = self.objective.price(distortion, everybody)
+        losses[FILTER] = price - self.objective.weight * doubt
+        if self.objective.error_budget is not None:
+            scalars = torch.cat([scalars, distortion.detach().reshape(1)])
         return Step(losses, scalars)
 
     @torch.no_grad()

@@ -202,13 +202,17 @@ def test_where_the_releaser_rests_the_adversary_learns_the_same(kind: Any) -> No
 
 @pytest.mark.filterwarnings("ignore:There is a performance drop")
 @pytest.mark.parametrize("kind", [_series_method, _image_method])
+@pytest.mark.parametrize("budget", [None, 0.01])
 @pytest.mark.parametrize("alpha", [1.0, 2.0, math.inf])
-def test_users_with_everybodys_means_have_the_gradient_of_all(kind: Any, alpha: float) -> None:
-    method, batch = kind(AlphaObjective(alpha, 3.0, "entropy"))
+def test_users_with_everybodys_means_have_the_gradient_of_all(
+    kind: Any, alpha: float, budget: float | None
+) -> None:
+    method, batch = kind(AlphaObjective(alpha, 3.0, "entropy", error_budget=budget))
     noise = _noise(method, 12)
     whole = _gradients(method, batch, noise)
     scalars = method.local_step(named_weights(method.players), batch, noise).scalars
-    assert len(scalars) == (0 if alpha == 1 else batch.secret.reshape(12, -1).shape[1])
+    means = 0 if alpha == 1 else batch.secret.reshape(12, -1).shape[1]
+    assert len(scalars) == means + (budget is not None)
     weights = {
         player: {name: value.detach() for name, value in net.items()}
         for player, net in named_weights(method.players).items()
@@ -227,6 +231,18 @@ def test_users_with_everybodys_means_have_the_gradient_of_all(kind: Any, alpha: 
     for player, net in whole.items():
         for name, slope in net.items():
             torch.testing.assert_close(each[player][name].mean(0), slope, atol=1e-6, rtol=1e-4)
+
+
+def test_an_error_below_its_budget_costs_nothing() -> None:
+    """And above it the price rises from 0, with no jump of value or slope."""
+    price = AlphaObjective(error_budget=0.2, penalty=50.0).price
+    below, above = (torch.tensor(value, requires_grad=True) for value in (0.199, 0.3))
+    assert float(price(below).detach()) == 0
+    assert float(price(above).detach()) == pytest.approx(50 * 0.1**2, rel=1e-4)
+    for value, slope in ((below, 0.0), (above, 2 * 50 * 0.1)):
+        for shared in (None, value):
+            (found,) = torch.autograd.grad(price(value, shared), [value])
+            assert float(found) == pytest.approx(slope, rel=1e-4)
 
 
 def test_records_that_hide_nothing_are_only_kept() -> None:
@@ -286,6 +302,8 @@ def test_a_fixed_network_does_not_learn() -> None:
         ({"weight": math.inf}, "weight=inf"),
         ({"beta": math.nan}, "beta=nan"),
         ({"mode": "doubt"}, "mode='doubt' is unknown"),
+        ({"error_budget": 0.0}, "error_budget=0.0"),
+        ({"penalty": math.nan}, "penalty=nan"),
     ],
 )
 def test_impossible_objectives_are_refused(values: dict[str, Any], text: str) -> None:

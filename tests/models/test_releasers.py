@@ -60,6 +60,18 @@ def test_how_much_is_kept_at_the_start_is_chosen(keep: float) -> None:
         LstmReleaser(keep=1.5)
 
 
+def test_grain_is_noise_of_its_size_on_each_step() -> None:
+    net = LstmReleaser(2, hidden=8, layers=1, steps=24, grain=0.3)
+    series, noise = torch.rand(400, 24, 2, generator=torch.Generator()), _noise(net, 400)
+    assert noise.shape == (400, 24, 3)
+    plain = noise.clone()
+    plain[..., 1:] = 0
+    grain = net(series, noise) - net(series, plain)
+    torch.testing.assert_close(grain, 0.3 * noise[..., 1:], atol=1e-6, rtol=1e-5)
+    with pytest.raises(ShapeError, match="grain=-1"):
+        LstmReleaser(grain=-1.0)
+
+
 def test_sizes_are_the_papers() -> None:
     assert sum(p.numel() for p in LstmReleaser().parameters()) == 117_314
     assert sum(p.numel() for p in LstmAdversary(1, 2).parameters()) == 21_442

@@ -206,6 +206,7 @@ FILTERS: dict[str, tuple[Callable[[], torch.nn.Module], tuple[int, ...]]] = {
     "linear": (lambda: LinearFilter(3), (3,)),
     "conv": (lambda: ConvReleaser((1, 8, 8), 2, code=3), (1, 8, 8)),
     "lstm": (lambda: LstmReleaser(hidden=4, layers=2, low=0.0, high=2.0, steps=5), (5, 1)),
+    "grain": (lambda: LstmReleaser(hidden=4, layers=1, steps=5, level=0.4, grain=0.1), (5, 1)),
     "mask": (
         lambda: MaskFilter(
             torch.full((1, 8, 8), 0.3), torch.eye(8).bool()[None], torch.ones(1, 8, 8), trained=True

@@ -105,7 +105,8 @@ def _lstm_releaser(filter_: Any, _shape: tuple[int, ...]) -> Parts:
         "low": filter_.low,
         "high": filter_.high,
         "steps": filter_.noise_shape[0],
-        **({"level": filter_.level} if hasattr(filter_, "level") else {}),
+        "level": filter_.level,
+        "grain": filter_.grain,
     }
 
 
