@@ -10,8 +10,10 @@ from torch import Tensor, nn
 from models.shapes import ShapeError
 
 
-def build_lstm(inputs: int, hidden: int, layers: int, generator: torch.Generator) -> nn.LSTM:
-    """A causal LSTM of series [n, T, inputs], each weight uniform in ±1/√hidden.
+def build_lstm(
+    inputs: int, hidden: int, layers: int, generator: torch.Generator, *, both_ways: bool = False
+) -> nn.LSTM:
+    """An LSTM of series [n, T, inputs], each weight uniform in ±1/√hidden.
 
     Forget gates start open (a bias of 1), so that what came hours ago is not forgotten at once.
 
@@ -20,13 +22,14 @@ def build_lstm(inputs: int, hidden: int, layers: int, generator: torch.Generator
         hidden: units of each layer.
         layers: layers one upon the other.
         generator: CPU generator of the weights.
+        both_ways: each layer also reads the series from its end; otherwise the LSTM is causal.
 
     Raises:
         ShapeError: unless all three numbers are at least 1.
     """
     check_sizes(inputs=inputs, hidden=hidden, layers=layers)
     with torch.device("meta"):  # where nothing is drawn from the global generator
-        lstm = nn.LSTM(inputs, hidden, layers, batch_first=True)
+        lstm = nn.LSTM(inputs, hidden, layers, batch_first=True, bidirectional=both_ways)
     lstm.to_empty(device="cpu")
     reach = 1 / math.sqrt(hidden)
     with torch.no_grad():

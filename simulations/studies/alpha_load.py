@@ -1,7 +1,8 @@
 """Study ``alpha-load``: household loads that stay useful and hide who is up (002, IV-D).
 
 A causal LSTM releaser changes 24 hours of load; an LSTM adversary tells hour by hour whether
-somebody is active. Fresh attackers are fitted on released loads of other households, and
+somebody is active. The paper's adversary is causal too; ours reads the day from its end as well,
+as attackers do who have the whole of it. Fresh attackers are fitted on released loads of other households, and
 everything is scored on a third set of households that neither has met.
 
     NE = E|X − Z|² / E|X|²    over all hours of the test households
@@ -252,6 +253,7 @@ def networks(
         train.secret_classes,
         hidden=settings.adversary_hidden,
         side=0 if train.side is None else train.side.shape[-1],
+        both_ways=True,
         generator=generator,
     )
     return net, adversary

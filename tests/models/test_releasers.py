@@ -49,6 +49,13 @@ def test_the_adversary_is_causal_and_uses_what_else_it_knows() -> None:
     torch.testing.assert_close(net(series, side), net(series, each))
 
 
+def test_an_adversary_that_reads_both_ways_uses_what_came_later() -> None:
+    net = LstmAdversary(1, 2, hidden=8, both_ways=True)
+    series = _series(1).requires_grad_()
+    (slope,) = torch.autograd.grad(net(series)[0, 11, 0], [series])
+    assert bool((slope != 0).all())
+
+
 @pytest.mark.parametrize("keep", [0.0, 0.5, 1.0])
 def test_how_much_is_kept_at_the_start_is_chosen(keep: float) -> None:
     net = LstmReleaser(hidden=8, layers=2, keep=keep, level=0.5)

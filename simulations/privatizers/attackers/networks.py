@@ -31,8 +31,8 @@ def adversary_like(
 ) -> nn.Module:
     """The kind of network that filters are trained against, by the record's shape.
 
-    A small convolutional network for images of at least 8 x 8 pixels, an LSTM for series, two
-    hidden layers for anything else.
+    A small convolutional network for images of at least 8 x 8 pixels, an LSTM that reads series both
+    ways, two hidden layers for anything else.
     """
     if len(shape) == 3 and min(shape[1:]) >= 8:
         image = (shape[0], shape[1], shape[2])
@@ -40,7 +40,9 @@ def adversary_like(
     if len(shape) == 2:
         from models.adversaries import LstmAdversary
 
-        return LstmAdversary(shape[1], classes, hidden=round(32 * width), generator=generator)
+        return LstmAdversary(
+            shape[1], classes, hidden=round(32 * width), both_ways=True, generator=generator
+        )
     units = round(64 * width)
     return Mlp(math.prod(shape), classes, (units, units), generator=generator)
 
