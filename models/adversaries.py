@@ -11,11 +11,11 @@ from models.weights import initialise, unset_weights
 
 
 class LstmAdversary(nn.Module):
-    """An LSTM that reads the secret of each step from the series up to that step, or from all of it.
+    """An LSTM that reads the secret of each step from the series up to that step, or from all.
 
     Paper 002, section IV-D, has three layers of 32 cells; its factorisation (equation 7) makes the
-    adversary causal. 21,442 parameters for one channel and two classes. Whoever has a day of released
-    values also knows what came after a step, and reads more: ``both_ways``.
+    adversary causal. 21,442 parameters for one channel and two classes. Whoever has a whole day of
+    released values also knows what came after a step, and reads more: ``both_ways``.
 
     Args:
         inputs: channels of a series.

@@ -2,8 +2,8 @@
 
 A causal LSTM releaser changes 24 hours of load; an LSTM adversary tells hour by hour whether
 somebody is active. The paper's adversary is causal too; ours reads the day from its end as well,
-as attackers do who have the whole of it. Fresh attackers are fitted on released loads of other households, and
-everything is scored on a third set of households that neither has met.
+as attackers do who have the whole of it. Fresh attackers are fitted on released loads of other
+households, and everything is scored on a third set of households that neither has met.
 
     NE = E|X − Z|² / E|X|²    over all hours of the test households
 

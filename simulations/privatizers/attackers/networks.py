@@ -31,8 +31,8 @@ def adversary_like(
 ) -> nn.Module:
     """The kind of network that filters are trained against, by the record's shape.
 
-    A small convolutional network for images of at least 8 x 8 pixels, an LSTM that reads series both
-    ways, two hidden layers for anything else.
+    A small convolutional network for images of at least 8 x 8 pixels, an LSTM that reads series
+    both ways, two hidden layers for anything else.
     """
     if len(shape) == 3 and min(shape[1:]) >= 8:
         image = (shape[0], shape[1], shape[2])
