@@ -3,16 +3,23 @@
 A substitute of any architecture learns to answer as the provider does; Cloak is then trained on the
 substitute, and used with the provider. What the provider is asked are training records: they are
 shown to it, as they are when nothing is filtered.
+
+A substitute that knows the provider's answers on raw records alone is soon led astray: the filter
+learns constants to which only the substitute answers well. So the provider is asked about filtered
+records too while the filter learns (:class:`Follower`), as those who copy a network from its
+answers do (Papernot et al. 2017, arXiv:1602.02697).
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from client.privatizers.networks import noise_shape_of
 from client.privatizers.protocol import PrivatizerError
 
 Answers = Callable[[Tensor], Tensor]
@@ -85,6 +92,73 @@ def train_substitute(
         optimiser.step()
     substitute.requires_grad_(False).eval()
     return _agreement(substitute, records[known:], answers[known:])
+
+
+class Follower:
+    """Keeps a substitute close to a provider on what a changing filter releases.
+
+    Each call asks the provider about freshly filtered records and teaches the substitute on these
+    answers, on those of some calls before, and on raw records.
+
+    Args:
+        substitute: learns in place, and is frozen between calls.
+        provider: what is asked.
+        records: float32 [n, ...], training records.
+        answers: the provider's on them.
+        queries: records that it is asked about each time.
+        memory: times whose answers are remembered.
+        steps: of the substitute each time.
+        batch: of a step: a quarter raw records, the others filtered ones.
+        rate: Adam's at the start of each time.
+        generator: CPU generator of records, noise and batches.
+    """
+
+    def __init__(
+        self,
+        substitute: nn.Module,
+        provider: Answers,
+        records: Tensor,
+        answers: Tensor,
+        *,
+        queries: int,
+        steps: int,
+        generator: torch.Generator,
+        memory: int = 6,
+        batch: int = 128,
+        rate: float = 1e-3,
+    ) -> None:
+        self._substitute, self._provider = substitute, provider
+        self._records, self._answers = records, answers
+        self._queries, self._steps, self._batch, self._rate = queries, steps, batch, rate
+        self._generator = generator
+        self._met: deque[tuple[Tensor, Tensor]] = deque(maxlen=memory)
+
+    def __call__(self, filter_: nn.Module) -> None:
+        """Ask about what ``filter_`` releases now, and learn."""
+        self._met.append(self._asked(filter_))
+        released, theirs = (torch.cat(parts) for parts in zip(*self._met, strict=True))
+        raw = self._batch // 4
+        self._substitute.requires_grad_(True).train()
+        optimiser = torch.optim.Adam(self._substitute.parameters(), lr=self._rate)
+        for step in range(self._steps):
+            optimiser.param_groups[0]["lr"] = self._rate * (1 - step / self._steps)
+            some, others = self._drawn(self._records, raw), self._drawn(released, self._batch - raw)
+            shown = torch.cat([self._records[some], released[others]])
+            wanted = torch.cat([self._answers[some], theirs[others]])
+            optimiser.zero_grad()
+            torch.autograd.backward(F.cross_entropy(self._substitute(shown), wanted))
+            optimiser.step()
+        self._substitute.requires_grad_(False).eval()
+
+    @torch.no_grad()
+    def _asked(self, filter_: nn.Module) -> tuple[Tensor, Tensor]:
+        records = self._records[self._drawn(self._records, self._queries)]
+        noise = torch.randn(len(records), *noise_shape_of(filter_), generator=self._generator)
+        released = filter_(records, noise)
+        return released, ask(self._provider, released)
+
+    def _drawn(self, records: Tensor, count: int) -> Tensor:
+        return torch.randint(len(records), (count,), generator=self._generator)
 
 
 @torch.no_grad()

@@ -87,7 +87,7 @@ def _add_export(actions: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="a trained filter as a file that devices run",
         description="Export a filter that a curve kept or a run trained, its noise an input of the "
         "file. A file that does not do what the filter does is refused.",
-        epilog="example: fedlens privatizer export runs/privatizer-cloak/filters/FILE.pt",
+        epilog="example: fedlens privatizer export runs/privatizer-cloak/filters/FILE.safetensors",
     )
     export.add_argument(
         "filter", type=Path, metavar="FILTER", help="file of a curve's filters/, or a run's folder"

@@ -18,8 +18,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
+from torch import nn
 
+from client.privatizers.black_box import Follower
 from models.masks import FILLS, MaskFilter, NoiseMap, masked, threshold_of
 from simulations.privatizers.sources import load_private
 from simulations.studies.cloak_judging import Judge, raw_row, uniform_rows
@@ -71,6 +72,10 @@ class Settings:
         value_rate: Adam's for these.
         black_box: also do it with a substitute.
         substitute_steps: of the substitute's training.
+        follow_every: steps of a filter after which the provider is asked about what it releases
+            and the substitute learns from the answers.
+        follow_queries: records that it is asked about each time.
+        follow_steps: of the substitute each time.
         attackers: names; see `simulations.privatizers.attackers`.
         attack_records: that they are fitted on.
         repeats: draws of noise over which accuracies are averaged.
@@ -94,6 +99,9 @@ class Settings:
     value_rate: float
     black_box: bool
     substitute_steps: int
+    follow_every: int
+    follow_queries: int
+    follow_steps: int
     attackers: tuple[str, ...]
     attack_records: int
     repeats: int
@@ -103,6 +111,11 @@ class Settings:
         if len(self.ratios) != len(self.steps) or list(self.ratios) != sorted(set(self.ratios)):
             raise StudyError(
                 f"ratios={self.ratios}, steps={self.steps}: give rising ratios, steps for each"
+            )
+        if self.follow_every < 1 or self.follow_queries < 1 or self.follow_steps < 1:
+            raise StudyError(
+                f"follow_every={self.follow_every}, follow_queries={self.follow_queries}, "
+                f"follow_steps={self.follow_steps}: each must be at least 1"
             )
         if strange := set(self.reported) - set(self.ratios):
             raise StudyError(f"reported: {sorted(strange)} are not among the ratios")
@@ -135,16 +148,16 @@ def _one_seed(
     report(f"seed {seed}: the provider is trained, {time.perf_counter() - start:.0f} s")
     judge = Judge(settings, data, group, provider, seed)
     rows = [raw_row(judge)]
-    boxes = {"white": provider}
+    boxes: dict[str, tuple[nn.Module, Follower | None]] = {"white": (provider, None)}
     if settings.black_box:
         boxes["black"] = train_substitute_of(lesson, provider, report)
-    for box, network in boxes.items():
+    for box, (network, follower) in boxes.items():
         start = time.perf_counter()
-        for ratio, noise in train_path(lesson, network):
+        for ratio, noise in train_path(lesson, network, follower):
             spent = time.perf_counter() - start
             report(f"seed {seed}, {box} box: {ratio:.0%} suppressed, {spent:.0f} s")
             if ratio in settings.reported:
-                found = _point(judge, lesson, network, box, ratio, noise, start, out)
+                found = _point(judge, lesson, (network, follower), box, ratio, noise, start, out)
                 lost = ", ".join(f"{row['fill']} {row['loss_points']:.1f}" for row in found)
                 report(f"seed {seed}, {box} box: points lost at {ratio:.0%}: {lost}")
                 rows, start = rows + found, time.perf_counter()
@@ -155,7 +168,7 @@ def _one_seed(
 def _point(
     judge: Judge,
     lesson: Lesson,
-    network: torch.nn.Module,
+    target: tuple[nn.Module, Follower | None],
     box: str,
     ratio: float,
     noise: NoiseMap,
@@ -168,7 +181,7 @@ def _point(
         fill: masked(noise, threshold, fill, mean=lesson.mean, blank=lesson.data.low, shifted=True)
         for fill in FILLS
     }
-    train_values(lesson, filters["trained"], network)
+    train_values(lesson, filters["trained"], *target)
     spent = time.perf_counter() - start
     rows = [
         judge.row(filter_, box, fill, ratio, attacked=fill == "trained")

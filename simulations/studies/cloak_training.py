@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from client.privatizers.black_box import ask, train_substitute
+from client.privatizers.black_box import Follower, ask, train_substitute
 from client.privatizers.cloak import CloakObjective, CloakPrivatizer
 from client.privatizers.protocol import FILTER
-from client.privatizers.training import Stage, train_privatizer
+from client.privatizers.training import OnStep, Stage, train_privatizer
 from models.classifiers import check_image
 from models.lenet import LeNet
 from models.masks import MaskFilter, NoiseMap
@@ -54,10 +54,33 @@ class Lesson:
         """A generator of its own for each purpose."""
         return torch.Generator().manual_seed(1000 * self.seed + purpose)
 
-    def train(self, method: CloakPrivatizer, rate: float, steps: int, last_rate: float) -> None:
-        """Train the method's filter."""
+    def train(
+        self,
+        method: CloakPrivatizer,
+        rate: float,
+        steps: int,
+        last_rate: float,
+        follower: Follower | None = None,
+    ) -> None:
+        """Train the method's filter; a substitute follows it."""
         stage = Stage("cloak", {FILTER: rate}, steps, last_rate=last_rate)
-        train_privatizer(method, self.data, [stage], batch=self.settings.batch, seed=self.seed)
+        on_step: OnStep | None = None
+        if follower is not None:
+            follow, filter_ = follower, method.players[FILTER]
+            follow(filter_)
+
+            def on_step(step: int, _: Tensor) -> None:
+                if step % self.settings.follow_every == 0:
+                    follow(filter_)
+
+        train_privatizer(
+            method,
+            self.data,
+            [stage],
+            batch=self.settings.batch,
+            seed=self.seed,
+            on_step=on_step,
+        )
 
 
 def train_provider(lesson: Lesson) -> nn.Module:
@@ -75,26 +98,50 @@ def train_provider(lesson: Lesson) -> nn.Module:
     return net.requires_grad_(False)
 
 
-def train_substitute_of(lesson: Lesson, provider: nn.Module, report: Report) -> nn.Module:
-    """A strided network of two convolutions that learned the provider's answers, nothing else."""
-    generator = lesson.generator(2)
-    classes = lesson.data.utility_classes
-    net = build_student("cnn", check_image(lesson.data.shape), classes, generator=generator)
-    answers = ask(lambda records: provider(records).argmax(1), lesson.data.records)
+def train_substitute_of(
+    lesson: Lesson, provider: nn.Module, report: Report
+) -> tuple[nn.Module, Follower]:
+    """A strided network of two convolutions that learned the provider's answers, nothing else.
+
+    With it what keeps it close to the provider while a filter learns. The provider answers with
+    probabilities.
+    """
+    generator, settings = lesson.generator(2), lesson.settings
+    records = lesson.data.records
+
+    def said(some: Tensor) -> Tensor:
+        answers: Tensor = provider(some).softmax(1)
+        return answers
+
+    net = build_student(
+        "cnn", check_image(lesson.data.shape), lesson.data.utility_classes, generator=generator
+    )
+    answers = ask(said, records)
     agreed = train_substitute(
         net,
-        lesson.data.records,
+        records,
         answers,
-        steps=lesson.settings.substitute_steps,
-        batch=lesson.settings.batch,
+        steps=settings.substitute_steps,
+        batch=settings.batch,
         rate=SUBSTITUTE_RATE,
         generator=generator,
     )
     report(f"seed {lesson.seed}: the substitute agrees with the provider on {agreed:.1%}")
-    return net
+    follower = Follower(
+        net,
+        said,
+        records,
+        answers,
+        queries=settings.follow_queries,
+        steps=settings.follow_steps,
+        generator=generator,
+    )
+    return net, follower
 
 
-def train_path(lesson: Lesson, network: nn.Module) -> Iterator[tuple[float, NoiseMap]]:
+def train_path(
+    lesson: Lesson, network: nn.Module, follower: Follower | None = None
+) -> Iterator[tuple[float, NoiseMap]]:
     """A noise map at each ratio of the path, each trained on from the one before.
 
     What is given up at one ratio stays so; the others learn what they are worth without it.
@@ -106,12 +153,15 @@ def train_path(lesson: Lesson, network: nn.Module) -> Iterator[tuple[float, Nois
         if ratio > 0:
             noise.give_up(ratio, lesson.mean)
         last_rate = 0.1 if ratio in settings.reported else 0.5
-        lesson.train(method, settings.rate, steps, last_rate)
+        lesson.train(method, settings.rate, steps, last_rate, follower)
         yield ratio, copy.deepcopy(noise)
 
 
-def train_values(lesson: Lesson, mask: MaskFilter, network: nn.Module) -> None:
+def train_values(
+    lesson: Lesson, mask: MaskFilter, network: nn.Module, follower: Follower | None = None
+) -> None:
     """The constants that stand for what is suppressed, by cross-entropy alone, in place."""
     settings = lesson.settings
-    lesson.train(CloakPrivatizer(mask, network), settings.value_rate, settings.value_steps, 0.05)
+    method = CloakPrivatizer(mask, network)
+    lesson.train(method, settings.value_rate, settings.value_steps, 0.05, follower)
     mask.requires_grad_(False)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.func import grad, vmap
 
 from client.privatizers import build_privatizer
-from client.privatizers.black_box import ask, train_substitute
+from client.privatizers.black_box import Follower, ask, train_substitute
 from client.privatizers.cloak import (
     CloakObjective,
     CloakPrivatizer,
@@ -189,6 +189,45 @@ def test_a_substitute_of_another_kind_stands_in_for_a_provider_that_only_answers
     mask = masked(noise, threshold_of(noise.sigma(), 0.75), "zeros")
     assert mask.keep.tolist() == [True] * NEEDED + [False] * (ENTRIES - NEEDED)
     assert accuracy(CloakPrivatizer(mask, target), people(2000, 2), target) > 0.85
+
+
+def test_a_follower_keeps_a_substitute_true_where_a_filter_leads() -> None:
+    """Far from all raw records a substitute knows nothing until it has asked there."""
+    data, target = people(3000, 1), provider()
+    generator = torch.Generator().manual_seed(0)
+
+    def answers(records: Tensor) -> Tensor:
+        return target(records).softmax(1)
+
+    said = ask(answers, data.records)
+    other = Mlp(ENTRIES, 2, (32,))
+    train_substitute(
+        other, data.records, said, steps=300, batch=128, rate=0.01, generator=generator
+    )
+    noise = NoiseMap((ENTRIES,), 1.5, rho=-1.0)
+    with torch.no_grad():
+        noise.shift.copy_(torch.randn(ENTRIES, generator=generator) * 8)
+    follow = Follower(
+        other,
+        answers,
+        data.records,
+        said,
+        queries=500,
+        steps=200,
+        rate=0.01,
+        generator=generator,
+    )
+
+    def apart(released: Tensor) -> float:
+        return float((other(released).softmax(1) - answers(released)).abs().mean())
+
+    fresh = people(1000, 2).records
+    moved = noise(fresh, torch.randn(1000, ENTRIES, generator=generator)).detach()
+    before, raw = apart(moved), apart(fresh)
+    follow(noise)
+    assert apart(moved) < before / 2
+    assert apart(fresh) < raw + 0.05
+    assert not any(value.requires_grad for value in other.parameters())
 
 
 def test_probabilities_teach_a_substitute_too_and_logits_are_refused() -> None:

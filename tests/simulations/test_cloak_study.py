@@ -123,3 +123,5 @@ def test_paths_that_lead_nowhere_are_refused() -> None:
         replace(good, ratios=(0.0, 0.7, 0.4))
     with pytest.raises(StudyError, match=r"0\.5.*not among"):
         replace(good, reported=(0.5,))
+    with pytest.raises(StudyError, match="follow_every=0"):
+        replace(good, follow_every=0)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import save_file
 
 from client.privatizers.protocol import PrivatizerError
 from models.filters import DenseFilter, LinearFilter, UNet
@@ -220,7 +221,7 @@ FILTERS: dict[str, tuple[Callable[[], torch.nn.Module], tuple[int, ...]]] = {
 def test_a_kept_filter_does_what_it_did(name: str, tmp_path: Path) -> None:
     build, shape = FILTERS[name]
     net = build().eval()
-    loaded, found = load_filter(save_filter(net, shape, tmp_path / "filters" / "one.pt"))
+    loaded, found = load_filter(save_filter(net, shape, tmp_path / "filters" / "one.safetensors"))
     generator = torch.Generator().manual_seed(3)
     records = torch.randn(4, *shape, generator=generator)
     noise = torch.randn(4, *net.noise_shape, generator=generator)  # type: ignore[misc]
@@ -229,12 +230,14 @@ def test_a_kept_filter_does_what_it_did(name: str, tmp_path: Path) -> None:
 
 def test_a_file_that_is_no_filter_is_refused_in_words(tmp_path: Path) -> None:
     for content in (b"", b"nonsense", b"PK\x03\x04"):
-        (tmp_path / "one.pt").write_bytes(content)
+        (tmp_path / "one.safetensors").write_bytes(content)
         with pytest.raises(PrivatizerError, match="holds no filter"):
-            load_filter(tmp_path / "one.pt")
-    torch.save({"kind": "Evil", "arguments": {}, "state": {}, "shape": [1]}, tmp_path / "two.pt")
-    with pytest.raises(PrivatizerError, match="holds no filter"):
-        load_filter(tmp_path / "two.pt")
+            load_filter(tmp_path / "one.safetensors")
+    known = {"kind": "Evil", "arguments": {}, "shape": [1]}
+    for metadata in (None, {"filter": json.dumps(known)}, {"filter": "{"}):
+        save_file({"one": torch.zeros(1)}, tmp_path / "two.safetensors", metadata)
+        with pytest.raises(PrivatizerError, match="holds no filter"):
+            load_filter(tmp_path / "two.safetensors")
 
 
 def test_k_is_the_information_of_the_labels() -> None:
@@ -368,7 +371,7 @@ def test_the_command_prints_a_table_and_ends_with_the_list(
 def test_exporting_what_is_no_filter_is_wrong_use(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    (tmp_path / "one.pt").write_bytes(b"nonsense")
-    assert main(["privatizer", "export", str(tmp_path / "one.pt")]) == 2
+    (tmp_path / "one.safetensors").write_bytes(b"nonsense")
+    assert main(["privatizer", "export", str(tmp_path / "one.safetensors")]) == 2
     assert "holds no filter" in capsys.readouterr().err
-    assert main(["privatizer", "export", str(tmp_path / "two.pt")]) == 1
+    assert main(["privatizer", "export", str(tmp_path / "two.safetensors")]) == 1

@@ -12,7 +12,7 @@ from PIL import Image
 from server.config import Config
 from simulations.cli.simulate import PRESETS
 from simulations.datasets import load
-from simulations.study import published
+from simulations.study import published, published_training
 from simulations.study.errors import CellFailed
 from simulations.study.rows import ROWS
 
@@ -52,11 +52,11 @@ def test_the_distances_are_those_of_means_with_one_record_left_out(config):
     """Without clip or sparsity in the way, they are what leaving records out by hand gives."""
     dataset = load("embedded")
     loose = config.updated({"privacy.clipping_norm": 1e6})
-    training = published._Training(loose, dataset)
+    training = published_training.Training(loose, dataset)
     images, labels = next(training._batches())
     training._mask = lambda: torch.ones(sum(p.numel() for p in training._critic.parameters()))
     means = []
-    for i in range(published.LEFT_OUT):
+    for i in range(published_training.LEFT_OUT):
         rest = torch.arange(len(labels)) != i
         means.append(whole_gradient(training, images[rest], labels[rest]).double().numpy())
     training._critic_step(images, labels, 1)
@@ -68,10 +68,10 @@ def test_the_distances_are_those_of_means_with_one_record_left_out(config):
 def test_one_record_can_turn_the_clipped_mean_round():
     """Why the sensitivity is 2C: the others cancel, so what is left of the mean is one record's."""
     row = torch.tensor([[3.0, 4.0]])
-    turned = published._clip(row, 1.0) - published._clip(-row, 1.0)
+    turned = published_training._clip(row, 1.0) - published_training._clip(-row, 1.0)
     assert float(turned.norm()) == pytest.approx(2.0)
     short = torch.tensor([[0.3, 0.4]])
-    torch.testing.assert_close(published._clip(short, 1.0), short)
+    torch.testing.assert_close(published_training._clip(short, 1.0), short)
 
 
 def test_its_own_figure_is_small_and_differential_privacy_says_next_to_nothing(config, tmp_path):

@@ -1,16 +1,17 @@
 """Trained filters as files that this project reads again: what was built, and its numbers.
 
-A file holds names, numbers and tensors, and no code: it is read with ``weights_only``.
+A file holds tensors and, as JSON beside them, names and numbers (safetensors): no code.
 """
 
 from __future__ import annotations
 
-import pickle
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import nn
 
 from client.privatizers.protocol import PrivatizerError
@@ -19,6 +20,8 @@ from models.masks import MaskFilter
 from models.releasers import ConvReleaser, LstmReleaser
 
 Parts = dict[str, Any]
+_KNOWN = "filter"
+"""Where a file says what its tensors are the numbers of."""
 
 
 def save_filter(filter_: nn.Module, shape: Sequence[int], path: Path) -> Path:
@@ -31,13 +34,13 @@ def save_filter(filter_: nn.Module, shape: Sequence[int], path: Path) -> Path:
     if kind not in _ARGUMENTS:
         raise PrivatizerError(f"filters of kind {kind} have no file; keep {', '.join(_ARGUMENTS)}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    content = {
+    known = {
         "kind": kind,
         "shape": list(shape),
         "arguments": _ARGUMENTS[kind](filter_, tuple(shape)),
-        "state": filter_.state_dict(),
     }
-    torch.save(content, path)
+    state = {name: value.contiguous() for name, value in filter_.state_dict().items()}
+    save_file(state, path, {_KNOWN: json.dumps(known)})
     return path
 
 
@@ -49,18 +52,24 @@ def load_filter(path: Path) -> tuple[nn.Module, tuple[int, ...]]:
         OSError: it cannot be read.
     """
     try:
-        content = torch.load(path, weights_only=True)
-        filter_ = _BUILDERS[content["kind"]](content["arguments"], content["state"])
-        filter_.load_state_dict(content["state"])
-        shape = tuple(int(side) for side in content["shape"])
+        known, state = _read(path)
+        shape = tuple(int(side) for side in known["shape"])
+        filter_ = _BUILDERS[known["kind"]](known["arguments"], state)
+        filter_.load_state_dict(state)
     except OSError:
         raise
-    except (KeyError, TypeError, ValueError, RuntimeError, pickle.UnpicklingError, EOFError):
+    except (KeyError, TypeError, ValueError, RuntimeError, SafetensorError):
         raise PrivatizerError(
             f"{path} holds no filter that this version wrote; give a file of a curve's folder "
             "filters/"
         ) from None
     return filter_.eval().requires_grad_(False), shape
+
+
+def _read(path: Path) -> tuple[Parts, dict[str, Any]]:
+    with safe_open(path, framework="pt") as content:
+        known: Parts = json.loads((content.metadata() or {})[_KNOWN])
+        return known, {name: content.get_tensor(name) for name in content.keys()}  # noqa: SIM118
 
 
 def _unet(filter_: Any, shape: tuple[int, ...]) -> Parts:

@@ -217,7 +217,7 @@ class _Seed:
         """Where a filter is kept."""
         name = knobs.name.replace(" ", "-").replace("=", "-")
         digest = self._path(knobs).stem[:8]
-        return self.plan.out / FILTERS / f"{name}-seed-{self.seed}-{digest}.pt"
+        return self.plan.out / FILTERS / f"{name}-seed-{self.seed}-{digest}.safetensors"
 
     def _path(self, knobs: Knobs | None) -> Path:
         plan = self.plan
