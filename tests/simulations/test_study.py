@@ -162,6 +162,10 @@ def test_a_table_is_made_and_drawn(capsys, tiny, tmp_path, same_process):
     text = page.read_text()
     for shown in ("Taught", "simulation", "DP-FETA", "A planted fault", "Samples", "94.19"):
         assert shown in text, shown
+    promised = text.split("## What each row promises")[1].split("## What others")[0]
+    for row in json.loads(printed.splitlines()[-1]):
+        for epsilon in (row["epsilon_dp"], *row["epsilon_bdp"].values()):
+            assert f"| {epsilon:.4g} |" in promised
     pictures = re.findall(r"!\[[^]]*\]\(([^)]+)\)", text)
     assert len(pictures) == 4 and all((page.parent / name).is_file() for name in pictures)
     assert {"accuracy-epsilon.png", "accuracy-labels.png"} <= {p.name for p in out.iterdir()}
