@@ -94,6 +94,14 @@ def _add_privatizer_studies(
             "--seeds", nargs="+", default=[], metavar="SEED", help="seeds (default: 0 1 2)"
         )
         study.add_argument(
+            "--set",
+            action="append",
+            default=[],
+            dest="settings",
+            metavar="KEY=VALUE",
+            help="one setting over the study's own: 'points=[\"1:0.2\"]'; may be repeated",
+        )
+        study.add_argument(
             "--out", type=Path, help=f"folder of rows and plots (default: {OUT}-{name})"
         )
         study.add_argument("--data-dir", help="folder of the data sets' files")
@@ -106,6 +114,7 @@ def _add_privatizer_studies(
 def run_privatizer_study(args: argparse.Namespace) -> int:
     """Run a study of privatizers, print its table."""
     from client.privatizers.protocol import PrivatizerError
+    from server.settings import parse_setting
     from simulations.cli import DONE, WrongUse
     from simulations.studies.frame import StudyError, load_study, run_study, table
     from simulations.study.errors import StudyError as TableError
@@ -115,6 +124,7 @@ def run_privatizer_study(args: argparse.Namespace) -> int:
         rows = run_study(
             args.table,
             quick=args.quick,
+            changes=dict(parse_setting(text) for text in args.settings),
             seeds=_seeds(args),
             data_dir=Path(args.data_dir) if args.data_dir else None,
             out=_folder(args),

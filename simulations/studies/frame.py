@@ -67,11 +67,13 @@ def load_study(name: str) -> StudyModule:
     return cast(StudyModule, importlib.import_module(STUDIES[name].module))
 
 
-def read_settings(study: StudyModule, path: Path, *, quick: bool) -> Any:
-    """The study's settings: the file's ``[full]`` table, and ``[quick]`` over it if asked.
+def read_settings(
+    study: StudyModule, path: Path, *, quick: bool, changes: Mapping[str, object] | None = None
+) -> Any:
+    """The study's settings: the file's ``[full]`` table, if asked ``[quick]``, then changes.
 
     Raises:
-        StudyError: a table or setting is missing, unknown or of no use.
+        StudyError: a table or setting is missing, unknown, of another kind or of no use.
     """
     with path.open("rb") as file:
         tables = tomllib.load(file)
@@ -79,14 +81,28 @@ def read_settings(study: StudyModule, path: Path, *, quick: bool) -> Any:
     known = {field.name for field in fields(cast(Any, study.Settings))}
     if wrong := known.symmetric_difference(values):
         raise StudyError(f"{path}: settings {', '.join(sorted(wrong))} are missing or unknown")
+    values |= {key: _changed(values, key, value) for key, value in (changes or {}).items()}
     lists = {key: tuple(value) for key, value in values.items() if isinstance(value, list)}
     return study.Settings(**{**values, **lists})
+
+
+def _changed(values: Mapping[str, Any], key: str, value: object) -> object:
+    """The value, if there is such a setting and it is of its kind."""
+    if key not in values:
+        raise StudyError(f"setting {key!r} is unknown: choose of {', '.join(sorted(values))}")
+    kind = type(values[key])
+    if kind is float and type(value) is int:
+        return float(value)
+    if type(value) is not kind:
+        raise StudyError(f"{key}={value!r}: give a {kind.__name__}, such as {values[key]!r}")
+    return value
 
 
 def run_study(
     name: str,
     *,
     quick: bool = False,
+    changes: Mapping[str, object] | None = None,
     seeds: Sequence[int] = (0,),
     data_dir: Path | None = None,
     out: Path,
@@ -94,12 +110,14 @@ def run_study(
 ) -> list[Row]:
     """Run a study by name; its rows are written to ``out``/rows.json too.
 
+    ``changes`` are settings over those of its file, say to run a part of it.
+
     Raises:
         StudyError: there is no such study, or it cannot be made as asked.
     """
     study = load_study(name)
     path = FOLDER / f"{STUDIES[name].module.rpartition('.')[2]}.toml"
-    settings = read_settings(study, path, quick=quick)
+    settings = read_settings(study, path, quick=quick, changes=changes)
     out.mkdir(parents=True, exist_ok=True)
     rows = [
         {key: _plain(value) for key, value in row.items()}

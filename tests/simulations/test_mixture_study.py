@@ -188,6 +188,27 @@ def test_wrong_use_is_told_without_a_traceback(tmp_path, capsys):
         read_settings(load_study("mixture"), wrong, quick=False)
 
 
+@pytest.mark.parametrize(
+    ("setting", "text"),
+    [
+        ("step=3", "setting 'step' is unknown: choose of alphas"),
+        ("steps=many", "steps='many': give a int"),
+        ("alphas=0.5", "alphas=0.5: give a list"),
+        ("steps", "write section.key=value"),
+    ],
+)
+def test_a_setting_that_is_none_is_refused(setting, text, tmp_path, capsys):
+    assert main(["study", "mixture", "--set", setting, "--out", str(tmp_path / "out")]) == 2
+    assert text in capsys.readouterr().err
+
+
+def test_settings_over_the_file_are_those_that_run():
+    study, path = load_study("mixture"), FOLDER / "mixture.toml"
+    found = read_settings(study, path, quick=True, changes={"ks": [0.4], "batch": 64})
+    plain = read_settings(study, path, quick=True)
+    assert (found.ks, found.batch) == ((0.4,), 64) and found.steps == plain.steps
+
+
 def test_rows_of_several_seeds_are_summed_up_for_reading():
     rows = [{"k": 1, "seed": seed, "A": 0.1 + seed / 10, "note": None} for seed in range(3)]
     (line,) = summarised(rows, ["k"])
