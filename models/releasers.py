@@ -158,7 +158,7 @@ class LstmReleaser(nn.Module):
         states = self.lstm(torch.cat([records, uniform], 2))[0]
         free: Tensor = self.level + self.keep * (records - self.level) + self.correct(states)
         if self.grain:
-            free = free + self.grain * noise[..., 1:]
+            free = free + self.grain * noise[..., 1:].reshape(records.shape)
         if self.low is None and self.high is None:
             return free
         return free + (free.clamp(self.low, self.high) - free).detach()

@@ -45,7 +45,7 @@ def parse_setting(text: str) -> tuple[str, object]:
     """
     key, equals, value = text.partition("=")
     if not equals:
-        raise ConfigError(f"--set {text!r} cannot be used: write section.key=value")
+        raise ConfigError(f"--set {text!r} cannot be used: write KEY=VALUE")
     try:
         return key.strip(), tomllib.loads(f"v = {value}")["v"]
     except tomllib.TOMLDecodeError:

@@ -6,7 +6,8 @@ minimises (equations 5, 11, 14 and 15)
     distortion · mean |x − z|² / entries + β · CE(use network(z), u) − λ · H_α(S|Z)
 
 while an adversary reads the secret from what is released, and from side information where there is
-some; of a series it reads each step's secret from the steps so far, and H_α is the mean over steps
+some; of a series it reads each step's secret (from the steps so far in the paper; which steps it
+sees is its network's affair), and H_α is the mean over steps
 (the paper's symbols are lost; the joint form over all steps is another reading). Maximising H_α
 minimises I_α(S;Z) = H_α(S) − H_α(S|Z), since the releaser cannot change H_α(S).
 

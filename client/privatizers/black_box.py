@@ -1,8 +1,8 @@
 """The provider's network as a black box (paper 001, section 3.6): only its answers are known.
 
 A substitute of any architecture learns to answer as the provider does; Cloak is then trained on the
-substitute, and used with the provider. What the provider is asked are training records: they are
-shown to it, as they are when nothing is filtered.
+substitute, and used with the provider. The provider is shown
+training records, as it is when nothing is filtered, and what the filter makes of them.
 
 A substitute that knows the provider's answers on raw records alone is soon led astray: the filter
 learns constants to which only the substitute answers well. So the provider is asked about filtered
@@ -111,6 +111,9 @@ class Follower:
         batch: of a step: a quarter raw records, the others filtered ones.
         rate: Adam's at the start of each time.
         generator: CPU generator of records, noise and batches.
+
+    Raises:
+        PrivatizerError: a number is below 1, or there is not one answer for each record.
     """
 
     def __init__(
@@ -127,6 +130,11 @@ class Follower:
         batch: int = 128,
         rate: float = 1e-3,
     ) -> None:
+        if min(queries, steps, memory) < 1 or batch < 4 or len(records) != len(answers):
+            raise PrivatizerError(
+                f"queries={queries}, steps={steps}, memory={memory}: at least 1; batch={batch}: at "
+                f"least 4; {len(answers)} answers on {len(records)} records: as many of both"
+            )
         self._substitute, self._provider = substitute, provider
         self._records, self._answers = records, answers
         self._queries, self._steps, self._batch, self._rate = queries, steps, batch, rate

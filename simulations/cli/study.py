@@ -114,11 +114,14 @@ def _add_privatizer_studies(
 def run_privatizer_study(args: argparse.Namespace) -> int:
     """Run a study of privatizers, print its table."""
     from client.privatizers.protocol import PrivatizerError
+    from models.masks import MaskError
     from server.settings import parse_setting
     from simulations.cli import DONE, WrongUse
     from simulations.studies.frame import StudyError, load_study, run_study, table
     from simulations.study.errors import StudyError as TableError
 
+    if args.settings and args.out is None:
+        raise WrongUse("--set: give --out too, so that a part does not replace the whole study")
     try:
         args.out = args.out or OUT.with_name(f"{OUT.name}-{args.table}")
         rows = run_study(
@@ -130,7 +133,7 @@ def run_privatizer_study(args: argparse.Namespace) -> int:
             out=_folder(args),
             report=_tell,
         )
-    except (PrivatizerError, StudyError, TableError) as error:
+    except (PrivatizerError, StudyError, TableError, MaskError) as error:
         raise WrongUse(str(error)) from None
     say(table(rows, load_study(args.table).COLUMNS))
     say("simulation only: raw data measured this, no budget was kept")

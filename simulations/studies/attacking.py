@@ -123,8 +123,8 @@ def accuracy(net: nn.Module, records: Tensor, labels: Tensor) -> float:
     return float((answers == labels).double().mean())
 
 
-def parse_points(points: Sequence[str]) -> list[tuple[float, float]]:
-    """Orders with weights of settings written as ``alpha:weight``.
+def parse_points(points: Sequence[str], second: str = "a weight") -> list[tuple[float, float]]:
+    """Orders with what ``second`` names, of settings written as ``alpha:number``.
 
     Raises:
         PrivatizerError: one is written otherwise.
@@ -136,7 +136,7 @@ def parse_points(points: Sequence[str]) -> list[tuple[float, float]]:
             found.append((float(alpha), float(weight)))
         except ValueError:
             raise PrivatizerError(
-                f"point {point!r}: write an order and a weight, as in 1:0.5"
+                f"point {point!r}: write an order and {second}, as in 1:0.5"
             ) from None
     return found
 

@@ -112,6 +112,10 @@ class Settings:
             raise StudyError(
                 f"ratios={self.ratios}, steps={self.steps}: give rising ratios, steps for each"
             )
+        if not all(0 <= ratio < 1 for ratio in self.ratios):
+            raise StudyError(f"ratios={self.ratios} must lie in [0, 1): something has to be sent")
+        if not self.reported or not self.attackers:
+            raise StudyError("reported and attackers must each name at least one")
         if self.follow_every < 1 or self.follow_queries < 1 or self.follow_steps < 1:
             raise StudyError(
                 f"follow_every={self.follow_every}, follow_queries={self.follow_queries}, "

@@ -30,7 +30,7 @@ Row = dict[str, Value]
 Report = Callable[[str], None]
 """Tells people what is under way, one line at a time."""
 
-ROWS = "rows.json"
+ROWS, SETTINGS = "rows.json", "settings.json"
 FOLDER = Path(__file__).resolve().parent
 
 
@@ -81,20 +81,30 @@ def read_settings(
     known = {field.name for field in fields(cast(Any, study.Settings))}
     if wrong := known.symmetric_difference(values):
         raise StudyError(f"{path}: settings {', '.join(sorted(wrong))} are missing or unknown")
-    values |= {key: _changed(values, key, value) for key, value in (changes or {}).items()}
+    full = tables["full"]
+    values |= {key: _changed(full, key, value) for key, value in (changes or {}).items()}
     lists = {key: tuple(value) for key, value in values.items() if isinstance(value, list)}
     return study.Settings(**{**values, **lists})
 
 
-def _changed(values: Mapping[str, Any], key: str, value: object) -> object:
-    """The value, if there is such a setting and it is of its kind."""
-    if key not in values:
-        raise StudyError(f"setting {key!r} is unknown: choose of {', '.join(sorted(values))}")
-    kind = type(values[key])
-    if kind is float and type(value) is int:
-        return float(value)
-    if type(value) is not kind:
-        raise StudyError(f"{key}={value!r}: give a {kind.__name__}, such as {values[key]!r}")
+def _changed(full: Mapping[str, Any], key: str, value: object) -> object:
+    """The value, if there is such a setting and it is like that of the full form."""
+    if key not in full:
+        raise StudyError(f"setting {key!r} is unknown: choose of {', '.join(sorted(full))}")
+    if isinstance(value, list) and isinstance(full[key], list) and full[key]:
+        return [_like(full[key][0], key, one) for one in value]
+    return _like(full[key], key, value)
+
+
+def _like(known: Any, key: str, value: object) -> object:
+    """The value, if it is of the known one's kind, and not negative (nor 0 where that is none)."""
+    if type(known) is float and type(value) is int:
+        value = float(value)
+    if type(value) is not type(known):
+        raise StudyError(f"{key}={value!r}: give a value of the kind of {known!r}")
+    least = 1 if type(known) is int and known > 0 else 0
+    if isinstance(value, int | float) and not least <= value < math.inf:
+        raise StudyError(f"{key}={value!r}: give a finite number of at least {least}")
     return value
 
 
@@ -108,7 +118,7 @@ def run_study(
     out: Path,
     report: Report = lambda line: None,
 ) -> list[Row]:
-    """Run a study by name; its rows are written to ``out``/rows.json too.
+    """Run a study by name; rows and settings are written to ``out`` too, as JSON.
 
     ``changes`` are settings over those of its file, say to run a part of it.
 
@@ -123,6 +133,8 @@ def run_study(
         {key: _plain(value) for key, value in row.items()}
         for row in study.run(settings, seeds=seeds, data_dir=data_dir, out=out, report=report)
     ]
+    used = {"quick": quick, "seeds": list(seeds), **as_mapping(settings)}
+    (out / SETTINGS).write_text(json.dumps(used, indent=1) + "\n", encoding="utf-8")
     (out / ROWS).write_text(json.dumps(rows, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     return rows
 

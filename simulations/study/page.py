@@ -39,8 +39,8 @@ MEANING = """## What the columns say
 
 Every guarantee is one budget for all that a run releases: the critic's rounds, the annotator's rounds,
 and class masses, in one ledger. It is differential privacy by noise calibrated to the clip, which
-implies Bayesian differential privacy at the same δ; the row "as published" alone has nothing of the
-kind. Users: all images of one person; records: one
+implies Bayesian differential privacy at the same δ (but for a row "as published", and rows without
+privacy: see what each row promises). Users: all images of one person; records: one
 image of one silo.
 
 | column | meaning |
@@ -206,7 +206,13 @@ def _guarantees(lines: Sequence[Line]) -> str:
 
 
 def _epsilon(value: float | None) -> str:
-    return "none" if value is None or math.isinf(value) else f"{value:.4g}"
+    """Four digits, rounded up: what is shown holds."""
+    if value is None or math.isinf(value):
+        return "none"
+    if not value:
+        return "0"
+    unit = 10.0 ** (math.floor(math.log10(value)) - 3)
+    return f"{math.ceil(value / unit - 1e-9) * unit:.4g}"
 
 
 def _plots(lines: Sequence[Line], drawn: Container[str]) -> str:

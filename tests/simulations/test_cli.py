@@ -129,7 +129,7 @@ MISTAKES = [
     (["--set", "privacy.noise_multiplier=1e-7"], 2, "privacy.noise_multiplier = 1e-07"),
     (["--set", "privacy.bayesian_delta=1e-300"], 2, "privacy.bayesian_delta = 1e-300"),
     (["--set", "seed=99999999999999999999"], 2, "below 2^62"),
-    (["--set", "nonsense"], 2, "section.key=value"),
+    (["--set", "nonsense"], 2, "KEY=VALUE"),
     (["--preset", "nonsense"], 2, "choose one of"),
     (["--config", "/nowhere/x.toml"], 2, "/nowhere/x.toml"),
     (["--set", "data.name=nonsense"], 1, "there is no data set 'nonsense'"),

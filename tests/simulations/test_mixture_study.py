@@ -192,14 +192,20 @@ def test_wrong_use_is_told_without_a_traceback(tmp_path, capsys):
     ("setting", "text"),
     [
         ("step=3", "setting 'step' is unknown: choose of alphas"),
-        ("steps=many", "steps='many': give a int"),
-        ("alphas=0.5", "alphas=0.5: give a list"),
-        ("steps", "write section.key=value"),
+        ("steps=many", "steps='many': give a value of the kind of"),
+        ("every=0", "every=0: give a finite number of at least 1"),
+        ("filter_rate=-1", "filter_rate=-1.0: give a finite number of at least 0"),
+        ("ks=['a']", "ks='a': give a value of the kind of"),
+        ("ks=[[0.1]]", "ks=[0.1]: give a value of the kind of"),
+        ("alphas=0.5", "alphas=0.5: give a value of the kind of"),
+        ("steps", "write KEY=VALUE"),
     ],
 )
 def test_a_setting_that_is_none_is_refused(setting, text, tmp_path, capsys):
     assert main(["study", "mixture", "--set", setting, "--out", str(tmp_path / "out")]) == 2
     assert text in capsys.readouterr().err
+    assert main(["study", "mixture", "--set", setting]) == 2
+    assert "give --out too" in capsys.readouterr().err
 
 
 def test_settings_over_the_file_are_those_that_run():

@@ -42,7 +42,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "cloak": {"provider_epochs": 1, "ratios": (0.0, 0.5), "steps": (20, 20), "reported": (0.5,)},
     "alpha": {"reading_steps": 60, "copying_steps": 20, "steps": 20, "adversary_steps": 1},
 }
-SERIES = {"hidden": 8, "adversary_hidden": 8, "meeting_steps": 5, "warm_steps": 5, "steps": 15}
+SERIES = {"hidden": 8, "adversary_hidden": 8, "meeting_steps": 5, "steps": 15}
 
 
 def a_plan(out: Path, **changes: Any) -> Plan:
@@ -201,6 +201,7 @@ def test_without_noise_nothing_is_certified() -> None:
     assert certify(ConvReleaser((1, 8, 8), 2, code=3), records).nats is not None
 
 
+FAR = {"filter": '{"kind": "LinearFilter", "arguments": {"dim": 1}, "shape": [Infinity]}'}
 FILTERS: dict[str, tuple[Callable[[], torch.nn.Module], tuple[int, ...]]] = {
     "unet": (lambda: UNet((1, 9, 8), 2, noise=1, limits=(-1.0, 1.0)), (1, 9, 8)),
     "dense": (lambda: DenseFilter((1, 8, 9), 5, noise=2, residual=False), (1, 8, 9)),
@@ -234,7 +235,7 @@ def test_a_file_that_is_no_filter_is_refused_in_words(tmp_path: Path) -> None:
         with pytest.raises(PrivatizerError, match="holds no filter"):
             load_filter(tmp_path / "one.safetensors")
     known = {"kind": "Evil", "arguments": {}, "shape": [1]}
-    for metadata in (None, {"filter": json.dumps(known)}, {"filter": "{"}):
+    for metadata in (None, {"filter": json.dumps(known)}, {"filter": "{"}, FAR):
         save_file({"one": torch.zeros(1)}, tmp_path / "two.safetensors", metadata)
         with pytest.raises(PrivatizerError, match="holds no filter"):
             load_filter(tmp_path / "two.safetensors")

@@ -58,7 +58,7 @@ def load_filter(path: Path) -> tuple[nn.Module, tuple[int, ...]]:
         filter_.load_state_dict(state)
     except OSError:
         raise
-    except (KeyError, TypeError, ValueError, RuntimeError, SafetensorError):
+    except (KeyError, TypeError, ValueError, OverflowError, RuntimeError, SafetensorError):
         raise PrivatizerError(
             f"{path} holds no filter that this version wrote; give a file of a curve's folder "
             "filters/"

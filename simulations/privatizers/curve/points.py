@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast
 
 import torch
@@ -36,7 +36,7 @@ QUICK: dict[str, dict[str, Any]] = {
         "steps": 200,
         "attacker_steps": 200,
     },
-    "alpha-load": {"hidden": 24, "warm_steps": 100, "steps": 200, "attacker_steps": 150},
+    "alpha-load": {"hidden": 24, "steps": 200, "attacker_steps": 150},
 }
 """What a quick curve has less of than the study's quick form."""
 POINT_BATCH, POINT_READER_RATE, POINT_FILTER_RATE = 512, 3e-3, 1e-2
@@ -247,13 +247,13 @@ class AlphaSeries:
     def train(
         self, train: PrivateData, provider: nn.Module | None, points: Sequence[Knobs], seed: int
     ) -> Iterator[Trained]:
-        """A causal LSTM for each order and weight."""
-        from simulations.studies.alpha_load import train_point
+        """A causal LSTM for each order and weight, without the study's error budget."""
+        from simulations.studies.alpha_load import objective_of, train_point
 
         for knobs in points:
             alpha, weight = cast(float, knobs.alpha), cast(float, knobs.weight)
-            mode = self.settings.modes[0]
-            method = train_point(self.settings, train, mode, alpha, weight, seed)
+            plain = objective_of(self.settings, train, self.settings.modes[0], alpha)
+            method = train_point(self.settings, train, replace(plain, weight=weight), seed)
             yield Trained(knobs, method.players[FILTER].eval(), None)
 
 

@@ -40,14 +40,14 @@ POINTS: dict[tuple[str, str], tuple[str, ...]] = {
     ("information", "points"): ("0.1", "0.5", "0.8"),
     ("cloak", "images"): ("0.4", "0.72", "0.9", "0.95"),
     ("alpha", "images"): ("1:0.5", "1:1", "1:1.5", "1:3"),
-    ("alpha", "series"): ("1:0.6", "1:0.7", "1:1", "1:4"),
+    ("alpha", "series"): ("1:1", "1:2", "1:3", "1:4"),
 }
 QUICK_POINTS: dict[tuple[str, str], tuple[str, ...]] = {
     ("information", "images"): ("0.8", "0.95"),
     ("information", "points"): ("0.5",),
     ("cloak", "images"): ("0.4", "0.8"),
     ("alpha", "images"): ("1:1.5",),
-    ("alpha", "series"): ("1:0.7",),
+    ("alpha", "series"): ("1:2",),
 }
 QUICK_ATTACKERS = ("logistic", "same")
 PROTECTED = {
