@@ -206,7 +206,7 @@ def test_error_of_loads_settles_near_its_budget() -> None:
             *((release(m, split.attack, 1), release(m, split.test, 2)) for m in found),
         )
     )
-    assert high < low < raw and high < 0.7
+    assert high < low < raw - 0.1
 
 
 def test_the_digit_alone_is_the_floor_of_annotated_digits() -> None:
