@@ -165,7 +165,9 @@ def test_a_table_is_made_and_drawn(capsys, tiny, tmp_path, same_process):
     promised = text.split("## What each row promises")[1].split("## What others")[0]
     for row in json.loads(printed.splitlines()[-1]):
         for epsilon in (row["epsilon_dp"], *row["epsilon_bdp"].values()):
-            shown = [float(cell) for cell in re.findall(r"(?<=\| )[0-9.e+-]+(?= \|)", promised)]
+            shown = [
+                float(cell) for cell in re.findall(r"(?<=\| )[0-9][0-9.e+-]*(?= \|)", promised)
+            ]
             assert any(epsilon * (1 - 1e-9) <= value <= 1.001 * epsilon for value in shown)
     pictures = re.findall(r"!\[[^]]*\]\(([^)]+)\)", text)
     assert len(pictures) == 4 and all((page.parent / name).is_file() for name in pictures)
