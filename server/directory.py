@@ -74,7 +74,7 @@ class RunDirectory:
                 f"{path} holds a run already: `fedlens resume {path}` goes on with it, "
                 "or name another --out"
             )
-        if directory.path.is_dir() and any(directory.path.iterdir()):
+        if not directory._free():
             raise RunDirectoryError(f"{path} holds other files: name an empty or a new --out")
         try:
             directory.checkpoints.mkdir(parents=True, exist_ok=True)
@@ -100,6 +100,14 @@ class RunDirectory:
     def exists(self) -> bool:
         """Whether a run was begun here."""
         return self._config.is_file() and self.checkpoints.is_dir()
+
+    def _free(self) -> bool:
+        """Whether nothing is here but, at most, what a start that was killed at once has left."""
+        if not self.path.is_dir():
+            return True
+        left = {self.checkpoints.name, f"{self._config.name}.part"}
+        begun = self.checkpoints.is_dir() and any(self.checkpoints.iterdir())
+        return not begun and all(found.name in left for found in self.path.iterdir())
 
     def set_aside(self) -> Path:
         """Rename the directory of a run that nobody trains in, to make room; returns its new path.

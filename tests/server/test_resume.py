@@ -13,7 +13,7 @@ from power_cuts import interrupted
 
 from accountant.ledger import Ledger, LedgerError
 from server.books import Books
-from server.directory import RunDirectory
+from server.directory import RunDirectory, RunDirectoryError
 from server.generator import GeneratorTrainer
 from server.publication import Publication
 from server.store import Store, open_store
@@ -121,3 +121,23 @@ def test_twenty_kills_at_random_moments(small_config, run_small, tmp_path):
     assert kills == 20, f"the run was over after {kills} kills: make it longer"
     assert begun > 3, "every kill came before the rounds: wait longer before each"
     check_books(tmp_path / "run", outcome, rounds=rounds)
+
+
+@pytest.mark.parametrize("part", [True, False])
+def test_a_start_that_was_killed_at_once_is_no_obstacle(small_config, tmp_path, part):
+    """Its folder has a checkpoint folder with nothing in it, and no configuration that counts."""
+    folder = tmp_path / "run"
+    (folder / "checkpoint").mkdir(parents=True)
+    if part:
+        (folder / "config.toml.part").write_text("[pri")
+    assert RunDirectory.create(folder, small_config()).exists()
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "checkpoint/state.safetensors", "ledger.jsonl"])
+def test_a_folder_with_anything_else_is_left_alone(small_config, tmp_path, name):
+    folder = tmp_path / "run"
+    (folder / "checkpoint").mkdir(parents=True)
+    (folder / name).write_text("mine")
+    with pytest.raises(RunDirectoryError, match="holds other files"):
+        RunDirectory.create(folder, small_config())
+    assert (folder / name).read_text() == "mine" and not (folder / "config.toml").exists()
