@@ -60,25 +60,24 @@ class RunDirectory:
         self.evidence = self.path / "evidence.jsonl"
         self.checkpoints = self.path / "checkpoint"
         self._config = self.path / "config.toml"
+        self._lock = self.path / "lock"
 
     @classmethod
     def create(cls, path: Path, config: Config) -> RunDirectory:
         """Make the directory of a new run.
 
         Raises:
-            RunDirectoryError: it holds a run already, or cannot be written.
+            RunDirectoryError: it holds a run already or other files, another process begins one
+                there, or it cannot be written.
         """
         directory = cls(path)
-        if directory.exists():
-            raise RunDirectoryError(
-                f"{path} holds a run already: `fedlens resume {path}` goes on with it, "
-                "or name another --out"
-            )
-        if not directory._free():
-            raise RunDirectoryError(f"{path} holds other files: name an empty or a new --out")
+        directory._check_free()
         try:
-            directory.checkpoints.mkdir(parents=True, exist_ok=True)
-            write_durably(directory._config, config.to_toml().encode())
+            directory.path.mkdir(parents=True, exist_ok=True)
+            with directory.locked():
+                directory._check_free()  # another process may have begun a run meanwhile
+                directory.checkpoints.mkdir(exist_ok=True)
+                write_durably(directory._config, config.to_toml().encode())
         except OSError as error:
             raise RunDirectoryError(f"cannot write to {path}: {error.strerror}") from None
         return directory
@@ -101,13 +100,17 @@ class RunDirectory:
         """Whether a run was begun here."""
         return self._config.is_file() and self.checkpoints.is_dir()
 
-    def _free(self) -> bool:
-        """Whether nothing is here but, at most, what a start that was killed at once has left."""
-        if not self.path.is_dir():
-            return True
-        left = {self.checkpoints.name, f"{self._config.name}.part"}
-        begun = self.checkpoints.is_dir() and any(self.checkpoints.iterdir())
-        return not begun and all(found.name in left for found in self.path.iterdir())
+    def _check_free(self) -> None:
+        """Refuse a folder with anything in it but what a start that was killed at once has left."""
+        if self.exists():
+            raise RunDirectoryError(
+                f"{self.path} holds a run already: `fedlens resume {self.path}` goes on with it, "
+                "or name another --out"
+            )
+        found = set(self.path.rglob("*")) if self.path.is_dir() else set()
+        left = {self.checkpoints, self._config.with_name("config.toml.part"), self._lock}
+        if not found <= left:
+            raise RunDirectoryError(f"{self.path} holds other files: name an empty or a new --out")
 
     def set_aside(self) -> Path:
         """Rename the directory of a run that nobody trains in, to make room; returns its new path.
@@ -170,7 +173,7 @@ class RunDirectory:
         Raises:
             RunDirectoryError: another process holds it.
         """
-        with (self.path / "lock").open("w") as file:
+        with self._lock.open("w") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:

@@ -133,6 +133,15 @@ def test_a_start_that_was_killed_at_once_is_no_obstacle(small_config, tmp_path, 
     assert RunDirectory.create(folder, small_config()).exists()
 
 
+def test_two_processes_cannot_begin_in_one_folder(small_config, tmp_path):
+    first = RunDirectory(tmp_path / "run")
+    first.path.mkdir()
+    with first.locked(), pytest.raises(RunDirectoryError, match="another process"):
+        RunDirectory.create(first.path, small_config())
+    assert not first.exists()
+    assert RunDirectory.create(first.path, small_config()).exists(), "its lock file is no obstacle"
+
+
 @pytest.mark.parametrize("name", ["notes.txt", "checkpoint/state.safetensors", "ledger.jsonl"])
 def test_a_folder_with_anything_else_is_left_alone(small_config, tmp_path, name):
     folder = tmp_path / "run"
