@@ -1,8 +1,8 @@
 """The provider's network as a black box (paper 001, section 3.6): only its answers are known.
 
 A substitute of any architecture learns to answer as the provider does; Cloak is then trained on the
-substitute, and used with the provider. The provider is shown
-training records, as it is when nothing is filtered, and what the filter makes of them.
+substitute, and used with the provider. The provider is shown training records, as it is when
+nothing is filtered, and what the filter makes of them.
 
 A substitute that knows the provider's answers on raw records alone is soon led astray: the filter
 learns constants to which only the substitute answers well. So the provider is asked about filtered
@@ -82,16 +82,28 @@ def train_substitute(
             f"{len(records)} records and {len(answers)} answers; give as many of both, at least 10"
         )
     known = len(records) - len(records) // 10
+
+    def minibatch() -> tuple[Tensor, Tensor]:
+        rows = torch.randint(known, (batch,), generator=generator)
+        return records[rows], answers[rows]
+
+    _teach(substitute, minibatch, steps, rate)
+    return _agreement(substitute, records[known:], answers[known:])
+
+
+def _teach(
+    substitute: nn.Module, minibatch: Callable[[], tuple[Tensor, Tensor]], steps: int, rate: float
+) -> None:
+    """Adam on the cross-entropy with a rate that falls to 0; the substitute ends frozen."""
+    substitute.requires_grad_(True).train()
     optimiser = torch.optim.Adam(substitute.parameters(), lr=rate)
-    substitute.train()
     for step in range(steps):
         optimiser.param_groups[0]["lr"] = rate * (1 - step / steps)
-        rows = torch.randint(known, (batch,), generator=generator)
+        records, answers = minibatch()
         optimiser.zero_grad()
-        torch.autograd.backward(F.cross_entropy(substitute(records[rows]), answers[rows]))
+        torch.autograd.backward(F.cross_entropy(substitute(records), answers))
         optimiser.step()
     substitute.requires_grad_(False).eval()
-    return _agreement(substitute, records[known:], answers[known:])
 
 
 class Follower:
@@ -146,17 +158,13 @@ class Follower:
         self._met.append(self._asked(filter_))
         released, theirs = (torch.cat(parts) for parts in zip(*self._met, strict=True))
         raw = self._batch // 4
-        self._substitute.requires_grad_(True).train()
-        optimiser = torch.optim.Adam(self._substitute.parameters(), lr=self._rate)
-        for step in range(self._steps):
-            optimiser.param_groups[0]["lr"] = self._rate * (1 - step / self._steps)
+
+        def minibatch() -> tuple[Tensor, Tensor]:
             some, others = self._drawn(self._records, raw), self._drawn(released, self._batch - raw)
             shown = torch.cat([self._records[some], released[others]])
-            wanted = torch.cat([self._answers[some], theirs[others]])
-            optimiser.zero_grad()
-            torch.autograd.backward(F.cross_entropy(self._substitute(shown), wanted))
-            optimiser.step()
-        self._substitute.requires_grad_(False).eval()
+            return shown, torch.cat([self._answers[some], theirs[others]])
+
+        _teach(self._substitute, minibatch, self._steps, self._rate)
 
     @torch.no_grad()
     def _asked(self, filter_: nn.Module) -> tuple[Tensor, Tensor]:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from client.privatizers.black_box import Follower, ask, train_substitute
 from client.privatizers.cloak import CloakObjective, CloakPrivatizer
 from client.privatizers.protocol import FILTER
-from client.privatizers.training import OnStep, Stage, train_privatizer
+from client.privatizers.training import Stage, train_privatizer
 from models.classifiers import check_image
 from models.lenet import LeNet
 from models.masks import MaskFilter, NoiseMap
@@ -64,22 +64,14 @@ class Lesson:
     ) -> None:
         """Train the method's filter; a substitute follows it."""
         stage = Stage("cloak", {FILTER: rate}, steps, last_rate=last_rate)
-        on_step: OnStep | None = None
-        if follower is not None:
-            follow, filter_ = follower, method.players[FILTER]
-            follow(filter_)
 
-            def on_step(step: int, _: Tensor) -> None:
-                if step % self.settings.follow_every == 0:
-                    follow(filter_)
+        def follow(step: int, _: Tensor | None = None) -> None:
+            if follower is not None and step % self.settings.follow_every == 0:
+                follower(method.players[FILTER])
 
+        follow(0)
         train_privatizer(
-            method,
-            self.data,
-            [stage],
-            batch=self.settings.batch,
-            seed=self.seed,
-            on_step=on_step,
+            method, self.data, [stage], batch=self.settings.batch, seed=self.seed, on_step=follow
         )
 
 

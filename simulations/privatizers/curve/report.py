@@ -31,7 +31,7 @@ from simulations.privatizers.curve.points import SERIES, Recipe, build_recipe, k
 from simulations.privatizers.data import PrivateData, Split
 from simulations.privatizers.sources import load_private
 
-VERSION = 1
+VERSION = 2
 """Of the kept files: raised when the same settings would measure another thing."""
 MEASURED, FILTERS = "measured", "filters"
 SHOWN = 10
