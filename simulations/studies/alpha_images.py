@@ -24,6 +24,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import get_args
 
 import torch
 from torch import Tensor, nn
@@ -34,6 +35,7 @@ from client.privatizers.training import Stage, train_privatizer
 from models.classifiers import check_image
 from models.releasers import ConvReleaser
 from models.students import StudentCnn
+from simulations.privatizers.attackers import ATTACKERS
 from simulations.privatizers.attackers.formula import FormulaAttacker
 from simulations.privatizers.attackers.protocol import Attacker
 from simulations.privatizers.data import PrivateData, Split
@@ -53,7 +55,7 @@ from simulations.studies.attacking import (
     release,
 )
 from simulations.studies.charts import plot_lines, plot_sheet
-from simulations.studies.frame import Report, Row
+from simulations.studies.frame import Report, Row, check_names
 
 COLUMNS = (
     "point",
@@ -122,8 +124,10 @@ class Settings:
     attacker_steps: int
 
     def __post_init__(self) -> None:
-        if not self.points or not self.modes or not self.attackers:
-            raise PrivatizerError("points, modes and attackers must each name at least one")
+        check_names("modes", self.modes, get_args(Mode))
+        check_names("attackers", self.attackers, ATTACKERS)
+        if not self.points:
+            raise PrivatizerError("points must give at least one order and weight")
         parse_points(self.points)
 
 

@@ -26,6 +26,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import get_args
 
 import torch
 
@@ -34,7 +35,7 @@ from client.privatizers.protocol import FILTER, PrivatizerError
 from client.privatizers.training import Stage, train_privatizer
 from models.adversaries import LstmAdversary
 from models.releasers import LstmReleaser
-from simulations.privatizers.attackers import build_attacker
+from simulations.privatizers.attackers import ATTACKERS, build_attacker
 from simulations.privatizers.attackers.protocol import Attacker
 from simulations.privatizers.data import PrivateData, Split
 from simulations.privatizers.sources import load_private
@@ -48,7 +49,7 @@ from simulations.studies.attacking import (
     release,
 )
 from simulations.studies.charts import plot_lines
-from simulations.studies.frame import Report, Row
+from simulations.studies.frame import Report, Row, check_names
 from simulations.studies.load_plot import plot_loads
 
 COLUMNS = (
@@ -122,10 +123,11 @@ class Settings:
     attacker_steps: int
 
     def __post_init__(self) -> None:
-        if not self.sides or not self.points or not self.modes or not self.attackers:
-            raise PrivatizerError("sides, points, modes and attackers must each name at least one")
-        if strange := sorted(set(self.sides) - set(SIDES)):
-            raise PrivatizerError(f"side {strange[0]!r} is unknown: choose of {', '.join(SIDES)}")
+        check_names("sides", self.sides, SIDES)
+        check_names("modes", self.modes, get_args(Mode))
+        check_names("attackers", self.attackers, ATTACKERS)
+        if not self.points:
+            raise PrivatizerError("points must give at least one order and error budget")
         for alpha, budget in parse_points([*self.points, *self.side_points], "an error budget"):
             AlphaObjective(alpha, error_budget=budget, penalty=self.penalty)
 

@@ -123,8 +123,10 @@ def accuracy(net: nn.Module, records: Tensor, labels: Tensor) -> float:
     return float((answers == labels).double().mean())
 
 
-def parse_points(points: Sequence[str], second: str = "a weight") -> list[tuple[float, float]]:
-    """Orders with what ``second`` names, of settings written as ``alpha:number``.
+def parse_points(
+    points: Sequence[str], second: str = "a weight", first: str = "an order"
+) -> list[tuple[float, float]]:
+    """Pairs of what ``first`` and ``second`` name, of settings written as ``number:number``.
 
     Raises:
         PrivatizerError: one is written otherwise.
@@ -136,7 +138,7 @@ def parse_points(points: Sequence[str], second: str = "a weight") -> list[tuple[
             found.append((float(alpha), float(weight)))
         except ValueError:
             raise PrivatizerError(
-                f"point {point!r}: write an order and {second}, as in 1:0.5"
+                f"point {point!r}: write {first} and {second}, as in 1:0.5"
             ) from None
     return found
 

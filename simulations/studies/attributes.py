@@ -32,6 +32,7 @@ from client.privatizers.training import Stage, train_identity, train_privatizer
 from models.classifiers import check_image
 from models.filters import DenseFilter, UNet
 from models.releasers import ConvReleaser
+from simulations.privatizers.attackers import ATTACKERS
 from simulations.privatizers.attackers.networks import NetworkAttacker
 from simulations.privatizers.attackers.protocol import Attacker, Fitted
 from simulations.privatizers.data import PrivateData, Split
@@ -49,7 +50,7 @@ from simulations.studies.attacking import (
     small_reader,
 )
 from simulations.studies.charts import plot_lines, plot_sheet
-from simulations.studies.frame import Report, Row
+from simulations.studies.frame import Report, Row, check_names
 
 COLUMNS = (
     "data",
@@ -122,15 +123,12 @@ class Settings:
     attacker_steps: int
 
     def __post_init__(self) -> None:
-        if not self.data or not self.objectives() or not self.attackers:
+        if not self.data or not self.objectives():
             raise PrivatizerError(
-                "data and attackers must each name at least one, and so must alphas and budgets "
-                "together"
+                "data must name at least one, and so must alphas and budgets together"
             )
-        if self.network not in NETWORKS:
-            raise PrivatizerError(
-                f"network={self.network!r} is unknown: choose one of {', '.join(NETWORKS)}"
-            )
+        check_names("network", [self.network], NETWORKS)
+        check_names("attackers", self.attackers, ATTACKERS)
 
     def objectives(self) -> list[Objective]:
         """What is minimised at each point."""

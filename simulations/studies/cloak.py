@@ -22,6 +22,7 @@ from torch import nn
 
 from client.privatizers.black_box import Follower
 from models.masks import FILLS, MaskFilter, NoiseMap, masked, threshold_of
+from simulations.privatizers.attackers import ATTACKERS
 from simulations.privatizers.sources import load_private
 from simulations.studies.cloak_judging import Judge, raw_row, uniform_rows
 from simulations.studies.cloak_plots import plot_curves, plot_sheet
@@ -32,7 +33,7 @@ from simulations.studies.cloak_training import (
     train_substitute_of,
     train_values,
 )
-from simulations.studies.frame import Report, Row, StudyError
+from simulations.studies.frame import Report, Row, StudyError, check_names
 
 COLUMNS = (
     "box",
@@ -114,8 +115,10 @@ class Settings:
             )
         if not all(0 <= ratio < 1 for ratio in self.ratios):
             raise StudyError(f"ratios={self.ratios} must lie in [0, 1): something has to be sent")
-        if not self.reported or not self.attackers:
-            raise StudyError("reported and attackers must each name at least one")
+        if not self.reported:
+            raise StudyError("reported must name at least one of the ratios")
+        check_names("attackers", self.attackers, ATTACKERS)
+        NoiseMap((1, 1, 1), self.most)  # refuses noise that is none
         if self.follow_every < 1 or self.follow_queries < 1 or self.follow_steps < 1:
             raise StudyError(
                 f"follow_every={self.follow_every}, follow_queries={self.follow_queries}, "

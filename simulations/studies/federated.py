@@ -33,14 +33,14 @@ from server.privatizer import kept_filter
 from server.settings import read_config
 from simulations.apps import hiding_users, simulated_federation, simulated_secrets
 from simulations.engine import train_in_process
-from simulations.privatizers.attackers import build_attacker
+from simulations.privatizers.attackers import ATTACKERS, build_attacker
 from simulations.privatizers.attackers.networks import NetworkAttacker
 from simulations.privatizers.attackers.protocol import Attacker
 from simulations.privatizers.data import PrivateData
 from simulations.reading import kept_sampler
 from simulations.students import train_student
 from simulations.studies.attacking import columns, read_all
-from simulations.studies.frame import Report, Row, StudyError
+from simulations.studies.frame import Report, Row, StudyError, check_names
 
 COLUMNS = ("seed", "where", "attacker", "leak_at_least", "use", "epsilon", "delta")
 PRESETS = Path(__file__).resolve().parents[1] / "presets"
@@ -66,6 +66,9 @@ class Settings:
     attacker_steps: int
     samples: int
     epochs: int
+
+    def __post_init__(self) -> None:
+        check_names("attackers", self.attackers, ATTACKERS)
 
 
 @dataclass(frozen=True, eq=False)

@@ -56,6 +56,19 @@ class StudyModule(Protocol):
         """Train, measure, draw into ``out``, give the rows."""
 
 
+def check_names(setting: str, names: Sequence[str], known: Iterable[str]) -> None:
+    """Refuse a setting that names nothing, or something that there is not.
+
+    Raises:
+        StudyError: which, with all there is.
+    """
+    choices = list(known)
+    if not names:
+        raise StudyError(f"{setting} must name at least one of {', '.join(choices)}")
+    if strange := [name for name in names if name not in choices]:
+        raise StudyError(f"{setting}: {strange[0]!r} is unknown: choose of {', '.join(choices)}")
+
+
 def load_study(name: str) -> StudyModule:
     """The study's module.
 

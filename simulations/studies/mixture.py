@@ -36,6 +36,7 @@ from client.privatizers.training import Stage, train_privatizer
 from models.classifiers import Mlp
 from models.filters import LinearFilter, MlpFilter
 from simulations.privatizers.sources import load_private
+from simulations.studies.attacking import parse_points
 from simulations.studies.charts import plot_plane
 from simulations.studies.frame import Report, Row
 from simulations.studies.mixture_exact import Point, best_linear, bound, evaluate
@@ -93,6 +94,7 @@ class Settings:
     def __post_init__(self) -> None:
         if not self.ks or not self.alphas:
             raise PrivatizerError("ks and alphas must each name at least one value")
+        parse_points(self.nonlinear, "an alpha", "a k")
 
 
 @dataclass(frozen=True)
@@ -166,7 +168,7 @@ def train_nonlinear(settings: Settings, k: float, alpha: float, seed: int) -> Tr
 def _filters(
     settings: Settings, k: float, alpha: float, seed: int
 ) -> tuple[Trained, Trained | None]:
-    wanted = f"{k:g}:{alpha:g}" in settings.nonlinear
+    wanted = (k, alpha) in parse_points(settings.nonlinear)
     linear = train_linear(settings, k, alpha, seed)
     return linear, train_nonlinear(settings, k, alpha, seed) if wanted else None
 

@@ -39,12 +39,12 @@ from client.privatizers.training import Stage, train_identity, train_privatizer
 from models.classifiers import ConvClassifier
 from models.filters import DenseFilter, UNet
 from simulations.augmentation import affine
-from simulations.privatizers.attackers import build_attacker
+from simulations.privatizers.attackers import ATTACKERS, build_attacker
 from simulations.privatizers.data import PrivateData, Split
 from simulations.privatizers.sources import load_private
 from simulations.studies.charts import plot_lines, plot_sheet
 from simulations.studies.faces import SHAKEN, shaken
-from simulations.studies.frame import Report, Row
+from simulations.studies.frame import Report, Row, check_names
 
 GROUPS = ("consenting", "seen", "unseen")
 """Who is recognised, private people the filter learned from, private people it never saw."""
@@ -108,8 +108,8 @@ class Settings:
     attackers: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        if self.filter not in FILTERS:
-            raise PrivatizerError(f"filter={self.filter!r}: choose one of {', '.join(FILTERS)}")
+        check_names("filter", [self.filter], FILTERS)
+        check_names("attackers", self.attackers, ATTACKERS)
         if not 0 < self.private_share < 1:
             raise PrivatizerError(f"private_share={self.private_share} must lie between 0 and 1")
         if min(self.consenting, self.seen) < 2 or not 0 <= self.mixed <= 1:

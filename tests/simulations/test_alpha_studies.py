@@ -19,7 +19,7 @@ from simulations.privatizers.data import PrivateData, Split
 from simulations.privatizers.sources import load_private
 from simulations.studies import STUDIES, alpha_images, alpha_load, attributes
 from simulations.studies.attacking import accuracy, learn, parse_points, read_secret, release
-from simulations.studies.frame import FOLDER, load_study, read_settings, table
+from simulations.studies.frame import FOLDER, StudyError, load_study, read_settings, table
 
 NAMES = ("attributes", "alpha-images", "alpha-load")
 
@@ -271,18 +271,21 @@ def test_reweighting_pays_where_a_class_is_common() -> None:
         ("alpha-images", {"points": ()}, "at least one"),
         ("alpha-images", {"points": ("1",)}, "point '1'"),
         ("alpha-load", {"points": ("x:1",)}, "point 'x:1'"),
-        ("alpha-load", {"sides": ("moon",)}, "side 'moon' is unknown"),
+        ("alpha-load", {"sides": ("moon",)}, "sides: 'moon' is unknown"),
+        ("alpha-load", {"modes": ("x",)}, "modes: 'x' is unknown: choose of entropy, loss"),
+        ("alpha-images", {"modes": ()}, "modes must name at least one of entropy, loss"),
+        ("alpha-images", {"attackers": ("moon",)}, "attackers: 'moon' is unknown"),
         ("alpha-load", {"points": ("1:-0.2",)}, "error_budget=-0.2"),
         ("alpha-load", {"points": ("0:0.2",)}, "alpha=0.0"),
         ("alpha-load", {"penalty": -1.0}, "penalty=-1.0"),
         ("alpha-load", {"attackers": ()}, "at least one"),
         ("attributes", {"alphas": (), "budgets": ()}, "at least one"),
         ("attributes", {"budgets": (-0.1,)}, "budget=-0.1"),
-        ("attributes", {"network": "fader"}, "network='fader'"),
+        ("attributes", {"network": "fader"}, "network: 'fader' is unknown"),
     ],
 )
 def test_settings_of_no_use_are_refused(name: str, changes: dict[str, Any], text: str) -> None:
-    with pytest.raises(PrivatizerError, match=text):
+    with pytest.raises((PrivatizerError, StudyError), match=text):
         _settings(name, **changes)
 
 

@@ -8,9 +8,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from client.privatizers.cloak import CloakPrivatizer
 from models.information import gaussian_information_bound
+from models.lenet import LeNet
+from models.masks import MaskError, NoiseMap
+from simulations.privatizers.sources import load_private
 from simulations.studies.cloak import COLUMNS, Settings, run
 from simulations.studies.cloak_judging import sigma_of_bound
+from simulations.studies.cloak_training import Lesson
 from simulations.studies.frame import Row, StudyError, load_study, read_settings
 
 FOLDER = Path(__file__).resolve().parents[2] / "simulations" / "studies"
@@ -125,3 +130,16 @@ def test_paths_that_lead_nowhere_are_refused() -> None:
         replace(good, reported=(0.5,))
     with pytest.raises(StudyError, match="follow_every=0"):
         replace(good, follow_every=0)
+    with pytest.raises(StudyError, match="attackers: 'moon' is unknown"):
+        replace(good, attackers=("moon",))
+    with pytest.raises(MaskError, match=r"most=0\.0001"):
+        replace(good, most=1e-4)
+
+
+def test_the_provider_is_asked_again_and_again_while_a_filter_learns() -> None:
+    changed = replace(settings(), follow_every=20)
+    lesson = Lesson(changed, load_private("embedded-mnist-greater5").train, 0)
+    method = CloakPrivatizer(NoiseMap(lesson.data.shape), LeNet((1, 28, 28), 2))
+    asked: list[torch.nn.Module] = []
+    lesson.train(method, 0.01, 50, 1.0, asked.append)  # type: ignore[arg-type]
+    assert asked == [method.players["filter"]] * 3, "before the first step, after 20 and 40"

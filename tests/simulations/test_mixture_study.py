@@ -195,6 +195,7 @@ def test_wrong_use_is_told_without_a_traceback(tmp_path, capsys):
         ("steps=many", "steps='many': give a value of the kind of"),
         ("every=0", "every=0: give a finite number of at least 1"),
         ("filter_rate=-1", "filter_rate=-1.0: give a finite number of at least 0"),
+        ("nonlinear=['a']", "point 'a': write a k and an alpha"),
         ("ks=['a']", "ks='a': give a value of the kind of"),
         ("ks=[[0.1]]", "ks=[0.1]: give a value of the kind of"),
         ("alphas=0.5", "alphas=0.5: give a value of the kind of"),

@@ -14,7 +14,7 @@ from simulations.cli import main
 from simulations.privatizers.data import PrivateData, Split
 from simulations.studies import subjects
 from simulations.studies.faces import shaken
-from simulations.studies.frame import FOLDER, load_study, read_settings
+from simulations.studies.frame import FOLDER, StudyError, load_study, read_settings
 from simulations.studies.subjects import GROUPS, deal_people, train_filter, train_provider
 
 PEOPLE, SIDE = 12, 16
@@ -129,7 +129,7 @@ def test_a_provider_learns_the_same_twice(settings, split):
 def test_settings_that_leave_nobody_are_refused(settings):
     with pytest.raises(PrivatizerError, match="leave none of the 12 people unseen"):
         deal_people(PEOPLE, replace(settings, consenting=9), 0)
-    with pytest.raises(PrivatizerError, match="choose one of dense, unet"):
+    with pytest.raises(StudyError, match="choose of dense, unet"):
         replace(settings, filter="blur")
     with pytest.raises(PrivatizerError, match="at least 2 people"):
         replace(settings, seen=0)
