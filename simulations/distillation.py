@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from simulations.augmentation import Augmentation, augment, mixup
+from simulations.augmentation import Augmentation, augment, mixup, moved
 from simulations.distortion import NONE, Distortion, distort
 from simulations.students import Progress, StudentResult, train_student
 
@@ -164,12 +164,13 @@ def varied_samples(
     labels = torch.arange(each) % sampler.classes
     samples = sampler.draw(labels, seed)
     requested = F.one_hot(labels, sampler.classes).to(samples.dtype)
-    pictures, targets = [samples], [requested]
+    plain = moved(samples, settings, generator)
+    pictures, targets = [plain], [requested]
     if settings.kind != "none":
         pictures.append(augment(samples, settings, generator))
         targets.append(requested)
     if settings.mixing > 0:
-        mixed, partners, weights = mixup(samples, settings.mixing, generator)
+        mixed, partners, weights = mixup(plain, settings.mixing, generator)
         pictures.append(mixed)
         targets.append(torch.lerp(requested, requested[partners], weights[:, None]))
     return torch.cat(pictures)[:images], torch.cat(targets)[:images]

@@ -83,7 +83,7 @@ def plan_of(cell: Cell, config: Config, effort: Effort) -> dict[str, Any]:
     plan = {
         "name": str(cell),
         "config": config.flat(),
-        "effort": effort.to_json(),
+        "effort": effort.on(row.data).to_json(),
         "data": row.data,
         "curve": curve,
         "fault": row.fault,

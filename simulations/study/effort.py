@@ -1,10 +1,14 @@
-"""How much is trained and drawn to measure a cell. The same for every cell of a table."""
+"""How much is trained and drawn to measure a cell: the same for every cell of a data set."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
+
+TIMES = {"fashion-mnist": 2}
+"""How many times as many images students of a data set learn from. Samples cost no privacy, only
+seconds; on clothes twice as many are worth more than a point, students of digits have enough."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,10 @@ class Effort:
     orientation_epochs: int = 2
     sheet: int = 8
     """Samples of a class on a contact sheet."""
+
+    def on(self, data: str) -> Effort:
+        """What is spent on a data set."""
+        return replace(self, lesson=self.lesson * TIMES.get(data, 1))
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""

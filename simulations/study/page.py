@@ -9,7 +9,7 @@ from pathlib import Path
 
 from simulations.students import ARCHITECTURES
 from simulations.study.charts import NAMES
-from simulations.study.effort import Effort
+from simulations.study.effort import TIMES, Effort
 from simulations.study.literature import Published
 from simulations.study.rows import OPEN
 from simulations.study.table import Line, accuracy, percent
@@ -45,7 +45,7 @@ image of one silo.
 
 | column | meaning |
 |---|---|
-| student | share of real test images that a small convolutional network gets right which saw {lesson} synthetic images alone: samples, changed samples (digits: affine maps; clothes: mirror images) and mixtures of samples, labelled softly by the private annotator after the change. Mean ± deviation over seeds |
+| student | share of real test images that a small convolutional network gets right which saw {lesson} synthetic images alone: samples, changed samples (digits: affine maps; clothes: mirror images; these are moved a little throughout) and mixtures of samples, labelled softly by the private annotator after the change. Mean ± deviation over seeds |
 | MLP, residual | the same for two other students |
 | best of 3 | the best of the three students of each seed, mean over seeds: how several others report theirs |
 | own labels | the convolutional student with the classes that samples were asked for, without the annotator's labels |
@@ -97,11 +97,16 @@ def write_page(
     path.write_text("\n".join(part for part in parts if part), encoding="utf-8")
 
 
+def _lessons(effort: Effort) -> str:
+    others = ", ".join(f"{data}: {effort.on(data).lesson:,}" for data in TIMES)
+    return f"{effort.lesson:,} ({others})"
+
+
 def _meaning(lines: Sequence[Line], effort: Effort) -> str:
     threads = sorted({cell["training"]["threads"] for line in lines for cell in line.cells})
     told = " or ".join(str(count) for count in threads)
     noun = "one thread" if threads == [1] else f"{told} threads"
-    return MEANING.format(lesson=f"{effort.lesson:,}", threads=noun)
+    return MEANING.format(lesson=_lessons(effort), threads=noun)
 
 
 def _tables(lines: Sequence[Line]) -> str:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from simulations.augmentation import Augmentation, affine, augment, flips, mixup
+from simulations.augmentation import Augmentation, affine, augment, flips, mixup, moved
 
 SHAPES = [(1, 28, 28), (3, 32, 32)]
 STILL = {"rotation": 0.0, "scale": 0.0, "shear": 0.0, "shift": 0.0}
@@ -91,6 +91,17 @@ def test_flips_mirror_about_half_of_the_images_and_leave_the_others():
     assert bool((mirrored ^ same).all()) and 150 < int(mirrored.sum()) < 250
 
 
+@pytest.mark.parametrize("kind", ["affine", "flips", "none"])
+def test_whatever_the_kind_images_are_moved_a_little_where_asked(kind):
+    images = dots(300)
+    still = augment(images, Augmentation(kind, **STILL), source())
+    shaken = augment(images, Augmentation(kind, **STILL, moving=0.1), source())
+    for was, now in zip(centre(still), centre(shaken), strict=True):
+        ways = (now - was).abs()
+        assert 1 < float(ways.max()) < 4 and float((ways > 0.05).float().mean()) > 0.8
+    assert moved(images, Augmentation(kind, **STILL), source()) is images
+
+
 def test_mixtures_are_what_partners_and_weights_say():
     images = torch.rand(64, 1, 28, 28, generator=source(3)) * 2 - 1
     mixed, partners, weights = mixup(images, 0.5, source())
@@ -106,6 +117,7 @@ def test_mixtures_are_what_partners_and_weights_say():
         ({"kind": "rotate"}, "kind='rotate': choose one of affine, flips, none"),
         ({"rotation": -0.1}, "rotation=-0.1"),
         ({"mixing": 1.0}, "mixing=1.0"),
+        ({"moving": -0.1}, "moving=-0.1"),
         ({"shift": float("nan")}, "shift=nan"),
     ],
 )

@@ -90,6 +90,17 @@ def test_the_parts_are_samples_changed_samples_and_mixtures(digits):
     assert int(((mixed > 0).sum(1) == 2).sum()) > 100
 
 
+def test_samples_that_bear_being_moved_are_moved_in_every_part(digits):
+    still, moving = Augmentation("none"), Augmentation("none", moving=0.1)
+    replay = Replay(*digits[:2], bright)
+    plain, _ = varied_samples(replay, images=400, seed=2, augmentation=still)
+    shaken, targets = varied_samples(replay, images=400, seed=2, augmentation=moving)
+    changed = (plain - shaken).abs().amax((1, 2, 3)) > 0.05
+    assert float(changed[:200].float().mean()) > 0.9, "samples"
+    assert float(changed[200:].float().mean()) > 0.9, "mixtures"
+    assert torch.equal(targets[:200].argmax(1), torch.arange(200) % 10)
+
+
 @pytest.mark.parametrize(("kind", "mixing"), [("affine", 0.5), ("flips", 0.0), ("none", 0.0)])
 @pytest.mark.parametrize("images", [1, 10, 101])
 def test_there_are_as_many_images_as_asked_for(digits, kind, mixing, images):

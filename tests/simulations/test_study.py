@@ -320,6 +320,14 @@ def test_the_label_curve_is_left_out_at_the_tables_later_guarantees(
     assert cell.missing(known) == (("measure",) if curve else ())
 
 
+def test_students_of_clothes_learn_from_twice_as_many_images(tmp_path):
+    digits, clothes = (
+        plan(ROWS[n], tmp_path, guarantee="1@1e-5")[1] for n in ("mnist-record", "fashion-record")
+    )
+    assert digits["effort"] == SMALL.to_json()
+    assert clothes["effort"] == {**digits["effort"], "lesson": 2 * SMALL.lesson}
+
+
 def test_what_is_kept_is_shown_and_nothing_computed(capsys, tiny, tmp_path, monkeypatch):
     monkeypatch.setattr(Study, "run", lambda self: pytest.fail("computed"))
     wanted = ("--rows", "plain", "taught", "--guarantee", "5@1e-3", "--seeds", "0", "--kept")
