@@ -15,7 +15,6 @@ from torch import Tensor
 from accountant.account import statement
 from server.books import noise_source
 from server.config import Config
-from server.curation import Sampler
 from server.directory import RunDirectory, RunDirectoryError
 from server.publication import guarantees_something
 from server.rounds import Observer
@@ -27,6 +26,7 @@ from simulations.distillation import taught_student
 from simulations.distortion import distortion_for
 from simulations.pictures import contact_sheet, plot_run
 from simulations.reading import (
+    as_devices_send,
     fresh_samples,
     kept_reading,
     kept_sampler,
@@ -214,7 +214,7 @@ def measure_student(
         )
     sampler, seed = kept_sampler(directory), config.seed + STUDENT_SEED
     samples, labels = fresh_samples(sampler, images, seed)
-    return _tested_student(config, samples, labels, epochs, sampler)
+    return _tested_student(config, directory, samples, labels, epochs)
 
 
 def measure_taught_student(
@@ -241,7 +241,7 @@ def measure_taught_student(
     real, truth, _ = _real_test_set(config)
     return taught_student(
         sampler,
-        real,
+        as_devices_send(directory, real, config.seed + STUDENT_SEED),
         truth,
         images=images,
         epochs=epochs,
@@ -273,26 +273,22 @@ def student_of_labels(
     dataset, _ = simulated_federation(config.data, config.seed)
     if int(labels.max()) >= dataset.classes:
         raise StoreError(f"project {project!r} has more class labels than the data has classes")
-    sampler = None
-    if config.privatizer.synthetic:
-        if found[0].run_id != run_id_of(directory):
-            raise StoreError(
-                f"project {project!r} labels samples of run {found[0].run_id}, which went through "
-                f"another filter: give that run's directory instead of {directory.path}"
-            )
-        sampler = kept_sampler(directory)
-    return _tested_student(config, images, labels, epochs, sampler), len(labels)
+    if config.privatizer.active and found[0].run_id != run_id_of(directory):
+        raise StoreError(
+            f"project {project!r} labels samples of run {found[0].run_id}, which went through "
+            f"another filter: give that run's directory instead of {directory.path}"
+        )
+    return _tested_student(config, directory, images, labels, epochs), len(labels)
 
 
 def _tested_student(
-    config: Config, images: Tensor, labels: Tensor, epochs: int, sampler: Sampler | None = None
+    config: Config, directory: RunDirectory, images: Tensor, labels: Tensor, epochs: int
 ) -> StudentResult:
     torch.set_num_threads(config.generator.threads)
     real, truth, classes = _real_test_set(config)
-    if sampler is not None:
-        real = sampler.hidden(real, config.seed + STUDENT_SEED)
+    sent = as_devices_send(directory, real, config.seed + STUDENT_SEED)
     return train_student(
-        images, labels, real, truth, classes=classes, epochs=epochs, seed=config.seed
+        images, labels, sent, truth, classes=classes, epochs=epochs, seed=config.seed
     )
 
 

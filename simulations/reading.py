@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -60,6 +61,21 @@ def kept_run_filter(path: Path) -> tuple[nn.Module, ImageShape]:
     channels, height, width = snapshot.facts["shape"]
     shape = channels, height, width
     return kept_filter(directory.config(), shape, snapshot.arrays), shape
+
+
+def as_devices_send(directory: RunDirectory, images: Tensor, seed: int) -> Tensor:
+    """Real images [n, c, h, w] as devices send them to what a run's samples taught.
+
+    Where the run hides anything they went through its filter, for somebody who wants that hidden,
+    each with noise of its own that follows from ``seed`` and the generator's weights.
+
+    Raises:
+        RunDirectoryError: the run has no whole round or no filter yet.
+    """
+    if not directory.config().privatizer.active:
+        return images
+    network, _ = kept_run_filter(directory.path)
+    return replace(kept_sampler(directory), privatizer=network).hidden(images, seed)
 
 
 def kept_reading(directory: RunDirectory) -> Reading | None:

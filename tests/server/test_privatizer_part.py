@@ -25,8 +25,16 @@ from server.private_step import NoUsableReply, PrivateStep
 from server.privatizer import PrivatizerTrainer, kept_filter
 from server.schedule import check_affordable, costs, parts, planned_epsilon, scaled
 from server.store import open_store
-from simulations.apps import hiding_users, node_users, simulated_secrets
+from simulations import engine
+from simulations.apps import (
+    hiding_users,
+    node_users,
+    simulated_federation,
+    simulated_secrets,
+)
 from simulations.data_sources.dataset import DatasetError
+from simulations.engine import measure_student, train_in_process
+from simulations.reading import as_devices_send, kept_run_filter
 
 FILTERED = {
     "privatizer.method": "information",
@@ -412,3 +420,19 @@ def test_a_request_of_a_run_without_a_privatizer_says_nothing_of_one(
     monkeypatch.setattr(Request, "to_record", lambda s: kept.append(s.settings) or to_record(s))
     run_small(parted(annotator__rounds=0))
     assert kept and not [key for key in kept[0] if key.startswith("privatizer")]
+
+
+def test_students_are_tried_on_images_as_devices_send_them(config, tmp_path, monkeypatch):
+    made = config({"annotator.rounds": 0, "privatizer.rate": 3.0})
+    directory = RunDirectory.create(tmp_path / "run", made)
+    train_in_process(made, directory, directory.default_store, None)
+    met: list[torch.Tensor] = []
+    monkeypatch.setattr(engine, "train_student", lambda *given, **_: met.append(given[2]))
+    measure_student(made, directory, images=20)
+    tests, _ = simulated_federation(made.data, made.seed)
+    real = torch.from_numpy(tests.test_images.copy()).float() / 127.5 - 1
+    filter_, _ = kept_run_filter(directory.path)
+    filtered = filter_(real, torch.randn(len(real), *filter_.noise_shape))
+    to_filtered, to_real = ((met[0] - other).abs().mean() for other in (filtered, real))
+    assert to_filtered < to_real / 2, "through the filter, each with other noise"
+    assert torch.equal(met[0], as_devices_send(directory, real, made.seed + engine.STUDENT_SEED))
