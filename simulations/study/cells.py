@@ -21,6 +21,8 @@ from simulations.study.effort import Effort
 from simulations.study.guarantees import Guarantee
 from simulations.study.rows import Row
 
+DRAWN = ("release.agreement", "release.attempts")
+"""Settings by which samples are drawn from what was trained."""
 Step = Literal["train", "measure"]
 MEASURED = 2
 """How a cell is measured; raised when the way changes, so that kept cells are measured anew."""
@@ -95,7 +97,8 @@ def plan_of(cell: Cell, config: Config, effort: Effort) -> dict[str, Any]:
 def _measures(plan: dict[str, Any]) -> str:
     """A digest of how much is measured, and in which way."""
     kept = {key: plan[key] for key in ("effort", "curve", "data")}
-    return _digest({**kept, "way": MEASURED})
+    drawn = {key: plan["config"][key] for key in DRAWN}
+    return _digest({**kept, **drawn, "way": MEASURED})
 
 
 def _trains(plan: dict[str, Any]) -> dict[str, Any]:
@@ -103,9 +106,10 @@ def _trains(plan: dict[str, Any]) -> dict[str, Any]:
 
     Where the data lies does not, so a study may be moved. A setting that a kept plan does not know
     had its default, and settings of a privatizer that is not there mean nothing: a new version with
-    more settings, or other defaults of those, trains nothing again.
+    more settings, or other defaults of those, trains nothing again. Nor does another filter of
+    samples, which is measured again.
     """
-    settings = {**Config().flat(), **plan["config"], "data.dir": ""}
+    settings = {**Config().flat(), **plan["config"], "data.dir": "", **dict.fromkeys(DRAWN)}
     if not settings["privatizer.rounds"] and settings["privatizer.method"] != SYNTHETIC:
         settings = {k: v for k, v in settings.items() if not k.startswith("privatizer.")}
     return {"config": settings, "fault": plan["fault"], "provider": plan["provider"]}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from accountant.account import statement
 from server.books import spending_of
 from server.config import Config
+from server.config_sections import ReleaseConfig
 from server.directory import RunDirectory
 from server.rounds import Progress
 from simulations.distillation import Source
@@ -45,9 +47,12 @@ def train(config: Config, folder: Path, report: Report) -> Trained:
     )
 
 
-def source(folder: Path) -> Source:
-    """The run's samples as they are released, with its annotator where it has one."""
-    return kept_sampler(RunDirectory.open(folder))
+def source(folder: Path, release: ReleaseConfig) -> Source:
+    """The run's samples as ``release`` lets them out, with its annotator where it has one."""
+    kept = kept_sampler(RunDirectory.open(folder))
+    if kept.annotator is None:
+        return kept
+    return replace(kept, agreement=release.agreement, attempts=release.attempts)
 
 
 class _Told:

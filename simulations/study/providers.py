@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 from server.config import Config
+from server.config_sections import ReleaseConfig
 from simulations.distillation import Source
 from simulations.study.errors import StudyError
 
@@ -50,8 +51,11 @@ class Provider(Protocol):
         """Train what ``config`` says in ``folder``, or go on with what is there."""
         ...
 
-    def source(self, folder: Path) -> Source:
-        """What was trained in ``folder``; with ``label`` too where there is an annotator."""
+    def source(self, folder: Path, release: ReleaseConfig) -> Source:
+        """What was trained in ``folder``; with ``label`` too where there is an annotator.
+
+        The filter of ``release`` applies, whatever the run was trained with: it is post-processing.
+        """
         ...
 
 

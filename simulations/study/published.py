@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from models.generators import Generator
 from models.vectors import load_vector, to_vector
 from server.config import Config
+from server.config_sections import ReleaseConfig
 from server.curation import Sampler
 from server.files import write_durably
 from server.generator import as_pixels
@@ -78,7 +79,7 @@ def published(
     write_durably(folder / _WEIGHTS, _npy(to_vector(training.trainer.average)))
     known = {"config": config.flat(), "shape": dataset.shape, "classes": dataset.classes}
     write_durably(folder / _FIGURES, json.dumps({**known, "figures": figures}).encode())
-    sampler = source(folder)
+    sampler = _kept(folder)
     accuracy = _student_accuracy(sampler, dataset, config.seed) if student else None
     sheet = folder / "contact-sheet.png"
     _draw_sheet(sampler, figures, sheet)
@@ -106,8 +107,13 @@ def train(config: Config, folder: Path, report: Report) -> Trained:
     )
 
 
-def source(folder: Path) -> Sampler:
-    """The generator that was trained in ``folder``."""
+def source(folder: Path, release: ReleaseConfig) -> Sampler:
+    """The generator that was trained in ``folder``; without an annotator there is no filter."""
+    del release
+    return _kept(folder)
+
+
+def _kept(folder: Path) -> Sampler:
     known = json.loads((folder / _FIGURES).read_text())
     config, shape = Config().updated(known["config"]), tuple(known["shape"])
     settings = config.generator

@@ -73,6 +73,7 @@ def measure(plan: dict[str, Any], folder: Path, out: Path) -> None:
     """Measure what was trained, and write ``cell.json``."""
     import torch
 
+    from server.config import Config
     from simulations.datasets import load
     from simulations.study.cells import read_json, write_json
     from simulations.study.effort import Effort
@@ -81,12 +82,12 @@ def measure(plan: dict[str, Any], folder: Path, out: Path) -> None:
 
     torch.set_num_threads(MEASURING_THREADS)
     trained = read_json(folder / "training.json") or {}
-    config = plan["config"]
+    config = Config().updated(plan["config"])
     measuring = Measuring(
-        provider(plan["provider"]).source(folder / "run"),
-        load(plan["data"], config["data.dir"] or None),
+        provider(plan["provider"]).source(folder / "run", config.release),
+        load(plan["data"], config.data.dir or None),
         Effort.from_json(plan["effort"]),
-        config["seed"],
+        config.seed,
         out / "judges",
     )
     found = measuring.all(
@@ -97,7 +98,7 @@ def measure(plan: dict[str, Any], folder: Path, out: Path) -> None:
     )
     found |= {"peak_mb": peak_mb(), "real": measuring.real_reference()}
     known = {key: plan[key] for key in ("name", "measures")}
-    known |= {"seed": config["seed"], "users": config["data.users"]}
+    known |= {"seed": config.seed, "users": config.data.users}
     write_json(folder / "cell.json", {**known, "training": trained, **found})
 
 

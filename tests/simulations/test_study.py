@@ -296,6 +296,8 @@ def test_only_what_is_missing_is_to_be_done(tiny, tmp_path):
     older = {k: v for k, v in known["config"].items() if not k.startswith("privatizer.")}
     write_json(cell.folder / "plan.json", {**known, "config": older})
     assert cell.missing(known) == (), "a setting that was not known yet had its default"
+    strict = plan(row, tmp_path, **{"release.attempts": 3})[1]
+    assert cell.missing(strict) == ("measure",), "another filter of samples trains nothing"
     idle = {**known["config"], "privatizer.rate": 7.0}
     write_json(cell.folder / "plan.json", {**known, "config": idle})
     assert cell.missing(known) == (), "what is not there has no rate"
