@@ -107,9 +107,8 @@ class RunDirectory:
                 f"{self.path} holds a run already: `fedlens resume {self.path}` goes on with it, "
                 "or name another --out"
             )
-        found = set(self.path.rglob("*")) if self.path.is_dir() else set()
         left = {self.checkpoints, self._config.with_name("config.toml.part"), self._lock}
-        if not found <= left:
+        if any(found not in left for found in self.path.rglob("*")):
             raise RunDirectoryError(f"{self.path} holds other files: name an empty or a new --out")
 
     def set_aside(self) -> Path:

@@ -40,9 +40,9 @@ class Augmentation:
     mixing: float = 0.5
     """Most weight of the second image in a mixture of two; 0 for no mixtures."""
     moving: float = 0.0
-    """Most radians, relative scale, shear and shift by which *every* image is moved, whatever else
-    is done to it; 0 for none. For pictures that stand straight and in the middle, and bear little.
-    """
+    """Most radians, relative scale, shear and shift by which an image is moved beside its kind's
+    change, and samples are moved that are not changed otherwise; 0 for none. For pictures that
+    stand straight and in the middle, and bear little."""
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -69,7 +69,7 @@ def augmentation_for(data: str) -> Augmentation:
 
 
 def augment(images: Tensor, settings: Augmentation, generator: torch.Generator) -> Tensor:
-    """Every image changed once by its kind's random change, float32 [n, c, h, w] in [-1, 1]."""
+    """Every image under its kind's random change, then `moved`: float32 [n, c, h, w] in [-1, 1]."""
     if settings.kind == "affine":
         images = affine(images, settings, generator)
     if settings.kind == "flips":

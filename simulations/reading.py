@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +12,10 @@ from sqlalchemy import make_url
 from torch import Tensor, nn
 
 from accountant.ledger import Ledger
+from client.privatizers.export import release
 from client.privatizers.fitting import Reading
 from models.shapes import ImageShape
-from server.curation import Sampler, restored_sampler
+from server.curation import BATCH, Sampler, restored_sampler
 from server.directory import RunDirectory, RunDirectoryError, load_generator
 from server.privatizer import kept_filter
 from server.store import SampleFilter, Store, decode_png
@@ -67,7 +67,7 @@ def as_devices_send(directory: RunDirectory, images: Tensor, seed: int) -> Tenso
     """Real images [n, c, h, w] as devices send them to what a run's samples taught.
 
     Where the run hides anything they went through its filter, for somebody who wants that hidden,
-    each with noise of its own that follows from ``seed`` and the generator's weights.
+    each with noise of its own that follows from ``seed``: to be measured with and not to be kept.
 
     Raises:
         RunDirectoryError: the run has no whole round or no filter yet.
@@ -75,7 +75,8 @@ def as_devices_send(directory: RunDirectory, images: Tensor, seed: int) -> Tenso
     if not directory.config().privatizer.active:
         return images
     network, _ = kept_run_filter(directory.path)
-    return replace(kept_sampler(directory), privatizer=network).hidden(images, seed)
+    source = torch.Generator().manual_seed(seed)
+    return torch.cat([release(network, part, source) for part in torch.split(images, BATCH)])
 
 
 def kept_reading(directory: RunDirectory) -> Reading | None:

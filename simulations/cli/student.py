@@ -61,7 +61,8 @@ def run(args: argparse.Namespace) -> int:
         used = args.images
         measure = measure_student if args.labels == "requested" else measure_taught_student
         result = measure(config, directory, images=used, epochs=args.epochs)
-    say(f"{result.accuracy:.1%} of real test images right, trained on {used} synthetic samples")
+    tests = "filtered real" if config.privatizer.active else "real"
+    say(f"{result.accuracy:.1%} of {tests} test images right, trained on {used} synthetic samples")
     say("simulation only: the test images are real and in no budget")
     if args.json:
         found = {"student_accuracy": result.accuracy, "per_class": _clean(result.per_class)}

@@ -109,7 +109,9 @@ def _trains(plan: dict[str, Any]) -> dict[str, Any]:
     more settings, or other defaults of those, trains nothing again. Nor does another filter of
     samples, which is measured again.
     """
-    settings = {**Config().flat(), **plan["config"], "data.dir": "", **dict.fromkeys(DRAWN)}
+    settings = {**Config().flat(), **plan["config"], "data.dir": ""}
+    if settings["privatizer.method"] != SYNTHETIC:  # its filter is trained on what is drawn
+        settings |= dict.fromkeys(DRAWN)
     if not settings["privatizer.rounds"] and settings["privatizer.method"] != SYNTHETIC:
         settings = {k: v for k, v in settings.items() if not k.startswith("privatizer.")}
     return {"config": settings, "fault": plan["fault"], "provider": plan["provider"]}

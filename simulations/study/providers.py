@@ -54,7 +54,8 @@ class Provider(Protocol):
     def source(self, folder: Path, release: ReleaseConfig) -> Source:
         """What was trained in ``folder``; with ``label`` too where there is an annotator.
 
-        The filter of ``release`` applies, whatever the run was trained with: it is post-processing.
+        Where there is an annotator, the filter of ``release`` applies, whatever the run's own: it
+        is post-processing.
         """
         ...
 

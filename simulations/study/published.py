@@ -108,7 +108,7 @@ def train(config: Config, folder: Path, report: Report) -> Trained:
 
 
 def source(folder: Path, release: ReleaseConfig) -> Sampler:
-    """The generator that was trained in ``folder``; without an annotator there is no filter."""
+    """The generator trained in ``folder``; without an annotator ``release`` filters nothing."""
     del release
     return _kept(folder)
 

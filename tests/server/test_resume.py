@@ -142,6 +142,20 @@ def test_two_processes_cannot_begin_in_one_folder(small_config, tmp_path):
     assert RunDirectory.create(first.path, small_config()).exists(), "its lock file is no obstacle"
 
 
+def test_what_another_process_began_meanwhile_is_left_alone(small_config, tmp_path, monkeypatch):
+    theirs, locked = small_config(seed=7), RunDirectory.locked
+
+    def late(directory):
+        monkeypatch.setattr(RunDirectory, "locked", locked)
+        RunDirectory.create(directory.path, theirs)
+        return locked(directory)
+
+    monkeypatch.setattr(RunDirectory, "locked", late)
+    with pytest.raises(RunDirectoryError, match="holds a run already"):
+        RunDirectory.create(tmp_path / "run", small_config(seed=8))
+    assert RunDirectory.open(tmp_path / "run").config() == theirs
+
+
 @pytest.mark.parametrize("name", ["notes.txt", "checkpoint/state.safetensors", "ledger.jsonl"])
 def test_a_folder_with_anything_else_is_left_alone(small_config, tmp_path, name):
     folder = tmp_path / "run"

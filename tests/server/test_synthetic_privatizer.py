@@ -33,12 +33,14 @@ from server.synthetic import SyntheticPrivatizer, reading_of
 from simulations.apps import node_users, simulated_federation
 from simulations.cli import main
 from simulations.engine import (
+    STUDENT_SEED,
     measure_taught_student,
     simulate,
     student_of_labels,
     train_in_process,
 )
-from simulations.reading import kept_reading, kept_sampler
+from simulations.reading import as_devices_send, kept_reading, kept_sampler
+from simulations.students import train_student
 
 TINY = {
     "data.users": 40,
@@ -150,11 +152,13 @@ def test_a_run_that_its_budget_ends_early_has_a_filter_too(tmp_path):
 
 def test_labels_of_hidden_samples_teach_a_student_that_meets_hidden_images(tmp_path, monkeypatch):
     config, directory, outcome = trained(tmp_path / "run")
-    hidden: list[int] = []
-    kept = Sampler.hidden
-    monkeypatch.setattr(
-        Sampler, "hidden", lambda self, x, seed: hidden.append(len(x)) or kept(self, x, seed)
-    )
+    met: list[torch.Tensor] = []
+
+    def watched(*given, **settings):
+        met.append(given[2])
+        return train_student(*given, **settings)
+
+    monkeypatch.setattr("simulations.engine.train_student", watched)
     names = [LabelRecord(key=str(digit), name=str(digit)) for digit in range(10)]
     with open_store(directory.default_store) as store:
         asked = ProjectRecord(name="digits", run_id=outcome.run_id, labels=tuple(names))
@@ -173,7 +177,9 @@ def test_labels_of_hidden_samples_teach_a_student_that_meets_hidden_images(tmp_p
             )
         _, used = student_of_labels(config, directory, store, "digits", epochs=1)
         tests, _ = simulated_federation(config.data, config.seed)
-        assert used == 8 and hidden == [len(tests.test_images)]
+        real = torch.from_numpy(tests.test_images.copy()).float() / 127.5 - 1
+        sent = as_devices_send(directory, real, config.seed + STUDENT_SEED)
+        assert used == 8 and torch.equal(met[0], sent) and not torch.equal(sent, real)
         other = trained(tmp_path / "other")[1]
         with pytest.raises(StoreError, match="another filter"):
             student_of_labels(config, other, store, "digits", epochs=1)

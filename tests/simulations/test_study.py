@@ -12,11 +12,13 @@ import torch
 from PIL import Image
 
 from server.config import Config
+from server.config_sections import ReleaseConfig
+from server.settings import read_config
 from simulations.cli import main
 from simulations.datasets import load
 from simulations.study import effort as efforts
-from simulations.study import judges, worker
-from simulations.study.cells import Cell, plan_of, read_json, write_json
+from simulations.study import federated, judges, worker
+from simulations.study.cells import Cell, _trains, plan_of, read_json, write_json
 from simulations.study.controls import NoiseTeacher, noise_images
 from simulations.study.effort import Effort
 from simulations.study.errors import StudyError
@@ -320,6 +322,27 @@ def test_the_label_curve_is_left_out_at_the_tables_later_guarantees(
     assert cell.missing(known) == (), "with a curve it is measured too"
     finish(cell, plan(tiny["taught"], tmp_path, guarantee="none")[1])
     assert cell.missing(known) == (("measure",) if curve else ())
+
+
+def test_samples_are_drawn_by_the_tables_filter_whatever_the_runs_own(tiny, tmp_path):
+    strict = ReleaseConfig(agreement=0.9, attempts=3)
+    for name, agreement in (("taught", 0.9), ("plain", 0.0)):
+        _, known = plan(tiny[name], tmp_path)
+        config = Config().updated(known["config"])
+        federated.train(config, tmp_path / name, lambda _: None)
+        found = federated.source(tmp_path / name, strict)
+        assert found.agreement == agreement and config.release.agreement == 0
+        assert found.attempts == (3 if name == "taught" else config.release.attempts)
+
+
+def test_a_filter_that_is_trained_on_samples_is_trained_anew_for_others():
+    hidden, shown = (
+        {"config": read_config(PRESETS / f"{name}.toml").flat(), "fault": 0, "provider": ""}
+        for name in ("private-thickness", "mnist-record")
+    )
+    for known, same in ((hidden, False), (shown, True)):
+        other = {**known, "config": {**known["config"], "release.attempts": 3}}
+        assert (_trains(known) == _trains(other)) == same
 
 
 def test_students_of_clothes_learn_from_twice_as_many_images(tmp_path):

@@ -96,8 +96,10 @@ def test_as_a_provider_it_trains_once_and_says_what_protects_a_record(config, tm
     assert first.bdp_sound == first.epsilon_dp_at_bdp_delta > 100 > first.bdp_as_published
     assert "no record's part" in first.statement
     labels = torch.arange(20) % 10
-    sampler = published.source(tmp_path)
-    assert torch.equal(sampler.draw(labels, 1), published.source(tmp_path).draw(labels, 1))
+    sampler = published.source(tmp_path, config.release)
+    assert torch.equal(
+        sampler.draw(labels, 1), published.source(tmp_path, config.release).draw(labels, 1)
+    )
 
 
 def test_a_batch_larger_than_the_data_is_refused(config, tmp_path):
