@@ -13,6 +13,7 @@ from simulations.cli.output import add_json_flag, print_json, say
 
 if TYPE_CHECKING:
     from simulations.study.cells import Cell
+    from simulations.study.record import Entry
     from simulations.study.rows import Row
     from simulations.study.table import Line
 
@@ -68,7 +69,12 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         action="store_true",
         help="compute nothing: show what of the rows, guarantees and seeds is in the folder",
     )
-    table.add_argument("--page", type=Path, help="write the results as a Markdown page there too")
+    table.add_argument(
+        "--page",
+        type=Path,
+        help="write the results as a Markdown page there too, and its figures as JSON beside it; "
+        "figures that are there from before and were measured in the same way stay on the page",
+    )
     add_json_flag(table)
     table.set_defaults(run=run)
     _add_privatizer_studies(tables)
@@ -183,6 +189,8 @@ def _table(args: argparse.Namespace) -> int:
         cells = _kept(cells, missing, out)
     elif missing:
         _check_data(rows, data_dir)
+    if args.page:
+        _kept_before(args.page)  # a page that cannot be written is told before hours of work
     failures = [] if args.kept else study.run()
     lines = lines_of(cells)
     if lines:
@@ -242,23 +250,42 @@ def _check_data(rows: Sequence[Row], data_dir: str) -> None:
 
 
 def _draw(args: argparse.Namespace, out: Path, lines: Sequence[Line]) -> None:
-    from simulations.study import effort
-    from simulations.study.charts import plot_labels, plot_privacy
-    from simulations.study.literature import published_figures
+    """Plots and the page in the study's folder; another page where one is asked for."""
     from simulations.study.page import write_page
 
-    published = published_figures()
-    drawn = (
-        plot_privacy(lines, published, out / "accuracy-epsilon.png"),
-        plot_labels(lines, published, out / "accuracy-labels.png"),
-    )
-    plots = [plot for plot in drawn if plot is not None]
-    pages = [out / "results.md", *([args.page] if args.page else [])]
-    for page in pages:
-        page.parent.mkdir(parents=True, exist_ok=True)
-        write_page(page, lines, published, effort.FULL, plots)
-    for made in (*plots, *pages):
-        say(f"  {made}")
+    made = write_page(out / "results.md", lines, out)
+    if args.page:
+        made += _draw_page(args.page, lines)
+    for path in made:
+        say(f"  {path}")
+
+
+def _draw_page(page: Path, lines: Sequence[Line]) -> list[Path]:
+    """A page of these lines and of those that its record keeps from before."""
+    from simulations.study import effort
+    from simulations.study.page import IMAGES, write_page
+    from simulations.study.record import Entry, with_kept, write_record
+
+    kept, stale = _kept_before(page)
+    entries = with_kept([Entry.of(line, effort.FULL) for line in lines], kept)
+    for name in stale:
+        _tell(f"{name}: leaves the page, its settings or the way it is measured have changed")
+    made = write_page(page, [entry.line for entry in entries], page.parent / IMAGES)
+    record = page.with_suffix(".json")
+    write_record(record, entries)
+    return [*made, record]
+
+
+def _kept_before(page: Path) -> tuple[list[Entry], list[str]]:
+    """What a page's record has from before, and what of it no longer holds."""
+    from simulations.study import effort
+    from simulations.study.errors import StudyError
+    from simulations.study.page import IMAGES
+    from simulations.study.record import read_record
+
+    if page.suffix != ".md":
+        raise StudyError(f"--page {page}: give a name that ends in .md; its figures go beside it")
+    return read_record(page.with_suffix(".json"), page.parent / IMAGES, effort.FULL)
 
 
 def _tell(text: str) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -115,6 +116,28 @@ def _trains(plan: dict[str, Any]) -> dict[str, Any]:
     if not settings["privatizer.rounds"] and settings["privatizer.method"] != SYNTHETIC:
         settings = {k: v for k, v in settings.items() if not k.startswith("privatizer.")}
     return {"config": settings, "fault": plan["fault"], "provider": plan["provider"]}
+
+
+def alike(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether two plans train and measure in the same way, whatever their seeds.
+
+    Numbers may differ in their last digits, as noise scaled on another machine does.
+    """
+    if one["measures"] != other["measures"]:
+        return False
+    mine, theirs = _trains(one), _trains(other)
+    first, second = mine.pop("config"), theirs.pop("config")
+    return (
+        mine == theirs
+        and first.keys() == second.keys()
+        and all(_close(first[key], second[key]) for key in first if key != "seed")
+    )
+
+
+def _close(one: object, other: object) -> bool:
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=1e-9)
+    return one == other
 
 
 def _digest(value: dict[str, Any]) -> str:

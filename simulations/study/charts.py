@@ -12,7 +12,7 @@ from matplotlib.ticker import FormatStrFormatter, LogLocator, NullLocator
 
 from simulations.study.literature import Published
 from simulations.study.rows import OPEN
-from simulations.study.table import HEADLINE, Line, summary
+from simulations.study.table import HEADLINE, Line
 
 _DPI = 110
 COLOURS = ("#1f5fa8", "#2a8c6c", "#d1711b", "#8b3a8b", "#b03030", "#5a7d1a", "#444444", "#c09020")
@@ -49,8 +49,8 @@ def _draw_ours(axes: Axes, lines: Sequence[Line]) -> None:
         own = [line for line in lines if line.row.name == name]
         label: str | None = own[0].row.title
         for line in own:
-            told = summary(line.values("students", HEADLINE))
-            mean, spread = 100 * (told["mean"] or 0), 100 * (told["std"] or 0)
+            found = line.figures[f"students.{HEADLINE}"]
+            mean, spread = 100 * found.mean, 100 * found.deviation
             if line.guarantee.named == OPEN:
                 axes.axhline(mean, color=colour, linestyle="--", linewidth=0.8, label=label)
             elif line.guarantee.private:

@@ -8,9 +8,11 @@ from collections.abc import Container, Sequence
 from pathlib import Path
 
 from simulations.students import ARCHITECTURES
-from simulations.study.charts import NAMES
+from simulations.study import effort
+from simulations.study.charts import NAMES, plot_labels, plot_privacy
 from simulations.study.effort import TIMES, Effort
-from simulations.study.literature import Published
+from simulations.study.literature import Published, published_figures
+from simulations.study.record import picture_name
 from simulations.study.rows import OPEN
 from simulations.study.table import Line, accuracy, percent
 
@@ -70,43 +72,49 @@ distances say nothing that is certain, the sound figure is that of differential 
 """
 
 
-def write_page(
-    path: Path,
-    lines: Sequence[Line],
-    published: Sequence[Published],
-    effort: Effort,
-    plots: Sequence[Path],
-) -> None:
+def write_page(path: Path, lines: Sequence[Line], plots: Path) -> list[Path]:
     """Write the Markdown page with its plots and contact sheets beside it.
 
     Args:
         path: the page; pictures go to ``images/results`` beside it.
         lines: of the table.
-        published: figures of others.
-        effort: what was measured with.
-        plots: PNG files that `simulations.study.charts` drew.
+        plots: folder for the plots, from which those of the page are copied.
+
+    Returns:
+        The files that were written, contact sheets aside.
     """
     folder = path.parent / IMAGES
     folder.mkdir(parents=True, exist_ok=True)
-    for plot in plots:
-        shutil.copyfile(plot, folder / plot.name)
-    drawn = {plot.stem for plot in plots}
-    parts = [HEAD, _tables(lines), _meaning(lines, effort), _guarantees(lines)]
-    parts += [_published(published)]
-    parts += [_plots(lines, drawn), _faults(lines), _sheets(lines, folder)]
+    published = published_figures()
+    made = (
+        plot_privacy(lines, published, plots / "accuracy-epsilon.png"),
+        plot_labels(lines, published, plots / "accuracy-labels.png"),
+    )
+    drawn = [plot for plot in made if plot is not None]
+    for plot in drawn:
+        _copy(plot, folder / plot.name)
+    parts = [HEAD, _tables(lines), _meaning(lines, effort.FULL), _guarantees(lines)]
+    parts += [_published(published), _plots(lines, {plot.stem for plot in drawn})]
+    parts += [_faults(lines), _sheets(lines, folder)]
     path.write_text("\n".join(part for part in parts if part), encoding="utf-8")
+    return [*drawn, path]
 
 
-def _lessons(effort: Effort) -> str:
-    others = ", ".join(f"{data}: {effort.on(data).lesson:,}" for data in TIMES)
-    return f"{effort.lesson:,} ({others})"
+def _copy(source: Path, target: Path) -> None:
+    if source.resolve() != target.resolve():
+        shutil.copyfile(source, target)
 
 
-def _meaning(lines: Sequence[Line], effort: Effort) -> str:
-    threads = sorted({cell["training"]["threads"] for line in lines for cell in line.cells})
+def _lessons(each: Effort) -> str:
+    others = ", ".join(f"{data}: {each.on(data).lesson:,}" for data in TIMES)
+    return f"{each.lesson:,} ({others})"
+
+
+def _meaning(lines: Sequence[Line], each: Effort) -> str:
+    threads = sorted({int(line.most("training", "threads") or 1) for line in lines})
     told = " or ".join(str(count) for count in threads)
     noun = "one thread" if threads == [1] else f"{told} threads"
-    return MEANING.format(lesson=_lessons(effort), threads=noun)
+    return MEANING.format(lesson=_lessons(each), threads=noun)
 
 
 def _tables(lines: Sequence[Line]) -> str:
@@ -150,7 +158,7 @@ def _table(lines: Sequence[Line]) -> list[str]:
                 f"{line.mean('coverage') or 0:.2f}",
                 f"{line.mean('density') or 0:.2f}",
                 f"{line.mean('training', 'seconds') or 0:.0f}",
-                f"{max(line.values('training', 'peak_mb')):.0f}",
+                f"{line.most('training', 'peak_mb') or 0:.0f}",
             ]
         )
     return markdown_table(head, rows)
@@ -223,7 +231,8 @@ def _epsilon(value: float | None) -> str:
 def _plots(lines: Sequence[Line], drawn: Container[str]) -> str:
     parts = []
     if "accuracy-epsilon" in drawn:
-        parts += ["## Accuracy against ε", "", _picture("Accuracy against ε", "accuracy-epsilon")]
+        picture = _picture("Accuracy against ε", "accuracy-epsilon.png")
+        parts += ["## Accuracy against ε", "", picture]
     if "accuracy-labels" in drawn:
         parts += [
             "\n## Accuracy against the number of labelled samples",
@@ -233,7 +242,7 @@ def _plots(lines: Sequence[Line], drawn: Container[str]) -> str:
             "annotator's labels would be worth; it says nothing about privacy. *And guesses*: a "
             "second student learns from the first one's answers on samples that nobody labelled.",
             "",
-            _picture("Accuracy against labelled samples", "accuracy-labels"),
+            _picture("Accuracy against labelled samples", "accuracy-labels.png"),
             "",
             *_label_table(lines),
         ]
@@ -300,15 +309,15 @@ def _sheets(lines: Sequence[Line], folder: Path) -> str:
     for line in lines:
         if not line.sheet.is_file() or (str(line.guarantee) == OPEN and line.row.fault):
             continue
-        name = f"{line.row.name}-{str(line.guarantee).replace('@', '-at-')}"
-        shutil.copyfile(line.sheet, folder / f"{name}.png")
+        name = picture_name(line)
+        _copy(line.sheet, folder / name)  # or it is there from an earlier page
         title = f"{line.row.title}, {line.guarantee.words}"
         parts += [f"### {title}", "", _picture(f"Samples: {title}", name), ""]
     return "\n".join(parts)
 
 
 def _picture(said: str, name: str) -> str:
-    return f"![{said}]({(IMAGES / name).as_posix()}.png)"
+    return f"![{said}]({(IMAGES / name).as_posix()})"
 
 
 def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from simulations.students import ARCHITECTURES
 from simulations.study.cells import Cell
+from simulations.study.figures import BEST, CURVE, Figure, figures_of
 from simulations.study.guarantees import Guarantee
 from simulations.study.rows import Row
 
@@ -25,50 +24,49 @@ class Line:
     row: Row
     guarantee: Guarantee
     seeds: tuple[int, ...]
-    cells: tuple[dict[str, Any], ...]
-    """``cell.json`` of each seed."""
+    figures: Mapping[str, Figure]
+    """What was measured, as `simulations.study.figures.figures_of` names it."""
     sheet: Path
     """Contact sheet of the first seed."""
 
-    def values(self, *keys: str) -> list[float]:
-        """A figure of every seed that has it, by its path of keys in ``cell.json``."""
-        found = []
-        for cell in self.cells:
-            value: Any = cell
-            for key in keys:
-                value = None if value is None else value.get(key)
-            if value is not None:
-                found.append(float(value))
-        return found
+    def figure(self, *keys: str) -> Figure | None:
+        """A figure by its path of keys in ``cell.json``, or None where no seed has it."""
+        return self.figures.get(".".join(keys))
 
     def mean(self, *keys: str) -> float | None:
         """The mean over seeds, or None where no seed has it."""
-        found = self.values(*keys)
-        return statistics.fmean(found) if found else None
+        found = self.figure(*keys)
+        return None if found is None else found.mean
 
-    def best(self) -> float:
+    def most(self, *keys: str) -> float | None:
+        """The largest of the seeds; None where one has none."""
+        found = self.figure(*keys)
+        return found.most if found is not None and found.count == len(self.seeds) else None
+
+    def best(self) -> float | None:
         """The best of the three students of each seed, as others report it; mean over seeds."""
-        return statistics.fmean(max(cell["students"].values()) for cell in self.cells)
+        return self.mean(BEST)
 
     def to_json(self) -> dict[str, Any]:
         """The row as the command prints it. Accuracies and shares are in [0, 1]."""
         return {
             "data": self.row.data,
             "unit": self.row.unit,
-            "users": self.cells[0]["users"],
-            "epsilon_dp": self._most("epsilon_dp"),
-            "delta_dp": self.cells[0]["training"]["delta_dp"],
+            "users": int(self.most("users") or 0),
+            "epsilon_dp": self.most("training", "epsilon_dp"),
+            "delta_dp": self.most("training", "delta_dp"),
             "epsilon_bdp": {
-                name: self._most(f"bdp_{name}") for name in ("as_published", "corrected", "sound")
+                name: self.most("training", f"bdp_{name}")
+                for name in ("as_published", "corrected", "sound")
             },
-            "delta_bdp": self.cells[0]["training"]["delta_bdp"],
+            "delta_bdp": self.most("training", "delta_bdp"),
             "student_accuracy": self._students(),
             "own_label_accuracy": self.mean("own_label"),
             "control_accuracy": self.mean("control"),
             "annotator_accuracy": self.mean("annotator"),
             "recognised": self.mean("recognised"),
             "seconds": self.mean("training", "seconds"),
-            "peak_mb": max(self.values("training", "peak_mb")),
+            "peak_mb": self.most("training", "peak_mb"),
             "contact_sheet": str(self.sheet),
             **self._beyond(),
         }
@@ -79,7 +77,7 @@ class Line:
             "row": self.row.name,
             "guarantee": str(self.guarantee),
             "seeds": list(self.seeds),
-            "taught": all(cell["taught"] for cell in self.cells),
+            "taught": self.mean("taught") == 1,
             "recognised_unfiltered": self.mean("recognised_unfiltered"),
             "frechet": self.mean("frechet"),
             "coverage": self.mean("coverage"),
@@ -92,40 +90,22 @@ class Line:
 
     def curve(self) -> list[dict[str, float]]:
         """Accuracy against the number of labelled samples, mean over seeds."""
-        points = [point for cell in self.cells for point in cell.get("curve", ())]
-        by_count = groupby(sorted(points, key=_labels), key=_labels)
-        return [{"labels": count, **_means(group)} for count, group in by_count]
+        points: dict[int, dict[str, float]] = {}
+        for name, figure in self.figures.items():
+            if name.startswith(f"{CURVE}."):
+                _, count, key = name.split(".")
+                points.setdefault(int(count), {})[key] = figure.mean
+        return [{"labels": count, **points[count]} for count in sorted(points)]
 
     def _students(self) -> dict[str, Any]:
-        each = {a: summary(self.values("students", a)) for a in ARCHITECTURES}
+        found = {a: self.figure("students", a) for a in ARCHITECTURES}
+        each = {name: figure.summary() for name, figure in found.items() if figure is not None}
         return {
             **each[HEADLINE],
             "architecture": HEADLINE,
             "per_architecture": each,
             "best": self.best(),
         }
-
-    def _most(self, key: str) -> float | None:
-        """The largest ε of the seeds; None where one has none."""
-        found = self.values("training", key)
-        return max(found) if len(found) == len(self.cells) else None
-
-
-def _labels(point: dict[str, float]) -> int:
-    return int(point["labels"])
-
-
-def _means(points: Iterable[dict[str, float]]) -> dict[str, float]:
-    found = list(points)
-    return {key: statistics.fmean(p[key] for p in found) for key in found[0] if key != "labels"}
-
-
-def summary(values: Sequence[float]) -> dict[str, float | None]:
-    """Mean and standard deviation over seeds (n - 1); of a single seed there is no deviation."""
-    return {
-        "mean": statistics.fmean(values),
-        "std": statistics.stdev(values) if len(values) > 1 else None,
-    }
 
 
 def lines_of(cells: Sequence[Cell]) -> list[Line]:
@@ -140,7 +120,7 @@ def lines_of(cells: Sequence[Cell]) -> list[Line]:
             row=group[0][0].row,
             guarantee=group[0][0].guarantee,
             seeds=tuple(cell.seed for cell, _ in group),
-            cells=tuple(measured for _, measured in group),
+            figures=figures_of([measured for _, measured in group]),
             sheet=group[0][0].folder / "contact-sheet.png",
         )
         for group in found.values()
@@ -154,9 +134,10 @@ def percent(value: float | None, digits: int = 1) -> str:
 
 def accuracy(line: Line, name: str = HEADLINE) -> str:
     """A student's accuracy over seeds: mean ± deviation, in percent."""
-    told = summary(line.values("students", name))
-    spread = "" if told["std"] is None else f" ± {percent(told['std'])}"
-    return percent(told["mean"]) + spread
+    found = line.figure("students", name)
+    if found is None:
+        return percent(None)
+    return percent(found.mean) + (f" ± {percent(found.deviation)}" if found.count > 1 else "")
 
 
 COLUMNS: tuple[tuple[str, Callable[[Line], str]], ...] = (
@@ -173,7 +154,7 @@ COLUMNS: tuple[tuple[str, Callable[[Line], str]], ...] = (
     ("coverage", lambda line: f"{line.mean('coverage') or 0:.2f}"),
     ("density", lambda line: f"{line.mean('density') or 0:.2f}"),
     ("seconds", lambda line: f"{line.mean('training', 'seconds') or 0:.0f}"),
-    ("MiB", lambda line: f"{max(line.values('training', 'peak_mb')):.0f}"),
+    ("MiB", lambda line: f"{line.most('training', 'peak_mb') or 0:.0f}"),
 )
 """What people see of a line."""
 

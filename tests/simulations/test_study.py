@@ -27,7 +27,7 @@ from simulations.study.guarantees import configuration, parse_guarantee
 from simulations.study.literature import NOTIONS, published_figures
 from simulations.study.rows import GUARANTEES, PRESETS, ROWS, Row
 from simulations.study.runner import Study, cells_of
-from simulations.study.table import lines_of, summary
+from simulations.study.table import lines_of
 
 TINY = """
 [data]
@@ -231,6 +231,7 @@ MISTAKES = [
     (["--guarantee", "1@0"], "write EPSILON@DELTA"),
     (["--guarantee", "1@0.5"], "privacy.delta"),
     (["--jobs", "0"], "--jobs 0"),
+    (["--page", "results.json"], "--page results.json: give a name that ends in .md"),
     (["--out", "/proc/nowhere"], "--out /proc/nowhere: cannot be written to"),
 ]
 
@@ -509,10 +510,6 @@ def test_lines_are_means_and_deviations_over_seeds(tiny, tmp_path):
         }
     ]
     json.dumps(row_json, allow_nan=False)
-
-
-def test_of_one_seed_there_is_no_deviation():
-    assert summary([0.5]) == {"mean": 0.5, "std": None}
 
 
 # Faults and controls
