@@ -15,7 +15,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from server.config import RUN_KEYS, Config
-from server.directory import RunDirectory, RunDirectoryError
+from server.directory import RunDirectory
 from server.training import train
 
 logger = logging.getLogger(__name__)
@@ -33,8 +33,6 @@ def main(grid: Grid, context: Context) -> None:
     directory = RunDirectory(path)
     if not directory.exists():
         directory = RunDirectory.create(path, config)
-    elif directory.config() != config:  # the nodes follow the submitted one
-        raise RunDirectoryError(f"{path} holds a run of another configuration; submit its own")
     outcome = train(config, directory, grid, store_url=store)
     logger.info("fedlens run %s in %s", outcome.run_id, directory.path)
 

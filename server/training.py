@@ -11,7 +11,7 @@ from flwr.serverapp import Grid
 from accountant.account import Spending
 from server.books import Books
 from server.config import Config
-from server.directory import RunDirectory
+from server.directory import RunDirectory, RunDirectoryError
 from server.enrolment import enrol
 from server.learners import Learners
 from server.publication import Publication
@@ -63,11 +63,13 @@ def train(
         ShapeError: no network is built for images of the nodes' shape.
         EnrolmentError: the nodes are not the declared federation.
         NoUsableReply: a whole round failed.
-        StoreError, LedgerError, PopulationError, RunDirectoryError: what they say.
+        RunDirectoryError: the directory holds a run of another configuration, or another process.
+        StoreError, LedgerError, PopulationError: what they say.
     """
     check_affordable(config)
     url = store_url or directory.default_store
     with directory.locked(), open_store(url, create=True) as store:
+        _check_same(directory, config)
         directory.sweep()
         federation = enrol(grid, config)
         learners = Learners(config, federation)  # before anything is begun that it may refuse
@@ -97,4 +99,13 @@ def train(
             spending=books.spending(),
             model_sha256=training.model_digest(),
             store=url,
+        )
+
+
+def _check_same(directory: RunDirectory, config: Config) -> None:
+    """Refuse a folder that has come to hold another run, as one that was set aside meanwhile."""
+    if not directory.exists() or directory.config() != config:
+        raise RunDirectoryError(
+            f"{directory.path} holds a run of another configuration; submit its own, or name "
+            "another --out"
         )

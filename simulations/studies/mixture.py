@@ -117,6 +117,9 @@ def run(
     """A row for each k, α and seed; the trajectories of the first seed as a plot."""
     rows: list[Row] = []
     paths: dict[str, dict[str, tuple[tuple[float, float], ...]]] = {}
+    for k, alpha in parse_points(settings.nonlinear):
+        if k not in settings.ks or alpha not in settings.alphas:
+            report(f"mixture: no non-linear filter for {k:g}:{alpha:g}, not of ks and alphas")
     for k in settings.ks:
         panel = paths.setdefault(_panel(k), {})
         for alpha in settings.alphas:

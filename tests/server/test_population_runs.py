@@ -17,7 +17,7 @@ from accountant.ledger import Ledger, LedgerError
 from accountant.population import Population, PopulationError, Terms
 from server.books import Books
 from server.config import ConfigError
-from server.directory import RunDirectory
+from server.directory import RunDirectory, RunDirectoryError
 from server.mechanism import round_event
 from server.populations import joined, population_folder
 from server.private_step import NoUsableReply, PrivateStep
@@ -255,8 +255,12 @@ def test_a_missing_or_changed_population_stops_a_resumed_run(
 def test_a_run_cannot_leave_its_population_by_its_settings(config, clinic, run_small, tmp_path):
     clinic()
     run_small(config())
+    left = config(privacy__population="")
+    with pytest.raises(RunDirectoryError, match="another configuration"):
+        run_small(left)
+    (tmp_path / "run" / "config.toml").write_text(left.to_toml())  # by hand
     with pytest.raises(LedgerError, match="another configuration"):
-        run_small(config(privacy__population=""))
+        run_small(left)
 
 
 @pytest.mark.parametrize("name", ["../x", "a/b", "a b", ".hidden", "x" * 65, "relative/", "a\n"])

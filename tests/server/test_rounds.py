@@ -262,6 +262,16 @@ def test_bayesian_figures_leave_the_books_rounded_up_and_never_above_dp_at_their
     assert spending.bdp_corrected <= cap
 
 
+def test_a_folder_that_has_come_to_hold_another_run_is_left_alone(
+    small_config, run_small, tmp_path
+):
+    run_small(small_config())
+    before = (tmp_path / "run" / "ledger.jsonl").read_bytes()
+    with pytest.raises(RunDirectoryError, match="holds a run of another configuration"):
+        run_small(small_config(seed=99))
+    assert (tmp_path / "run" / "ledger.jsonl").read_bytes() == before
+
+
 @pytest.mark.parametrize("setting", ["privacy.delta", "rounds.count"])
 def test_a_ledger_of_another_configuration_is_refused(small_config, run_small, tmp_path, setting):
     run_small(small_config())

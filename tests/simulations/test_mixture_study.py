@@ -149,7 +149,7 @@ def test_noise_inside_a_filter_beats_every_linear_one(settings):
 
 
 def tiny():
-    return Settings((1.0,), (0.5,), 3, 32, 1e-3, 1e-2, ("1:0.5",), 2, 1, 1e-3, 1e-3, 1)
+    return Settings((1.0,), (0.5,), 3, 32, 1e-3, 1e-2, ("1:0.5", "0.4:0.5"), 2, 1, 1e-3, 1e-3, 1)
 
 
 def test_the_study_gives_rows_a_plot_and_a_table(tmp_path, monkeypatch, capsys):
@@ -157,7 +157,10 @@ def test_the_study_gives_rows_a_plot_and_a_table(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("simulations.studies.frame.read_settings", lambda *_, **__: tiny())
     arguments = ["study", "mixture", "--quick", "--out", str(tmp_path), "--json"]
     assert main(arguments) == 0
-    printed = capsys.readouterr().out.splitlines()
+    captured = capsys.readouterr()
+    printed = captured.out.splitlines()
+    assert "no non-linear filter for 0.4:0.5, not of ks" in captured.err
+    assert "filter for 1:0.5" not in captured.err
     rows = json.loads(printed[-1])
     assert rows == json.loads((tmp_path / "rows.json").read_text())
     assert {"k", "alpha", "A", "B", "K", "loss", "best_linear_loss", "seconds", "seed"} <= set(
