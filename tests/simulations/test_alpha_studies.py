@@ -146,10 +146,15 @@ def test_who_knows_the_clock_needs_no_load() -> None:
 
 
 @pytest.mark.parametrize(
-    ("network", "alphas", "budgets"), [("unet", (0.5,), ()), ("code", (), (0.01,))]
+    ("network", "alphas", "budgets", "baselines"),
+    [("unet", (0.5,), (), ()), ("code", (), (0.01,), ("fader", "fader+unet"))],
 )
 def test_attributes_study_takes_other_data_by_path(
-    network: str, alphas: tuple[float, ...], budgets: tuple[float, ...], tmp_path: Path
+    network: str,
+    alphas: tuple[float, ...],
+    budgets: tuple[float, ...],
+    baselines: tuple[str, ...],
+    tmp_path: Path,
 ) -> None:
     faces = tmp_path / "faces"
     faces.mkdir()
@@ -164,6 +169,8 @@ def test_attributes_study_takes_other_data_by_path(
         alphas=alphas,
         budgets=budgets,
         network=network,
+        baselines=baselines,
+        fader_steps=5,
         width=2,
         noise=2,
         copying_steps=5,
@@ -173,7 +180,11 @@ def test_attributes_study_takes_other_data_by_path(
         attacker_steps=10,
     )
     out = tmp_path / "out"
-    (row,) = attributes.run(settings, seeds=[0], data_dir=None, out=out, report=lambda line: None)
+    rows = attributes.run(settings, seeds=[0], data_dir=None, out=out, report=lambda line: None)
+    assert [row["filter"] for row in rows] == [network, *baselines]
+    assert all(0 <= number <= 1 for row in rows for number in (row["use"], row["attacker"]))
+    row = rows[0]
+    assert all((r["alpha"], r["budget"]) == (None, None) for r in rows if r["filter"] == "fader")
     assert row["data"] == "utkface"
     assert (row["alpha"], row["budget"]) == (*(alphas or (None,)), *(budgets or (None,)))
     assert row["use_raw"] > 0.9
@@ -282,6 +293,7 @@ def test_reweighting_pays_where_a_class_is_common() -> None:
         ("attributes", {"alphas": (), "budgets": ()}, "at least one"),
         ("attributes", {"budgets": (-0.1,)}, "budget=-0.1"),
         ("attributes", {"network": "fader"}, "network: 'fader' is unknown"),
+        ("attributes", {"baselines": ("unet",)}, "baselines: 'unet' is unknown"),
     ],
 )
 def test_settings_of_no_use_are_refused(name: str, changes: dict[str, Any], text: str) -> None:

@@ -119,7 +119,7 @@ class InformationImages:
         self, train: PrivateData, provider: nn.Module | None, points: Sequence[Knobs], seed: int
     ) -> Iterator[Trained]:
         """A filter for each α; the provider's network stays as it is."""
-        from simulations.studies.attributes import train_point
+        from simulations.studies.attributes_training import train_point
 
         reader = cast(nn.Module, provider)
         for knobs in points:
