@@ -38,6 +38,7 @@ def filters() -> list[tuple[str, nn.Module, tuple[int, ...]]]:
     return [
         *(("mask", mask(shape), shape) for shape in [*images, (3, 224, 224)]),
         *(("U-Net, width 8", UNet(shape, 8), shape) for shape in images),
+        ("U-Net, width 4", UNet(images[-1], 4), images[-1]),
         ("LSTM, 4 x 64", LstmReleaser(), (24, 1)),
     ]
 

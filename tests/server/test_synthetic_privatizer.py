@@ -273,7 +273,7 @@ def test_people_are_told_what_a_fresh_network_reads(tmp_path, monkeypatch, capsy
     out = str(tmp_path / "run")
     assert main(["simulate", "--config", str(path), "--out", out, "--no-student", "--json"]) == 0
     printed = capsys.readouterr().out
-    assert f"reads it of 71.0% of filtered samples ({nats:.2g} nats)" in printed
+    assert f"reads it of 71.0% of filtered samples ({nats:.2g} nats); all its values" in printed
     assert ("left more of the secret than privatizer.budget = 0.003" in printed) is missed
     found = json.loads(printed.splitlines()[-1])
     assert (found["secret_read"], found["secret_read_nats"]) == (0.71, nats)
