@@ -13,13 +13,16 @@ minimises I_α(S;Z) = H_α(S) − H_α(S|Z), since the releaser cannot change H_
 
 Both modes estimate H_α(S|Z) = α/(1−α) log mean_i g_i, with p the adversary's answers and
     entropy  g_i = (Σ_s p_i(s)^α)^(1/α), the adversary learns by cross-entropy   (the paper's (9))
-    loss     g_i = p_i(s_i)^((α−1)/α),   the adversary learns by the same α-loss, of labels
+    loss     g_i = q_i(s_i)^((α−1)/α),   q = p and the adversary learns by this α-loss (α <= 1),
+                                         q = p^α/Σp^α and it learns by cross-entropy (α > 1)
 In **entropy** mode the releaser is paid for making *this* adversary doubt, truthfully or not: the
 adversary's doubt is no figure of privacy, and its gradient is not that of H_α(S|Z). In **loss**
 mode it is: the least that any adversary reaches is H_α(S|Z), at the posterior tilted to p^α/Σp^α
 (Liao et al. 2018), so with the adversary at its optimum the envelope theorem makes the releaser's
-gradient that of H_α(S|Z). As α → 1 the forms are Shannon's entropy of the answers and the
-adversary's cross-entropy; α = ∞ takes the greatest probability and the label's own.
+gradient that of H_α(S|Z). Above 1 the α-loss itself would let an adversary give up the rarer
+labels: it answers one class with certainty, and nothing moves it, or the releaser, again. There it
+learns the posterior instead, and is tilted. As α → 1 the forms are Shannon's entropy of the answers
+and the adversary's cross-entropy; α = ∞ takes the greatest probability and the label's own.
 
 With an error budget D (the constrained form that the paper starts from) they minimise
     penalty · max(d − D, 0)² − λ · H_α(S|Z)
@@ -66,6 +69,8 @@ NEAR_ONE = 1e-4
 LEAST_LOG = math.log(1e-4)
 """No answer of the adversary counts as less likely than this: for α < 1 one label that it called
 impossible would outweigh the whole batch."""
+STEEPEST = 20.0
+"""Largest power of a tilt: where it is a step, it has no slope."""
 LARGEST_LOG = 80.0
 """Of g: beyond it float32 overflows."""
 
@@ -114,6 +119,17 @@ class AlphaObjective:
         """Whether the order counts as 1."""
         return abs(self.alpha - 1) < NEAR_ONE
 
+    @property
+    def tilts(self) -> bool:
+        """Whether answers are tilted for the price, of an adversary that learns the posterior."""
+        return self.mode == "loss" and self.alpha > 1 and not self.shannon
+
+    def tilted(self, log_probabilities: Tensor) -> Tensor:
+        """The answers, log-probabilities [..., classes], as the releaser is charged for them."""
+        if not self.tilts:
+            return log_probabilities
+        return F.log_softmax(min(self.alpha, STEEPEST) * log_probabilities, -1)
+
     def check_classes(self, classes: int) -> None:
         """Refuse an order so small that float32 cannot hold g.
 
@@ -140,7 +156,7 @@ class AlphaObjective:
             if self.shannon:
                 return -label
             power = 1.0 if self.alpha == math.inf else (self.alpha - 1) / self.alpha
-            return power * label.clamp_min(LEAST_LOG)
+            return power * (label.clamp_min(LEAST_LOG) if self.alpha < 1 else label)
         if self.shannon:
             return -(log_probabilities.exp() * log_probabilities).sum(-1)
         if self.alpha == math.inf:
@@ -254,7 +270,7 @@ class AlphaPrivatizer:
         if not filtering:
             return Step(losses, released.new_zeros(0))
         answers = self._read_secret(detached(weights[SECRET]), batch, released)
-        terms = self.objective.log_terms(answers, batch.secret)
+        terms = self.objective.log_terms(self.objective.tilted(answers), batch.secret)
         distortion = self._distortion(weights, batch, released)
         means, everybody = shared, None
         if shared is not None and self.objective.error_budget is not None:
@@ -275,7 +291,7 @@ class AlphaPrivatizer:
         weights = named_weights(self.players)
         released = self.filter(batch.records, noise, batch.choice)
         answers = self._read_secret(weights[SECRET], batch, released)
-        terms = self.objective.log_terms(answers, batch.secret)
+        terms = self.objective.log_terms(self.objective.tilted(answers), batch.secret)
         counted = _counted(batch)
         found = {
             "squared_error": float(F.mse_loss(released, batch.records)),
@@ -300,9 +316,9 @@ class AlphaPrivatizer:
     def _adversary_loss(
         self, weights: Mapping[str, Weights], batch: Batch, released: Tensor, counted: Tensor
     ) -> Tensor:
-        """Cross-entropy, or in loss mode the uncertainty that it is to bring down."""
+        """Cross-entropy, or in loss mode up to order 1 the uncertainty that it is to bring down."""
         answers = self._read_secret(weights[SECRET], batch, released)
-        if self.objective.mode == "loss":
+        if self.objective.mode == "loss" and not self.objective.tilts:
             terms = self.objective.log_terms(answers, batch.secret)
             return self.objective.uncertainty(terms, counted)[0]
         label = answers.gather(-1, batch.secret.unsqueeze(-1)).squeeze(-1)
