@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from flwr.serverapp import Grid
@@ -68,8 +70,7 @@ def train(
     """
     check_affordable(config)
     url = store_url or directory.default_store
-    with directory.locked(), open_store(url, create=True) as store:
-        _check_same(directory, config)
+    with _held(directory, config), open_store(url, create=True) as store:
         directory.sweep()
         federation = enrol(grid, config)
         learners = Learners(config, federation)  # before anything is begun that it may refuse
@@ -102,10 +103,15 @@ def train(
         )
 
 
-def _check_same(directory: RunDirectory, config: Config) -> None:
-    """Refuse a folder that has come to hold another run, as one that was set aside meanwhile."""
-    if not directory.exists() or directory.config() != config:
-        raise RunDirectoryError(
-            f"{directory.path} holds a run of another configuration; submit its own, or name "
-            "another --out"
-        )
+@contextmanager
+def _held(directory: RunDirectory, config: Config) -> Iterator[None]:
+    """The directory, locked; refused untouched where it has come to hold another run meanwhile."""
+    if not directory.exists():
+        raise RunDirectoryError(f"{directory.path} holds no run any more: name another --out")
+    with directory.locked():
+        if not directory.exists() or directory.config() != config:
+            raise RunDirectoryError(
+                f"{directory.path} holds a run of another configuration; submit its own, or name "
+                "another --out"
+            )
+        yield

@@ -13,7 +13,7 @@ from simulations.cli.output import add_json_flag, print_json, say
 
 if TYPE_CHECKING:
     from simulations.study.cells import Cell
-    from simulations.study.record import Entry
+    from simulations.study.record import Record
     from simulations.study.rows import Row
     from simulations.study.table import Line
 
@@ -185,17 +185,19 @@ def _table(args: argparse.Namespace) -> int:
     cells = cells_of(rows, guarantees, _seeds(args), out, named=bool(args.rows))
     study = Study(cells, out, effort=effort.FULL, data_dir=data_dir, jobs=args.jobs, say=_tell)
     missing = study.missing()
+    if args.page:
+        _known_before(args.page)  # a page that cannot be written is told before hours of work
     if args.kept:
-        cells = _kept(cells, missing, out)
+        cells = _kept(args, cells, missing)
     elif missing:
         _check_data(rows, data_dir)
-    if args.page:
-        _kept_before(args.page)  # a page that cannot be written is told before hours of work
     failures = [] if args.kept else study.run()
-    lines = lines_of(cells)
+    absent = study.missing() if failures else []  # where one failed, another's figures may lie
+    lines = lines_of([cell for cell in cells if cell not in absent])
     if lines:
         say(render(lines))
         say("simulation only: real test images measured this and are in no budget")
+    if lines or args.page:
         _draw(args, out, lines)
     for failure in failures:
         _tell(f"fedlens: {failure}")
@@ -204,14 +206,16 @@ def _table(args: argparse.Namespace) -> int:
     return FAILED if failures else DONE
 
 
-def _kept(cells: Sequence[Cell], missing: Sequence[Cell], out: Path) -> list[Cell]:
-    """The cells that are there."""
+def _kept(args: argparse.Namespace, cells: Sequence[Cell], missing: Sequence[Cell]) -> list[Cell]:
+    """The cells that are there; a page may have figures from before without any."""
     from simulations.study.errors import StudyError
 
     kept = [cell for cell in cells if cell not in missing]
-    if not kept:
-        raise StudyError(f"--kept: {out} has none of these {len(cells)} cells; leave it out once")
-    _tell(f"{len(cells)} cells, {len(kept)} of them there, in {out}")
+    if not kept and not (args.page and _known_before(args.page).entries):
+        raise StudyError(
+            f"--kept: {args.out} has none of these {len(cells)} cells; leave it out once"
+        )
+    _tell(f"{len(cells)} cells, {len(kept)} of them there, in {args.out}")
     return kept
 
 
@@ -253,7 +257,7 @@ def _draw(args: argparse.Namespace, out: Path, lines: Sequence[Line]) -> None:
     """Plots and the page in the study's folder; another page where one is asked for."""
     from simulations.study.page import write_page
 
-    made = write_page(out / "results.md", lines, out)
+    made = write_page(out / "results.md", lines, out) if lines else []
     if args.page:
         made += _draw_page(args.page, lines)
     for path in made:
@@ -266,26 +270,45 @@ def _draw_page(page: Path, lines: Sequence[Line]) -> list[Path]:
     from simulations.study.page import IMAGES, write_page
     from simulations.study.record import Entry, with_kept, write_record
 
-    kept, stale = _kept_before(page)
-    entries = with_kept([Entry.of(line, effort.FULL) for line in lines], kept)
-    for name in stale:
+    known = _known_before(page)
+    entries = with_kept([Entry.of(line, effort.FULL) for line in lines], known.entries)
+    for name in known.left_out:
         _tell(f"{name}: leaves the page, its settings or the way it is measured have changed")
-    made = write_page(page, [entry.line for entry in entries], page.parent / IMAGES)
+    for entry in entries:
+        shown = [group.seeds for group in entry.line.groups]
+        waiting = [seed for g in entry.groups if g.seeds not in shown for seed in g.seeds]
+        if waiting:
+            name = f"{entry.line.row.name} {entry.line.guarantee}"
+            _tell(f"{name}: seeds {waiting} are part of a group and wait until all of it are there")
+    if not entries:
+        return []
     record = page.with_suffix(".json")
-    write_record(record, entries)
-    return [*made, record]
+    write_record(record, entries)  # first: a page without its figures would lose them
+    return [*write_page(page, [e.line for e in entries], page.parent / IMAGES), record]
 
 
-def _kept_before(page: Path) -> tuple[list[Entry], list[str]]:
-    """What a page's record has from before, and what of it no longer holds."""
+def _known_before(page: Path) -> Record:
+    """What a page's record has from before, once it is certain that both can be written."""
     from simulations.study import effort
     from simulations.study.errors import StudyError
     from simulations.study.page import IMAGES
     from simulations.study.record import read_record
 
-    if page.suffix != ".md":
-        raise StudyError(f"--page {page}: give a name that ends in .md; its figures go beside it")
-    return read_record(page.with_suffix(".json"), page.parent / IMAGES, effort.FULL)
+    record = page.with_suffix(".json")
+    if page.suffix != ".md" or page.is_dir():
+        raise StudyError(f"--page {page}: give a file name that ends in .md")
+    if page.exists() and not record.exists():
+        raise StudyError(
+            f"--page {page}: it is there without its figures, {record}, and would lose what it "
+            "shows; bring them back, or move the page away"
+        )
+    try:
+        (page.parent / IMAGES).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StudyError(f"--page {page}: cannot be written: {error.strerror}") from None
+    if not os.access(page.parent, os.W_OK):
+        raise StudyError(f"--page {page}: {page.parent} cannot be written to")
+    return read_record(record, page.parent / IMAGES, effort.FULL)
 
 
 def _tell(text: str) -> None:

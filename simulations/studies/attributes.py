@@ -40,6 +40,7 @@ from simulations.studies.attacking import (
     release,
     small_reader,
 )
+from simulations.studies.attributes_fader import BASELINES
 from simulations.studies.attributes_training import Settings, trained
 from simulations.studies.charts import plot_lines, plot_sheet
 from simulations.studies.frame import Report, Row
@@ -101,6 +102,8 @@ def run(
             began = time.perf_counter()
             for place, method in trained(settings, split.train, provider.reader, seed):
                 row = point_row(settings, method, provider, split, seed)
+                if place["filter"] in BASELINES:  # the paper's figures are of its own filter
+                    row |= {"paper_use": None, "paper_attacker": None}
                 head: Row = {"data": source.partition(":")[0], **place, "seed": seed}
                 rows.append({**head, **row, "seconds": time.perf_counter() - began})
                 report(

@@ -59,6 +59,7 @@ class Settings:
         last_rate: share of them at the end.
         baselines: filters to measure beside it: ``fader``, a FaderNet; ``fader+unet``, one with a
             U-Net behind it that learns by each objective.
+        fader_width: channels of its first layer, and of the U-Net's.
         fader_weight: of the FaderNet's discriminator against the squared error of pixels.
         fader_steps: of a FaderNet's training.
         attackers: by name.
@@ -83,6 +84,7 @@ class Settings:
     adversary_rate: float
     last_rate: float
     baselines: tuple[str, ...]
+    fader_width: int
     fader_weight: float
     fader_steps: int
     attackers: tuple[str, ...]
@@ -107,7 +109,7 @@ class Settings:
     def fader(self) -> FaderSettings:
         """How the baseline is trained."""
         return FaderSettings(
-            self.width,
+            self.fader_width,
             self.fader_weight,
             self.fader_steps,
             self.adversary_steps,

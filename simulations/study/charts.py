@@ -50,7 +50,7 @@ def _draw_ours(axes: Axes, lines: Sequence[Line]) -> None:
         label: str | None = own[0].row.title
         for line in own:
             found = line.figures[f"students.{HEADLINE}"]
-            mean, spread = 100 * found.mean, 100 * found.deviation
+            mean, spread = 100 * found.mean, 100 * (found.deviation or 0)
             if line.guarantee.named == OPEN:
                 axes.axhline(mean, color=colour, linestyle="--", linewidth=0.8, label=label)
             elif line.guarantee.private:

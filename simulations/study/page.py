@@ -14,7 +14,7 @@ from simulations.study.effort import TIMES, Effort
 from simulations.study.literature import Published, published_figures
 from simulations.study.record import picture_name
 from simulations.study.rows import OPEN
-from simulations.study.table import Line, accuracy, percent
+from simulations.study.table import Line, accuracy, decimals, percent
 
 IMAGES = Path("images") / "results"
 SHOWN = ("mnist", "fashion-mnist")
@@ -57,7 +57,7 @@ image of one silo.
 | unfiltered | the same before the annotator picks among candidates |
 | Fréchet | squared Fréchet distance (Heusel et al. 2017, eq. 6) between real test images and samples in the features of that LeNet; smaller is better, comparable within this page only |
 | coverage, density | Naeem et al. 2020, k = 5, in the same features: share of real images with a sample in their neighbourhood; how deep samples lie among real images |
-| s, MiB | seconds and peak memory of training, nodes and server in one process, {threads} |
+| s, MiB | seconds and peak memory of training, nodes and server in one process, {threads}; not all rows were measured on the same machine |
 
 Rows without an annotator (the iterative critic alone) have students of requested classes only.
 """  # noqa: E501
@@ -111,7 +111,8 @@ def _lessons(each: Effort) -> str:
 
 
 def _meaning(lines: Sequence[Line], each: Effort) -> str:
-    threads = sorted({int(line.most("training", "threads") or 1) for line in lines})
+    groups = [group.figures for line in lines for group in line.groups]
+    threads = sorted({int(f["training.threads"].mean) for f in groups if "training.threads" in f})
     told = " or ".join(str(count) for count in threads)
     noun = "one thread" if threads == [1] else f"{told} threads"
     return MEANING.format(lesson=_lessons(each), threads=noun)
@@ -154,11 +155,11 @@ def _table(lines: Sequence[Line]) -> list[str]:
                 percent(line.best()),
                 *(percent(line.mean(key)) for key in ("own_label", "control", "annotator")),
                 *(percent(line.mean(key)) for key in ("recognised", "recognised_unfiltered")),
-                f"{line.mean('frechet') or 0:.1f}",
-                f"{line.mean('coverage') or 0:.2f}",
-                f"{line.mean('density') or 0:.2f}",
-                f"{line.mean('training', 'seconds') or 0:.0f}",
-                f"{line.most('training', 'peak_mb') or 0:.0f}",
+                decimals(line.mean("frechet"), 1),
+                decimals(line.mean("coverage"), 2),
+                decimals(line.mean("density"), 2),
+                decimals(line.mean("training", "seconds"), 0),
+                decimals(line.most("training", "peak_mb"), 0),
             ]
         )
     return markdown_table(head, rows)
@@ -166,9 +167,10 @@ def _table(lines: Sequence[Line]) -> list[str]:
 
 def _reference(line: Line) -> str:
     return (
-        f"Real training images in the samples' place: Fréchet {line.mean('real', 'frechet'):.1f}, "
-        f"coverage {line.mean('real', 'coverage'):.2f}, density "
-        f"{line.mean('real', 'density'):.2f}; the LeNet recognises "
+        "Real training images in the samples' place: Fréchet "
+        f"{decimals(line.mean('real', 'frechet'), 1)}, coverage "
+        f"{decimals(line.mean('real', 'coverage'), 2)}, density "
+        f"{decimals(line.mean('real', 'density'), 2)}; the LeNet recognises "
         f"{percent(line.mean('recognised_real'))}% of real test images."
     )
 

@@ -10,87 +10,103 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from server.config import ConfigError
 from server.files import write_durably
 from simulations.study import rows
 from simulations.study.cells import Cell, alike, plan_of
 from simulations.study.effort import Effort
 from simulations.study.errors import StudyError
-from simulations.study.figures import Figure, joined
+from simulations.study.figures import Figure, Group, counted
 from simulations.study.guarantees import configuration, parse_guarantee
-from simulations.study.table import Line
+from simulations.study.table import HEADLINE, Line
 
 OF_A_CELL = ("name", "effort", "data")
 """Parts of a plan that say nothing of a whole line, or that its digest says too."""
+NEEDED = (f"students.{HEADLINE}", "users", "training.delta_dp", "training.delta_bdp")
+"""Figures without which nothing can be shown of a line."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A line of the table, and the plan by which all of its seeds were trained and measured."""
+    """A line of the table, the plan by which its seeds were trained and measured, and all of them.
+
+    Attributes:
+        line: what is shown: the groups that are counted.
+        plan: how all of it was made.
+        groups: every group of seeds that is known.
+    """
 
     line: Line
     plan: dict[str, Any]
+    groups: tuple[Group, ...]
 
     @classmethod
     def of(cls, line: Line, effort: Effort) -> Entry:
         """A line that was measured as this version does it."""
-        return cls(line, _plan(line, effort))
+        return cls(line, _plan(line, effort), line.groups)
 
     @property
-    def key(self) -> tuple[int, float, float]:
+    def key(self) -> tuple[int, float, float, str]:
         """The table's order: by row, then from the strongest guarantee to none."""
         guarantee = self.line.guarantee
-        return list(rows.ROWS).index(self.line.row.name), guarantee.epsilon, guarantee.delta
+        place = list(rows.ROWS).index(self.line.row.name)
+        return place, guarantee.epsilon, guarantee.delta, str(guarantee)
 
-    def joined(self, other: Entry) -> Entry:
-        """This one with the seeds of the other, where they are others; else the one of more."""
-        mine, theirs = set(self.line.seeds), set(other.line.seeds)
-        if mine & theirs:
-            return self if len(mine) >= len(theirs) else other
-        first = min(self, other, key=lambda entry: entry.line.seeds[0])
-        both = joined(self.line.figures, other.line.figures)
-        seeds = tuple(sorted(mine | theirs))
-        return replace(self, line=replace(first.line, seeds=seeds, figures=both))
+    def joined(self, before: Entry) -> Entry:
+        """This one, and of the other the groups whose seeds are not those of a group here.
+
+        Nothing is lost: a seed of its own that is part of a larger group is kept, and counts when
+        all of that group's are there.
+        """
+        mine = {group.seeds for group in self.groups}
+        groups = (*self.groups, *(g for g in before.groups if g.seeds not in mine))
+        first = min(self, before, key=lambda entry: entry.line.seeds[0])
+        return _entry(first.line, self.plan, groups)
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""
         return {
             "row": self.line.row.name,
             "guarantee": str(self.line.guarantee),
-            "seeds": list(self.line.seeds),
             "plan": self.plan,
-            "figures": {name: asdict(figure) for name, figure in self.line.figures.items()},
+            "groups": [asdict(group) for group in self.groups],
         }
 
 
-def read_record(path: Path, pictures: Path, effort: Effort) -> tuple[list[Entry], list[str]]:
-    """The entries of a page's record that this version would measure in the same way.
+class Record(NamedTuple):
+    """What is known from before."""
+
+    entries: list[Entry]
+    left_out: list[str]
+    """Names of those whose row is gone, or whose settings or way to be measured have changed."""
+
+
+def read_record(path: Path, pictures: Path, effort: Effort) -> Record:
+    """The entries of a page's record that this version would make in the same way.
 
     Args:
         path: the record.
         pictures: folder of the page's contact sheets.
         effort: how much this version measures.
 
-    Returns:
-        The entries, and the names of those left out: their row is gone, or its settings or the way
-        it is measured have changed.
-
     Raises:
         StudyError: the file is there and no such record.
     """
     if not path.exists():
-        return [], []
+        return Record([], [])
     try:
-        entries = _objects(path)
-        found = [(f"{one['row']} {one['guarantee']}", _entry(one, pictures)) for one in entries]
-        kept = [e for _, e in found if e is not None and alike(e.plan, _plan(e.line, effort))]
-    except (OSError, ValueError, TypeError, KeyError) as error:
+        found = [(_name(one), _read(one, pictures)) for one in _objects(path)]
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise StudyError(
-            f"{path}: is no record of a page ({type(error).__name__}); bring back the one that "
-            "was written with the page, or move it away to begin anew"
+            f"{path}: is no record of a page ({error}); bring back the one that was written with "
+            "the page, or move both away to begin anew"
         ) from None
-    return kept, [name for name, entry in found if entry not in kept]
+    known = [(name, e) for name, e in found if e is not None and _is_current(e, effort)]
+    held = {name for name, _ in known}
+    left = [name for name, _ in found if name not in held]
+    return Record(with_kept([], [entry for _, entry in known]), left)
 
 
 def write_record(path: Path, entries: Iterable[Entry]) -> None:
@@ -100,9 +116,9 @@ def write_record(path: Path, entries: Iterable[Entry]) -> None:
 
 
 def with_kept(new: Sequence[Entry], kept: Sequence[Entry]) -> list[Entry]:
-    """New entries and those kept before, in the table's order; seeds of one line are joined."""
-    found = {entry.key: entry for entry in kept}
-    for entry in new:
+    """New entries and those kept before, in the table's order; groups of one line are joined."""
+    found: dict[tuple[int, float, float, str], Entry] = {}
+    for entry in (*kept, *new):
         before = found.get(entry.key)
         found[entry.key] = entry if before is None else entry.joined(before)
     return [found[key] for key in sorted(found)]
@@ -113,6 +129,14 @@ def picture_name(line: Line) -> str:
     return f"{line.row.name}-{str(line.guarantee).replace('@', '-at-')}.png"
 
 
+def _entry(line: Line, plan: dict[str, Any], groups: Sequence[Group]) -> Entry:
+    shown = tuple(counted(groups))
+    seeds = {group.seeds for group in shown}
+    whole = {seed for group in shown for seed in group.seeds if len(group.seeds) == 1}
+    kept = [g for g in groups if g.seeds in seeds or not whole.issuperset(g.seeds)]
+    return Entry(replace(line, groups=shown), plan, tuple(kept))
+
+
 def _objects(path: Path) -> list[dict[str, Any]]:
     found = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(found, list):
@@ -120,18 +144,33 @@ def _objects(path: Path) -> list[dict[str, Any]]:
     return found
 
 
-def _entry(found: dict[str, Any], pictures: Path) -> Entry | None:
+def _name(found: dict[str, Any]) -> str:
+    return f"{found['row']} {found['guarantee']}"
+
+
+def _read(found: dict[str, Any], pictures: Path) -> Entry | None:
     """An entry as it was written, or None where there is no such row any more."""
+    groups = [_group(group) for group in found["groups"]]
+    if not groups or not {"config", "fault", "provider", "measures"} <= set(found["plan"]):
+        raise ValueError(f"{_name(found)}: no groups, or no whole plan")
     if found["row"] not in rows.ROWS:
         return None
-    line = Line(
-        row=rows.ROWS[found["row"]],
-        guarantee=parse_guarantee(found["guarantee"]),
-        seeds=tuple(found["seeds"]),
-        figures={name: Figure(**figure) for name, figure in found["figures"].items()},
-        sheet=pictures,
-    )
-    return Entry(replace(line, sheet=pictures / picture_name(line)), found["plan"])
+    line = Line(rows.ROWS[found["row"]], parse_guarantee(found["guarantee"]), (), pictures)
+    return _entry(replace(line, sheet=pictures / picture_name(line)), found["plan"], groups)
+
+
+def _group(found: dict[str, Any]) -> Group:
+    figures = {name: Figure(**figure) for name, figure in found["figures"].items()}
+    if missing := [name for name in NEEDED if name not in figures]:
+        raise ValueError(f"no {', '.join(missing)}")
+    return Group(tuple(int(seed) for seed in found["seeds"]), figures)
+
+
+def _is_current(entry: Entry, effort: Effort) -> bool:
+    try:
+        return alike(entry.plan, _plan(entry.line, effort))
+    except (ConfigError, StudyError):  # its preset is gone, or cannot meet the guarantee any more
+        return False
 
 
 def _plan(line: Line, effort: Effort) -> dict[str, Any]:

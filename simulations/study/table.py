@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from simulations.students import ARCHITECTURES
 from simulations.study.cells import Cell
-from simulations.study.figures import BEST, CURVE, Figure, figures_of
+from simulations.study.figures import BEST, CURVE, Figure, Group, joined
 from simulations.study.guarantees import Guarantee
 from simulations.study.rows import Row
 
@@ -23,25 +24,35 @@ class Line:
 
     row: Row
     guarantee: Guarantee
-    seeds: tuple[int, ...]
-    figures: Mapping[str, Figure]
-    """What was measured, as `simulations.study.figures.figures_of` names it."""
+    groups: tuple[Group, ...]
+    """What was measured, by seeds; no seed is in two of them."""
     sheet: Path
     """Contact sheet of the first seed."""
 
+    @cached_property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds, in order."""
+        return tuple(sorted(seed for group in self.groups for seed in group.seeds))
+
+    @cached_property
+    def figures(self) -> dict[str, Figure]:
+        """What was measured, over seeds, as `simulations.study.figures.Group.of` names it."""
+        return joined(self.groups)
+
     def figure(self, *keys: str) -> Figure | None:
-        """A figure by its path of keys in ``cell.json``, or None where no seed has it."""
-        return self.figures.get(".".join(keys))
+        """A figure by its path of keys in ``cell.json``, or None where a seed lacks it."""
+        found = self.figures.get(".".join(keys))
+        return found if found is not None and found.count == len(self.seeds) else None
 
     def mean(self, *keys: str) -> float | None:
-        """The mean over seeds, or None where no seed has it."""
+        """The mean over seeds, or None where a seed lacks it."""
         found = self.figure(*keys)
         return None if found is None else found.mean
 
     def most(self, *keys: str) -> float | None:
         """The largest of the seeds; None where one has none."""
         found = self.figure(*keys)
-        return found.most if found is not None and found.count == len(self.seeds) else None
+        return None if found is None else found.most
 
     def best(self) -> float | None:
         """The best of the three students of each seed, as others report it; mean over seeds."""
@@ -91,10 +102,11 @@ class Line:
     def curve(self) -> list[dict[str, float]]:
         """Accuracy against the number of labelled samples, mean over seeds."""
         points: dict[int, dict[str, float]] = {}
-        for name, figure in self.figures.items():
-            if name.startswith(f"{CURVE}."):
+        for name in self.figures:
+            value = self.mean(name)
+            if name.startswith(f"{CURVE}.") and value is not None:
                 _, count, key = name.split(".")
-                points.setdefault(int(count), {})[key] = figure.mean
+                points.setdefault(int(count), {})[key] = value
         return [{"labels": count, **points[count]} for count in sorted(points)]
 
     def _students(self) -> dict[str, Any]:
@@ -110,21 +122,24 @@ class Line:
 
 def lines_of(cells: Sequence[Cell]) -> list[Line]:
     """The table's lines, rows and guarantees in order; what was not measured is left out."""
-    found: dict[tuple[str, str], list[tuple[Cell, dict[str, Any]]]] = {}
-    for cell in cells:
-        measured = cell.measured
-        if measured is not None:
-            found.setdefault((cell.row.name, str(cell.guarantee)), []).append((cell, measured))
+    found: dict[tuple[str, str], list[Cell]] = {_key(cell): [] for cell in cells}
+    for cell in sorted(cells, key=lambda cell: cell.seed):
+        if cell.measured is not None:
+            found[_key(cell)].append(cell)
     return [
         Line(
-            row=group[0][0].row,
-            guarantee=group[0][0].guarantee,
-            seeds=tuple(cell.seed for cell, _ in group),
-            figures=figures_of([measured for _, measured in group]),
-            sheet=group[0][0].folder / "contact-sheet.png",
+            row=group[0].row,
+            guarantee=group[0].guarantee,
+            groups=tuple(Group.of(cell.measured or {}, cell.seed) for cell in group),
+            sheet=group[0].folder / "contact-sheet.png",
         )
         for group in found.values()
+        if group
     ]
+
+
+def _key(cell: Cell) -> tuple[str, str]:
+    return cell.row.name, str(cell.guarantee)
 
 
 def percent(value: float | None, digits: int = 1) -> str:
@@ -137,7 +152,13 @@ def accuracy(line: Line, name: str = HEADLINE) -> str:
     found = line.figure("students", name)
     if found is None:
         return percent(None)
-    return percent(found.mean) + (f" ± {percent(found.deviation)}" if found.count > 1 else "")
+    spread = f" ± {percent(found.deviation)}" if found.count > 1 else ""
+    return percent(found.mean) + spread
+
+
+def decimals(value: float | None, digits: int) -> str:
+    """A number, or a dash."""
+    return "–" if value is None else f"{value:.{digits}f}"
 
 
 COLUMNS: tuple[tuple[str, Callable[[Line], str]], ...] = (
@@ -150,11 +171,11 @@ COLUMNS: tuple[tuple[str, Callable[[Line], str]], ...] = (
     ("control", lambda line: percent(line.mean("control"))),
     ("annotator", lambda line: percent(line.mean("annotator"))),
     ("recognised", lambda line: percent(line.mean("recognised"))),
-    ("Fréchet", lambda line: f"{line.mean('frechet') or 0:.1f}"),
-    ("coverage", lambda line: f"{line.mean('coverage') or 0:.2f}"),
-    ("density", lambda line: f"{line.mean('density') or 0:.2f}"),
-    ("seconds", lambda line: f"{line.mean('training', 'seconds') or 0:.0f}"),
-    ("MiB", lambda line: f"{line.most('training', 'peak_mb') or 0:.0f}"),
+    ("Fréchet", lambda line: decimals(line.mean("frechet"), 1)),
+    ("coverage", lambda line: decimals(line.mean("coverage"), 2)),
+    ("density", lambda line: decimals(line.mean("density"), 2)),
+    ("seconds", lambda line: decimals(line.mean("training", "seconds"), 0)),
+    ("MiB", lambda line: decimals(line.most("training", "peak_mb"), 0)),
 )
 """What people see of a line."""
 

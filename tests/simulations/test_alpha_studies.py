@@ -171,6 +171,7 @@ def test_attributes_study_takes_other_data_by_path(
         network=network,
         baselines=baselines,
         fader_steps=5,
+        fader_width=2,
         width=2,
         noise=2,
         copying_steps=5,

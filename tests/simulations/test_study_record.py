@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
 from dataclasses import asdict
 from pathlib import Path
@@ -12,12 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from server.schedule import _rounded_up
 from simulations.cli import main
 from simulations.study import effort as efforts
 from simulations.study.cells import Cell, alike, plan_of, write_json
-from simulations.study.figures import Figure, figures_of, joined
+from simulations.study.figures import Figure, Group, counted, joined
 from simulations.study.guarantees import configuration, parse_guarantee
-from simulations.study.page import IMAGES
+from simulations.study.page import IMAGES, write_page
+from simulations.study.record import read_record
 from simulations.study.rows import Row
 from simulations.study.runner import Study
 
@@ -63,15 +66,38 @@ def cell_json(student: float, **more) -> dict:
 
 
 def test_every_number_of_a_cell_is_a_figure_and_nothing_else_is():
-    found = figures_of([cell_json(0.5), cell_json(0.7, control=0.6)])
+    found = joined([Group.of(cell_json(0.5), 0), Group.of(cell_json(0.7, control=0.6), 1)])
     assert found["students.cnn"] == Figure.of([0.5, 0.7])
     assert found["students.best"] == Figure.of([0.5, 0.7])
     assert found["control"] == Figure.of([0.6]), "a seed that lacks it takes no part"
     assert found["curve.100.annotated"] == Figure.of([0.5, 0.7])
     assert found["real.coverage"].mean == 0.9 and found["taught"].mean == 1
     assert "recognised_per_class" not in found and "training.statement" not in found
-    apart = joined(figures_of([cell_json(0.5)]), figures_of([cell_json(0.7, control=0.6)]))
-    assert apart.keys() == found.keys() and apart["control"] == found["control"]
+
+
+def group(*seeds: int) -> Group:
+    return Group(seeds, {"x": Figure(len(seeds), 0.5, None, None)})
+
+
+@pytest.mark.parametrize(
+    ("groups", "shown"),
+    [
+        ([(2,), (0,)], [(0,), (2,)]),
+        ([(0, 1, 2), (3,)], [(0, 1, 2), (3,)]),
+        ([(0, 1, 2), (2,), (3,)], [(0, 1, 2), (3,)]),
+        ([(0, 1), (0,), (1,)], [(0,), (1,)]),
+        ([(0, 1), (1, 2, 3)], [(1, 2, 3)]),
+    ],
+)
+def test_no_seed_is_counted_twice(groups, shown):
+    found = counted([group(*seeds) for seeds in groups])
+    assert [one.seeds for one in found] == shown
+
+
+def test_what_nobody_knows_of_a_group_is_known_of_none():
+    both = joined([group(0, 1), Group((2,), {"x": Figure.of([0.8])})])["x"]
+    assert (both.count, both.deviation, both.most) == (3, None, None)
+    assert both.mean == pytest.approx(0.6)
 
 
 @pytest.fixture
@@ -88,9 +114,9 @@ def rows(tmp_path, monkeypatch) -> dict[str, Row]:
     return {row.name: row for row in made}
 
 
-def measured(row: Row, seed: int, out: Path, student: float) -> None:
+def measured(row: Row, seed: int, out: Path, student: float, guarantee: str = "5@1e-3") -> None:
     """Put a cell into a study's folder as if it had been trained and measured."""
-    cell = Cell.of(row, parse_guarantee("5@1e-3"), seed, out)
+    cell = Cell.of(row, parse_guarantee(guarantee), seed, out)
     known = plan_of(cell, configuration(row, cell.guarantee, seed), efforts.FULL)
     cell.begin(known)
     write_json(cell.folder / "training.json", {})
@@ -123,12 +149,69 @@ def test_a_page_grows_over_folders_as_if_all_had_been_in_one(rows, tmp_path, cap
 
 def test_all_seeds_anew_take_the_place_of_those_before(rows, tmp_path, capsys):
     page = tmp_path / "page.md"
-    measured(rows["first"], 0, tmp_path / "old", 0.5)
-    write(tmp_path / "old", page, capsys)
     for seed in (0, 1):
+        measured(rows["first"], seed, tmp_path / "old", 0.5)
+    write(tmp_path / "old", page, capsys)
+    for seed in (1, 2):
         measured(rows["first"], seed, tmp_path / "new", 0.75)
     write(tmp_path / "new", page, capsys)
-    assert "| First | (5, 1e-3)-DP | 2 | **75.0 ± 0.0** |" in page.read_text()
+    assert "| First | (5, 1e-3)-DP | 3 | **66.7 ± 14.4** |" in page.read_text()
+
+
+def test_a_seed_of_a_group_waits_until_all_of_it_are_there(rows, tmp_path, capsys):
+    page = tmp_path / "page.md"
+    measured(rows["first"], 0, tmp_path / "out", 0.5)
+    write(tmp_path / "out", page, capsys)
+    record = page.with_suffix(".json")
+    (entry,) = json.loads(record.read_text())
+    (only,) = entry["groups"]
+    figures = {name: {**f, "count": 2, "deviation": None} for name, f in only["figures"].items()}
+    entry["groups"] = [{"seeds": [0, 1], "figures": figures}]
+    record.write_text(json.dumps([entry]))
+    measured(rows["first"], 0, tmp_path / "anew", 0.75)
+    status, told = write(tmp_path / "anew", page, capsys)
+    assert status == 0 and "first 5@1e-3: seeds [0] are part of a group" in told
+    assert "| First | (5, 1e-3)-DP | 2 | **50.0 ± –** |" in page.read_text()
+    assert len(json.loads(record.read_text())[0]["groups"]) == 2
+    measured(rows["first"], 1, tmp_path / "later", 0.25)
+    write(tmp_path / "later", page, capsys)
+    assert "| First | (5, 1e-3)-DP | 2 | **50.0 ± 35.4** |" in page.read_text()
+    assert [g["seeds"] for g in json.loads(record.read_text())[0]["groups"]] == [[1], [0]]
+
+
+def test_lines_that_are_there_twice_are_joined(rows, tmp_path, capsys):
+    """As where two people's pages were merged."""
+    page, other = tmp_path / "page.md", tmp_path / "other" / "page.md"
+    measured(rows["first"], 0, tmp_path / "mine", 0.5)
+    measured(rows["first"], 1, tmp_path / "yours", 0.7)
+    write(tmp_path / "mine", page, capsys)
+    write(tmp_path / "yours", other, capsys)
+    texts = [json.loads(path.with_suffix(".json").read_text()) for path in (page, other)]
+    page.with_suffix(".json").write_text(json.dumps(texts[0] + texts[1]))
+    assert write(tmp_path / "nothing", page, capsys)[0] == 0, "a page needs no cells"
+    assert "| First | (5, 1e-3)-DP | 2 | **60.0 ± 14.1** |" in page.read_text()
+
+
+def test_a_line_without_privacy_and_one_of_a_preset_stay_two(rows, tmp_path, capsys):
+    page = tmp_path / "page.md"
+    for guarantee, student in (("none", 0.5), ("preset", 0.7)):
+        measured(rows["first"], 0, tmp_path / "out", student, guarantee)
+    wanted = ["study", "table1", "--kept", "--rows", "first", "--guarantee", "none", "preset"]
+    assert main([*wanted, "--out", str(tmp_path / "out"), "--page", str(page)]) == 0
+    assert "**50.0**" in page.read_text() and "**70.0**" in page.read_text()
+
+
+def test_figures_of_before_are_not_those_of_a_cell_that_failed(rows, tmp_path, capsys, monkeypatch):
+    """It was measured in another way, and measuring anew did not come to an end."""
+    out, page = tmp_path / "out", tmp_path / "page.md"
+    for name, student in (("first", 0.33), ("second", 0.66)):
+        measured(rows[name], 0, out, student)
+    cell = Cell.of(rows["first"], parse_guarantee("5@1e-3"), 0, out)
+    write_json(cell.folder / "cell.json", cell_json(0.33, seed=0, measures="otherwise"))
+    monkeypatch.setattr(Study, "run", lambda self: ["first 5@1e-3 seed 0: measuring failed"])
+    assert main(["study", "table1", "--seeds", "0", "--out", str(out), "--page", str(page)]) == 1
+    assert "33.0" not in capsys.readouterr().out
+    assert "Second" in page.read_text() and "First" not in page.read_text()
 
 
 def test_figures_of_other_settings_leave_the_page(rows, tmp_path, capsys, monkeypatch):
@@ -148,7 +231,19 @@ def test_figures_of_other_settings_leave_the_page(rows, tmp_path, capsys, monkey
     assert "First" not in page.read_text() and "| Second | (5, 1e-3)-DP | 2 |" in page.read_text()
 
 
-@pytest.mark.parametrize("content", ["[{", "{}", '[{"row": "first"}]', "[1]", "null"])
+GROUP = '{"row": "first", "guarantee": "5@1e-3", "plan": %s, "groups": %s}'
+PLAN = '{"config": {}, "fault": 0, "provider": "", "measures": ""}'
+BROKEN = [
+    "[{", "{}", '[{"row": "first"}]', "[1]", "null",
+    "[" + GROUP % (PLAN, "[]") + "]",
+    "[" + GROUP % ("{}", '[{"seeds": [0], "figures": {}}]') + "]",
+    "[" + GROUP % (PLAN, '[{"seeds": [0], "figures": []}]') + "]",
+    "[" + GROUP % (PLAN, '[{"seeds": [0], "figures": {}}]') + "]",
+    "[" + GROUP % (PLAN, '[{"seeds": [], "figures": {"users": {"count": 0}}}]') + "]",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("content", BROKEN)
 def test_a_broken_record_is_refused_before_anything_is_computed(content, rows, tmp_path, capsys):
     page = tmp_path / "page.md"
     measured(rows["first"], 0, tmp_path / "out", 0.5)
@@ -157,6 +252,37 @@ def test_a_broken_record_is_refused_before_anything_is_computed(content, rows, t
     assert status == 2 and "page.json: is no record of a page" in told and "Traceback" not in told
     assert page.with_suffix(".json").read_text() == content and not page.exists()
     assert main(["study", "table1", "--out", str(tmp_path / "out"), "--page", str(page)]) == 2
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"count": 0}, {"count": 2}, {"count": "1"}, {"mean": "x"}, {"mean": float("nan")}]
+)
+def test_a_figure_that_is_none_is_refused(wrong):
+    with pytest.raises((ValueError, TypeError)):
+        Group((0,), {"x": Figure(**{**asdict(Figure.of([1.0])), **wrong})})
+
+
+def test_a_page_that_cannot_be_written_is_told_first(rows, tmp_path, capsys):
+    page = tmp_path / "page.md"
+    page.write_text("# by hand\n")
+    for path, said in ((page, "without its figures"), (Path("/proc/no/x.md"), "cannot be written")):
+        status = main(["study", "table1", "--out", str(tmp_path / "out"), "--page", str(path)])
+        assert status == 2 and said in capsys.readouterr().err
+    assert page.read_text() == "# by hand\n"
+
+
+def test_a_row_whose_preset_is_gone_leaves_the_page_and_the_others_stay(rows, tmp_path, capsys):
+    page = tmp_path / "page.md"
+    for name in rows:
+        measured(rows[name], 0, tmp_path / "out", 0.5)
+    write(tmp_path / "out", page, capsys)
+    rows["first"].preset_path.rename(tmp_path / "elsewhere.toml")
+    second = Row(**{**asdict(rows["second"]), "preset": str(tmp_path / "elsewhere")})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("simulations.study.rows.ROWS", {"first": rows["first"], "second": second})
+        status, told = write(tmp_path / "none", page, capsys)
+    assert status == 0 and "first 5@1e-3: leaves the page" in told
+    assert "First" not in page.read_text() and "Second" in page.read_text()
 
 
 def test_noise_that_differs_in_its_last_digits_is_the_same_noise(rows):
@@ -169,19 +295,21 @@ def test_noise_that_differs_in_its_last_digits_is_the_same_noise(rows):
         return {**plan, "config": {**plan["config"], **settings}}
 
     assert alike(plan, changed(seed=3))
-    assert alike(plan, changed(**{"privacy.noise_multiplier": noise * (1 + 1e-12)}))
+    above = _rounded_up(math.nextafter(_rounded_up(noise), math.inf))
+    assert above != _rounded_up(noise)
+    near = changed(**{"privacy.noise_multiplier": above})
+    assert alike(changed(**{"privacy.noise_multiplier": _rounded_up(noise)}), near)
     assert not alike(plan, changed(**{"privacy.noise_multiplier": noise * 1.001}))
     assert not alike(plan, {**plan, "fault": 0.3})
     assert not alike(plan, {**plan, "measures": "otherwise"})
 
 
-def test_the_page_that_ships_is_made_of_its_record():
-    """Its figures outlive the runs only if they are there."""
+def test_the_page_that_ships_is_made_of_its_record_and_nothing_else(tmp_path):
     docs = Path(__file__).parents[2] / "docs"
-    entries = json.loads((docs / "results.json").read_text(encoding="utf-8"))
-    text = (docs / "results.md").read_text(encoding="utf-8")
-    for entry in entries:
-        student = Figure(**entry["figures"]["students.cnn"])
-        assert f"{100 * student.mean:.1f}" in text, (entry["row"], entry["guarantee"])
-    shown = text.split("## What each row promises")[1].split("## What others")[0]
-    assert shown.count("-DP |") + shown.count("preset's noise |") == len(entries)
+    record = read_record(docs / "results.json", docs / IMAGES, efforts.FULL)
+    assert record.entries and not record.left_out
+    page = tmp_path / "results.md"
+    write_page(page, [entry.line for entry in record.entries], tmp_path / IMAGES)
+    assert page.read_text() == (docs / "results.md").read_text()
+    pictures = {path.name for path in (docs / IMAGES).iterdir()}
+    assert pictures == {path.name for path in (tmp_path / IMAGES).iterdir()}
