@@ -62,8 +62,9 @@ class Entry:
         """
         mine = {group.seeds for group in self.groups}
         groups = (*self.groups, *(g for g in before.groups if g.seeds not in mine))
-        first = min(self, before, key=lambda entry: entry.line.seeds[0])
-        return _entry(first.line, self.plan, groups)
+        both = _entry(self.line, self.plan, groups)
+        shown = self if both.line.groups[0].seeds in mine else before  # whose contact sheet it is
+        return replace(both, line=replace(both.line, sheet=shown.line.sheet))
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""

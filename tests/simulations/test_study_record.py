@@ -169,10 +169,14 @@ def test_a_seed_of_a_group_waits_until_all_of_it_are_there(rows, tmp_path, capsy
     entry["groups"] = [{"seeds": [0, 1], "figures": figures}]
     record.write_text(json.dumps([entry]))
     measured(rows["first"], 0, tmp_path / "anew", 0.75)
+    anew = Cell.of(rows["first"], parse_guarantee("5@1e-3"), 0, tmp_path / "anew").folder
+    Image.new("L", (8, 8), 99).save(anew / "contact-sheet.png")
     status, told = write(tmp_path / "anew", page, capsys)
     assert status == 0 and "first 5@1e-3: seeds [0] are part of a group" in told
     assert "| First | (5, 1e-3)-DP | 2 | **50.0 ± –** |" in page.read_text()
     assert len(json.loads(record.read_text())[0]["groups"]) == 2
+    sheet = page.parent / IMAGES / "first-5-at-1e-3.png"
+    assert Image.open(sheet).getpixel((0, 0)) == 0, "the group's, as its figures"
     measured(rows["first"], 1, tmp_path / "later", 0.25)
     write(tmp_path / "later", page, capsys)
     assert "| First | (5, 1e-3)-DP | 2 | **50.0 ± 35.4** |" in page.read_text()
