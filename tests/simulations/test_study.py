@@ -231,7 +231,7 @@ MISTAKES = [
     (["--guarantee", "1@0"], "write EPSILON@DELTA"),
     (["--guarantee", "1@0.5"], "privacy.delta"),
     (["--jobs", "0"], "--jobs 0"),
-    (["--page", "results.json"], "--page results.json: give a name that ends in .md"),
+    (["--page", "results.json"], "--page results.json: give a file name that ends in .md"),
     (["--out", "/proc/nowhere"], "--out /proc/nowhere: cannot be written to"),
 ]
 
