@@ -13,7 +13,7 @@ from simulations.cli.output import add_json_flag, print_json, say
 
 if TYPE_CHECKING:
     from simulations.study.cells import Cell
-    from simulations.study.record import Record
+    from simulations.study.record import Entry, Record
     from simulations.study.rows import Row
     from simulations.study.table import Line
 
@@ -185,10 +185,10 @@ def _table(args: argparse.Namespace) -> int:
     cells = cells_of(rows, guarantees, _seeds(args), out, named=bool(args.rows))
     study = Study(cells, out, effort=effort.FULL, data_dir=data_dir, jobs=args.jobs, say=_tell)
     missing = study.missing()
-    if args.page:
-        _known_before(args.page)  # a page that cannot be written is told before hours of work
+    # a page that cannot be written is told before hours of work
+    known = _known_before(args.page).entries if args.page else []
     if args.kept:
-        cells = _kept(args, cells, missing)
+        cells = _kept(cells, missing, out, known)
     elif missing:
         _check_data(rows, data_dir)
     failures = [] if args.kept else study.run()
@@ -206,16 +206,16 @@ def _table(args: argparse.Namespace) -> int:
     return FAILED if failures else DONE
 
 
-def _kept(args: argparse.Namespace, cells: Sequence[Cell], missing: Sequence[Cell]) -> list[Cell]:
+def _kept(
+    cells: Sequence[Cell], missing: Sequence[Cell], out: Path, known: Sequence[Entry]
+) -> list[Cell]:
     """The cells that are there; a page may have figures from before without any."""
     from simulations.study.errors import StudyError
 
     kept = [cell for cell in cells if cell not in missing]
-    if not kept and not (args.page and _known_before(args.page).entries):
-        raise StudyError(
-            f"--kept: {args.out} has none of these {len(cells)} cells; leave it out once"
-        )
-    _tell(f"{len(cells)} cells, {len(kept)} of them there, in {args.out}")
+    if not kept and not known:
+        raise StudyError(f"--kept: {out} has none of these {len(cells)} cells; leave it out once")
+    _tell(f"{len(cells)} cells, {len(kept)} of them there, in {out}")
     return kept
 
 
@@ -270,7 +270,7 @@ def _draw_page(page: Path, lines: Sequence[Line]) -> list[Path]:
     from simulations.study.page import IMAGES, write_page
     from simulations.study.record import Entry, with_kept, write_record
 
-    known = _known_before(page)
+    known = _known_before(page)  # again: hours may have passed
     entries = with_kept([Entry.of(line, effort.FULL) for line in lines], known.entries)
     for name in known.left_out:
         _tell(f"{name}: leaves the page, its settings or the way it is measured have changed")

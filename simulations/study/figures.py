@@ -49,11 +49,11 @@ class Figure:
         """The figure of both sets of seeds together, exactly as if of all values."""
         count = self.count + other.count
         mean = (self.count * self.mean + other.count * other.mean) / count
-        most = None if None in (self.most, other.most) else max(self.most, other.most)  # type: ignore[type-var]
-        squares = [figure._squares(mean) for figure in (self, other)]
-        known = [value for value in squares if value is not None]
-        deviation = math.sqrt(sum(known) / (count - 1)) if len(known) == len(squares) else None
-        return Figure(count, mean, deviation, most)
+        mine, theirs = self._squares(mean), other._squares(mean)
+        unknown = mine is None or theirs is None
+        deviation = None if unknown else math.sqrt(((mine or 0) + (theirs or 0)) / (count - 1))
+        both = [most for most in (self.most, other.most) if most is not None]
+        return Figure(count, mean, deviation, max(both) if len(both) == 2 else None)
 
     def summary(self) -> dict[str, float | None]:
         """Mean and standard deviation over seeds; of a single seed there is no deviation."""

@@ -27,13 +27,9 @@ from simulations.study.runner import Study
 VALUES = st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=5)
 PLAIN = """
 [data]
-name = "embedded"
-nodes = 2
 samples_per_user = 4
 [privacy]
-noise_multiplier = 3.0
 clipping_norm = 0.3
-delta = 1e-3
 """
 
 
