@@ -124,6 +124,7 @@ class Chained(nn.Module):
         self.first, self.second = first.requires_grad_(False), second
         self.sizes = tuple(_entries(net) for net in (first, second))
         self.noise_shape = (sum(self.sizes),)
+        self.choices = max(int(getattr(net, "choices", 0)) for net in (first, second))
 
     def forward(self, records: Tensor, noise: Tensor, choice: Tensor | None = None) -> Tensor:
         """Released records of records and noise [n, entries of both filters' noise]."""

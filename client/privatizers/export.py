@@ -26,7 +26,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from client.privatizers.networks import noise_shape_of
+from client.privatizers.networks import choices_of, noise_shape_of
 from client.privatizers.protocol import PrivatizerError
 
 Kind = Literal["torch", "onnx"]
@@ -80,7 +80,7 @@ def export_filter(
     path: Path,
     kind: Kind,
     *,
-    choices: int = 0,
+    choices: int | None = None,
     tolerance: float = TOLERANCE,
     seed: int = 0,
 ) -> Exported:
@@ -94,7 +94,8 @@ def export_filter(
         record: float32 [...], one example of the right shape; the check shifts and scales it.
         path: of the file; its folder is made.
         kind: ``torch`` or ``onnx`` (needs the extra ``export``).
-        choices: opt-in bits that the filter takes.
+        choices: opt-in bits that the file takes; None for those that the filter was built for.
+            A mask is built for none and takes any number.
         tolerance: see `TOLERANCE`.
         seed: of the records and noises of the check.
 
@@ -173,24 +174,28 @@ def latency_ms(call: Call, inputs: tuple[Tensor, ...], *, runs: int = RUNS) -> f
 def example_inputs(
     filter: nn.Module,  # noqa: A002 - what it is
     record: Tensor,
-    choices: int = 0,
+    choices: int | None = None,
     seed: int = 0,
 ) -> tuple[Tensor, ...]:
-    """What a filter's file takes: a record like ``record``, noise, and bits, as far as it does."""
+    """What a filter's file takes: a record like ``record``, noise, and bits, as far as it does.
+
+    ``choices`` is the number of bits, as in `export_filter`.
+    """
     return _trials(filter, record, choices, seed)[0]
 
 
 def _trials(
-    filter_: nn.Module, record: Tensor, choices: int, seed: int
+    filter_: nn.Module, record: Tensor, choices: int | None, seed: int
 ) -> list[tuple[Tensor, ...]]:
     source = torch.Generator().manual_seed(seed)
     shape = noise_shape_of(filter_)
+    bits_taken = choices_of(filter_) if choices is None else choices
     found = []
     for number in range(TRIALS):
         changed = record[None] + number * torch.randn(record[None].shape, generator=source)
         noise = [torch.randn(1, *shape, generator=source)] if shape else []
-        bits = [torch.randint(0, 2, (1, choices), generator=source).float()] if choices else []
-        found.append((changed.float(), *noise, *bits))
+        bits = [torch.randint(0, 2, (1, bits_taken), generator=source).float()]
+        found.append((changed.float(), *noise, *(bits if bits_taken else [])))
     return found
 
 

@@ -49,6 +49,12 @@ def noise_shape_of(net: nn.Module) -> tuple[int, ...]:
     return shape
 
 
+def choices_of(net: nn.Module) -> int:
+    """The opt-in bits that a filter was built for; 0 where everybody is treated alike."""
+    choices = getattr(net, "choices", 0)
+    return choices if isinstance(choices, int) else 0
+
+
 def check_reads(net: nn.Module, example: Tensor, classes: int, name: str) -> None:
     """Try a network on an example record [1, ...] before anything is trained.
 

@@ -199,6 +199,8 @@ def run_export(args: argparse.Namespace) -> int:
     say(f"{found['path']}: {found['bytes']} bytes, off by at most {found['difference']:.2g}")
     say(f"{found['latency_ms_p50']:.3f} ms a record (median, one CPU thread)")
     say("noise is an input: it must be fresh for each record, from a source nobody can predict")
+    if found["choices"]:
+        say("choice is an input: 1 where the record's owner wants the secret hidden, else 0")
     if args.json:
         print_json(found)
     return DONE
@@ -209,6 +211,7 @@ def _export(args: argparse.Namespace) -> dict[str, object]:
 
     from client.privatizers.export import example_inputs, export_filter, latency_ms
     from client.privatizers.export import load_filter as load_exported
+    from client.privatizers.networks import choices_of
     from simulations.privatizers.curve.filter_files import load_filter
     from simulations.reading import kept_run_filter
 
@@ -217,12 +220,14 @@ def _export(args: argparse.Namespace) -> dict[str, object]:
     record = torch.zeros(shape)
     beside = args.filter / "filter" if of_run else args.filter
     out = args.out or beside.with_suffix({"torch": ".pt2", "onnx": ".onnx"}[args.kind])
-    made = export_filter(filter_, record, out, args.kind)
-    inputs = example_inputs(filter_, record)
+    choices = choices_of(filter_)
+    made = export_filter(filter_, record, out, args.kind, choices=choices)
+    inputs = example_inputs(filter_, record, choices)
     return {
         "path": str(made.path),
         "kind": made.kind,
         "bytes": made.size,
+        "choices": choices,
         "difference": made.difference,
         "latency_ms_p50": latency_ms(load_exported(out, args.kind), inputs),
     }
