@@ -54,6 +54,7 @@ from client.privatizers.protocol import (
     Step,
     Weights,
     detached,
+    hidden_of,
     named_weights,
     released_by,
     run,
@@ -261,7 +262,7 @@ class AlphaPrivatizer:
         ``scalars`` are the means of g, [T] or [1], none at order 1; then, with an error budget, the
         batch's distortion.
         """
-        counted = _counted(batch)
+        counted = hidden_of(batch)
         released = released_by(self.players, weights, batch, noise, filtering=filtering)
         losses = {SECRET: self._adversary_loss(weights, batch, released.detach(), counted)}
         if USE in self.players:
@@ -288,11 +289,10 @@ class AlphaPrivatizer:
 
         ``adversary_doubt`` is H_α as the adversary believes, ``adversary_loss`` its loss, in nats.
         """
-        weights = named_weights(self.players)
+        counted, weights = hidden_of(batch), named_weights(self.players)
         released = self.filter(batch.records, noise, batch.choice)
         answers = self._read_secret(weights[SECRET], batch, released)
         terms = self.objective.log_terms(self.objective.tilted(answers), batch.secret)
-        counted = _counted(batch)
         found = {
             "squared_error": float(F.mse_loss(released, batch.records)),
             "adversary_doubt": float(self.objective.uncertainty(terms, counted)[0]),
@@ -339,10 +339,3 @@ class AlphaPrivatizer:
         else:
             logits = run(self.players[USE], detached(weights[USE]), released)
         return F.cross_entropy(logits, batch.utility)
-
-
-def _counted(batch: Batch) -> Tensor:
-    """Which records have a secret to hide, float32 [n]."""
-    if batch.choice is None:
-        return batch.records.new_ones(len(batch.records))
-    return batch.choice[:, 0]

@@ -39,6 +39,7 @@ from client.privatizers.protocol import (
     Step,
     Weights,
     detached,
+    hidden_of,
     named_weights,
     released_by,
     run,
@@ -153,12 +154,12 @@ class InformationPrivatizer:
         filtering: bool = True,
     ) -> Step:
         """The filter's loss and each learning network's cross-entropy; scalars are Â and B̂."""
+        openly, hidden = self._shares(batch)
         released = released_by(self.players, weights, batch, noise, filtering=filtering)
         losses = self._reading_losses(weights, batch, released.detach())
         if not filtering:
             return Step(losses, released.new_zeros(0))
         lost, leaked = self._terms(weights, batch, released)
-        openly, hidden = self._shares(batch)
         losses[FILTER] = self._objective(lost, leaked, openly, hidden, shared)
         scalars = torch.stack([_mean(lost, openly), _mean(leaked, hidden)]).detach()
         return Step(losses, scalars)
@@ -247,15 +248,12 @@ class InformationPrivatizer:
 
     def _shares(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Which records count for the use and which for the secret, float32 [n] each."""
-        everybody = batch.records.new_ones(len(batch.records))
+        everybody, hidden = batch.records.new_ones(len(batch.records)), hidden_of(batch)
+        if not self.objective.exclusive:
+            return everybody, hidden
         if batch.choice is None:
-            if self.objective.exclusive:
-                raise PrivatizerError(
-                    "exclusive=True needs each record's choice; the batch has none"
-                )
-            return everybody, everybody
-        hidden = batch.choice[:, 0]
-        return (1 - hidden if self.objective.exclusive else everybody), hidden
+            raise PrivatizerError("exclusive=True needs each record's choice; the batch has none")
+        return 1 - hidden, hidden
 
 
 def _check_networks(

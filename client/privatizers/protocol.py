@@ -35,8 +35,9 @@ class Batch:
         utility: int64 [n]; [n, T] where the use is the series itself (then unused).
         secret: int64 [n], or [n, T] with one secret a step of a series.
         side: float32 [n, k] or [n, T, k], what adversary and attacker also know; None: nothing.
-        choice: float32 [n, secrets], 1 where the record's owner wants that secret hidden; None
-            where everybody does.
+        choice: float32 [n, 1], 1 where the record's owner wants the secret hidden; None where
+            everybody does. A record has one secret and so one bit: what trains against the secret
+            refuses more columns. A mask names no secret and acts where any of its columns is 1.
     """
 
     records: Tensor
@@ -120,6 +121,24 @@ def run(net: nn.Module, weights: Weights, *inputs: Tensor | None) -> Tensor:
 def detached(weights: Weights) -> Weights:
     """The same weights as constants: what another player's loss may depend on."""
     return {name: value.detach() for name, value in weights.items()}
+
+
+def hidden_of(batch: Batch) -> Tensor:
+    """Whose secret is to be hidden, float32 [n]: everybody's where the batch has no choice.
+
+    For methods that hide *the* secret of a record: there is one, and one bit for it.
+
+    Raises:
+        PrivatizerError: the choice has more columns than secrets, or another shape.
+    """
+    if batch.choice is None:
+        return batch.records.new_ones(len(batch.records))
+    if batch.choice.shape != (len(batch.records), 1):
+        raise PrivatizerError(
+            f"choice is of shape {tuple(batch.choice.shape)} for {len(batch.records)} records with "
+            "one secret each; give one column, 1 where the owner wants the secret hidden"
+        )
+    return batch.choice[:, 0]
 
 
 def released_by(

@@ -102,7 +102,7 @@ def train_privatizer(
         stages: what happens, in order.
         batch: records of a minibatch.
         seed: decides minibatches, noise and changes.
-        choice: float32 [n, secrets], 1 where a record's owner wants that secret hidden.
+        choice: float32 [n, 1], 1 where a record's owner wants that secret hidden.
         change: applied to every minibatch.
         progress: called after each iteration.
         on_step: called after each iteration with the filter's scalars.

@@ -108,7 +108,7 @@ class PrivateData:
 
         Args:
             rows: as for :meth:`take`.
-            choice: float32 [len(rows), secrets], 1 where an owner wants that secret hidden; None
+            choice: float32 [len(rows), 1], 1 where an owner wants the secret hidden; None
                 where everybody does.
         """
         from client.privatizers.protocol import Batch

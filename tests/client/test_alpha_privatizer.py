@@ -289,6 +289,16 @@ def test_records_that_hide_nothing_are_only_kept() -> None:
     assert float(ours) == pytest.approx(float(theirs))
 
 
+def test_a_choice_of_two_secrets_is_refused() -> None:
+    method, batch = _series_method(AlphaObjective())
+    noise, weights = _noise(method, 12), named_weights(method.players)
+    bits = Batch(batch.records, batch.utility, batch.secret, batch.side, torch.ones(12, 2))
+    with pytest.raises(PrivatizerError, match=r"choice.*\(12, 2\).*one column"):
+        method.local_step(weights, bits, noise)
+    with pytest.raises(PrivatizerError, match="one column"):
+        method.report(bits, noise)
+
+
 def test_side_information_reaches_the_adversary() -> None:
     method, batch = _series_method(AlphaObjective())
     noise = _noise(method, 12)

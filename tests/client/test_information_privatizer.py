@@ -234,6 +234,17 @@ def test_who_hides_nothing_pulls_at_no_secret():
     assert float(gradients(method, batch, noise).abs().max()) > 0
 
 
+@pytest.mark.parametrize("columns", [2, 0])
+def test_a_choice_of_other_than_one_secret_is_refused(columns):
+    batch, noise = points(8), torch.zeros(8, 2)
+    bits = Batch(batch.records, batch.utility, batch.secret, choice=torch.ones(8, columns))
+    method = privatizer(net=LinearFilter(2))
+    for step in (lambda: method.local_step(named_weights(method.players), bits, noise),
+                 lambda: method.report(bits, noise)):  # fmt: skip
+        with pytest.raises(PrivatizerError, match=rf"choice.*\(8, {columns}\).*one column"):
+            step()
+
+
 def test_a_filter_is_told_its_owners_choice():
     net = UNet((1, 8, 8), 2, choices=1, generator=seeded())
     readers = {
