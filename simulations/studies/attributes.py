@@ -10,7 +10,8 @@ figures are not comparable with the paper's, which are printed beside them for t
 
 Fresh attackers are fitted on released images that neither the filter nor its adversary has met;
 ``frozen`` is an attacker fitted on *raw* images, which flatters every filter. ``use`` is the
-provider's unchanged network, on raw images and on released ones, both of the test part.
+provider's unchanged network, on raw images and on released ones, both of the test part. Where the
+secret has a formula (stroke width), an attacker that computes it is one of them.
 
 Simulation only. Settings are to be chosen on the attack part cut in two, never on the test part.
 """
@@ -27,8 +28,9 @@ from torch import Tensor, nn
 
 from client.privatizers.protocol import Privatizer
 from simulations.privatizers.attackers.networks import NetworkAttacker
-from simulations.privatizers.attackers.protocol import Fitted
-from simulations.privatizers.data import Split
+from simulations.privatizers.attackers.protocol import Attacker, Fitted
+from simulations.privatizers.curve.formulas import with_formula
+from simulations.privatizers.data import PrivateData, Split
 from simulations.privatizers.scores import judge
 from simulations.privatizers.sources import load_private
 from simulations.studies.attacking import (
@@ -58,6 +60,7 @@ COLUMNS = (
     "attacker_raw",
     "frozen",
     "attacker",
+    "attacker_formula",
     "paper_attacker",
     "seconds",
 )
@@ -132,15 +135,8 @@ def provide(settings: Settings, split: Split, seed: int) -> Provider:
     reader = small_reader(train.shape, train.utility_classes, generator)
     steps = settings.reading_steps
     learn(reader, train.records, train.utility, steps=steps, rate=2e-3, seed=seed)
-    raw = columns(
-        read_all(
-            settings.fresh(),
-            split.attack,
-            split.test,
-            seed,
-        )
-    )
     attack = split.attack
+    raw = columns(read_all(_attackers(settings, attack, seed), attack, split.test, seed))
     frozen = NetworkAttacker(epochs=1, steps=settings.attacker_steps).fit(
         attack.records, attack.secret, None, seed, classes=attack.secret_classes
     )
@@ -169,8 +165,15 @@ def point_row(
         "frozen": judge(provider.frozen, test, seed, resamples=2).balanced_accuracy,
         "paper_attacker": PAPER_ATTACKER,
         "squared_error": float((test.records - split.test.records).square().mean()),
-        **columns(read_all(settings.fresh(), attack, test, seed)),
+        **columns(read_all(_attackers(settings, attack, seed), attack, test, seed)),
     }
+
+
+def _attackers(settings: Settings, attack: PrivateData, seed: int) -> dict[str, Attacker]:
+    """Fresh attackers of images as in ``attack``, the formula's with a reader of its own."""
+    return with_formula(
+        settings.fresh(), attack, attack.name, steps=settings.reading_steps, seed=seed + 7
+    )
 
 
 def _plot(rows: Sequence[Row], out: Path) -> None:

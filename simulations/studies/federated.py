@@ -12,7 +12,8 @@ Rows, by ``where`` the secret is looked for:
     consenting, observed, unobserved   filtered images of users who do not mind, of users who took
                 part in training and hide, and of others who hide (where some users consent)
 and ``use`` is how often a student of the samples (of such images, where there are no samples) reads
-the class of *filtered* test images, which is what a service will get.
+the class of *filtered* test images, which is what a service will get. Where the secret is the
+strokes' thickness, an attacker that computes it is one of them.
 """
 
 from __future__ import annotations
@@ -36,15 +37,27 @@ from simulations.engine import train_in_process
 from simulations.privatizers.attackers import ATTACKERS, build_attacker
 from simulations.privatizers.attackers.networks import NetworkAttacker
 from simulations.privatizers.attackers.protocol import Attacker
+from simulations.privatizers.curve.formulas import with_formula
 from simulations.privatizers.data import PrivateData
 from simulations.reading import kept_sampler
 from simulations.students import train_student
 from simulations.studies.attacking import columns, read_all
 from simulations.studies.frame import Report, Row, StudyError, check_names
 
-COLUMNS = ("seed", "where", "attacker", "leak_at_least", "use", "epsilon", "delta")
+COLUMNS = (
+    "seed",
+    "where",
+    "attacker",
+    "attacker_formula",
+    "leak_at_least",
+    "use",
+    "epsilon",
+    "delta",
+)
 PRESETS = Path(__file__).resolve().parents[1] / "presets"
 CHUNK = 500
+FORMULAS = {"thickness": "mnist-thickness"}
+"""Sources whose secret is computed as one of a run's is."""
 MOST = 6000
 """Images that attackers are trained on, or a group is represented by, at most."""
 
@@ -160,9 +173,13 @@ def _guarantee(config: Config, directory: RunDirectory) -> Row:
 def _rows(settings: Settings, trained: Trained) -> list[Row]:
     attackers = _attackers(settings)
     attack, test = trained.filtered(trained.attack), trained.filtered(trained.test)
+    source = FORMULAS.get(trained.config.privatizer.secret, "")
 
     def row(where: str, taught: PrivateData, tried: PrivateData, use: float | None) -> Row:
-        found = columns(read_all(attackers, taught, tried, trained.seed))
+        fresh = with_formula(
+            attackers, taught, source, steps=settings.attacker_steps, seed=trained.seed + 7
+        )
+        found = columns(read_all(fresh, taught, tried, trained.seed))
         return {"where": where, **found, "use": use}
 
     rows = [

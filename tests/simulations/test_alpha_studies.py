@@ -191,10 +191,22 @@ def test_attributes_study_takes_other_data_by_path(
     assert row["use_raw"] > 0.9
     assert row["use_loss"] == pytest.approx(row["use_raw"] - row["use"])
     assert row["attacker_raw"] > 0.4
+    assert "attacker_formula" not in row  # gender has none
     assert {path.name for path in out.iterdir()} == {
         "attributes-utkface-sheet.png",
         "attributes-curve.png",
     }
+
+
+def test_the_formula_of_thickness_is_one_of_the_attackers() -> None:
+    settings = _settings(
+        "attributes", attackers=("logistic",), reading_steps=150, attacker_steps=10
+    )
+    split = _few(load_private("embedded-mnist-thickness"), 1500)
+    provider = attributes.provide(settings, split, 0)
+    row = attributes.point_row(settings, _Pass(), provider, split, 0)
+    assert row["attacker_formula"] > 0.8 > row["attacker_logistic"]
+    assert row["attacker"] == row["attacker_formula"] == provider.attacker
 
 
 def test_error_of_loads_settles_near_its_budget() -> None:

@@ -108,6 +108,16 @@ def test_groups_are_told_apart_by_what_they_chose(monkeypatch):
     assert federated._groups(trained(configured(monkeypatch))) == {}
 
 
+def test_the_formula_attacks_where_the_secret_has_one(monkeypatch):
+    made = trained(configured(monkeypatch))
+    patient = replace(SETTINGS, attacker_steps=150)
+    raw, filtered = federated._rows(patient, made)
+    assert raw["attacker_formula"] > 0.65 and filtered["attacker_formula"] == 0.5
+    assert raw["attacker"] == max(raw["attacker_formula"], raw["attacker_logistic"])
+    monkeypatch.setattr(federated, "FORMULAS", {})  # as for any other secret
+    assert "attacker_formula" not in federated._rows(SETTINGS, made)[0]
+
+
 def test_samples_are_read_with_the_secret_that_was_asked_for(monkeypatch):
     made = trained(configured(monkeypatch, condition=True))
 

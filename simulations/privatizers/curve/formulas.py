@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -9,6 +10,8 @@ from torch import Tensor, nn
 
 from simulations.privatizers.attackers.formula import FormulaAttacker
 from simulations.privatizers.attackers.protocol import Attacker
+from simulations.privatizers.curve.points import read_images
+from simulations.privatizers.data import PrivateData
 from simulations.privatizers.sources.thickness import stroke_widths
 
 CHUNK = 500
@@ -31,10 +34,11 @@ class StrokeFormula:
     @torch.no_grad()
     def __call__(self, records: Tensor, side: Tensor | None) -> Tensor:
         """The digit and the width in fifths of a pixel as one answer, int64 [n]."""
-        digits = torch.cat([self.reader(part).argmax(-1) for part in torch.split(records, CHUNK)])
+        logits = torch.cat([self.reader(part) for part in torch.split(records, CHUNK)])
         images = ((records > self.ink) * 255).to(torch.uint8).numpy()
         widths = torch.from_numpy(stroke_widths(images))
-        return (FINENESS * widths).round().long().clamp(0, MOST) * 10 + digits
+        steps = (FINENESS * widths).round().long().clamp(0, MOST)
+        return steps * logits.shape[-1] + logits.argmax(-1)
 
 
 def formula_of(name: str, reader: nn.Module | None) -> Attacker | None:
@@ -56,6 +60,24 @@ def formula_of(name: str, reader: nn.Module | None) -> Attacker | None:
     if kind == "mnist-thickness":
         return FormulaAttacker([StrokeFormula(reader, ink) for ink in (-0.5, 0.0)])
     return None
+
+
+def with_formula(
+    attackers: Mapping[str, Attacker], attack: PrivateData, source: str, *, steps: int, seed: int
+) -> dict[str, Attacker]:
+    """The attackers and, where the secret of images has a formula, the one that computes it.
+
+    Args:
+        attackers: by name; the formula's is ``formula``.
+        attack: images as the attackers are fitted on, of which a fresh network reads the use.
+        source: whose secret it is, as in `formula_of`.
+        steps: of that network.
+        seed: of it.
+    """
+    if formula_of(source, nn.Identity()) is None:  # before a network is trained for nothing
+        return dict(attackers)
+    formula = formula_of(source, read_images(attack, steps, seed))
+    return {**attackers, **({} if formula is None else {"formula": formula})}
 
 
 def _second_coordinate(records: Tensor, side: Tensor | None) -> Tensor:
