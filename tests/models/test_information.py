@@ -100,6 +100,23 @@ def test_erasure_meets_the_least_sum_only_where_the_oracle_says(oracles):
 
 
 @needs_oracles
+def test_perfect_privacy_costs_what_the_oracle_says(oracles):
+    """The use is told with probability k, so that no answer favours a secret; the rest is lost."""
+    cases = oracles["gmm_perfect_privacy_closed_form"]
+    for k in (0.0, 0.4, 1.0):
+        joint = mixture(k)
+        told = torch.zeros(2, 2, 3, dtype=torch.float64)  # [u, s, q], q = u or lost
+        for use in range(2):
+            told[use, :, use] = k / 4
+        told[:, :, 2] = joint - told[:, :, :2].sum(2)
+        assert float(mutual_information(told.sum(0))) == pytest.approx(0, abs=EXACT)
+        lost = float(entropy(joint.sum(1)) - mutual_information(told.sum(1)))
+        assert lost == pytest.approx(cases[f"k={k:g}"], abs=EXACT)
+    searched = oracles["unrestricted_discrete_optimum"]["k=0.4,perfect_privacy_minA"]
+    assert searched["A"] == pytest.approx(cases["k=0.4"], abs=1e-4)  # a search, and no closed form
+
+
+@needs_oracles
 def test_the_papers_theorem_is_false_and_ours_is_not(oracles):
     case = oracles["theorem33_counterexample_k0.4"]["optimum"]["0.1"]
     least = float(mutual_information(mixture(0.4)))

@@ -267,6 +267,23 @@ def test_every_round_is_charged_and_later_parts_look_through_the_filter(
     assert set(rounds[0].metrics) == {"scalar_0", "scalar_1"}
 
 
+@pytest.mark.parametrize("order", [0.5, 1.0, 2.0])
+def test_a_whole_run_trains_an_alpha_releaser_of_any_order(config, run_small, tmp_path, order):
+    made = config(
+        privatizer__method="alpha", privatizer__alpha=order, privatizer__weight=2.0,
+        annotator__rounds=0,
+    )  # fmt: skip
+    outcome = run_small(made)
+    entries = Ledger.verify(tmp_path / "run" / "ledger.jsonl")
+    assert [e.event.released for e in entries] == [
+        "privatizer update", "privatizer update", "frozen critic update",
+    ]  # fmt: skip
+    kept = RunDirectory(tmp_path / "run").load_state().arrays["privatizer/mean"]
+    untrained = PrivatizerTrainer(made, (1, 28, 28), 10, 2).network
+    assert np.isfinite(kept).all() and not np.array_equal(kept, to_vector(untrained))
+    assert run_small(made, "again").model_sha256 == outcome.model_sha256
+
+
 def test_a_conditioned_run_draws_pairs_and_its_filter_is_kept(config, run_small, tmp_path):
     made = config(privatizer__condition=True)
     run_small(made)
