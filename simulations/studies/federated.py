@@ -67,7 +67,7 @@ class Settings:
     """What is run and who attacks it.
 
     Attributes:
-        preset: a configuration with a privatizer.
+        preset: a configuration with a privatizer: a preset's name, or a path without ``.toml``.
         attackers: fresh ones, by name.
         attacker_steps: at least so many batches of those that are networks.
         samples: drawn from the generator, half to train attackers and half to test them.

@@ -135,6 +135,13 @@ def test_samples_are_read_with_the_secret_that_was_asked_for(monkeypatch):
     assert bool(((samples.records[:, 0, 0, 0] > 0) == (samples.secret == 1)).all())
 
 
+def test_a_configuration_of_one_s_own_is_named_by_its_path(tmp_path):
+    own = '[privatizer]\nmethod = "information"\nrounds = 1\nconsenting = 0.4\n'
+    (tmp_path / "own.toml").write_text(own)
+    found = federated._config(replace(SETTINGS, preset=str(tmp_path / "own")), 5, None)
+    assert found.privatizer.consenting == 0.4 and found.seed == 5
+
+
 def test_a_preset_without_a_privatizer_is_refused(tmp_path):
     with pytest.raises(StudyError, match="trains no privatizer"):
         federated._config(replace(SETTINGS, preset="demo"), 0, None)
