@@ -29,6 +29,7 @@ class Row:
     title: str
     """For people to read."""
     preset: str
+    """Name of its file of settings in ``folder``."""
     data: str
     """``mnist`` or ``fashion-mnist``: decides networks that judge, and changes of images."""
     unit: str = "record"
@@ -53,11 +54,13 @@ class Row:
     """The row without the fault, to compare with."""
     provider: str = "simulations.study.federated"
     """Module that trains the row and draws from it: see `simulations.study.providers`."""
+    folder: Path = PRESETS
+    """Where the preset lies: beside this file where ``fedlens simulate`` cannot carry it out."""
 
     @property
     def preset_path(self) -> Path:
         """The preset's file."""
-        return PRESETS / f"{self.preset}.toml"
+        return self.folder / f"{self.preset}.toml"
 
     @property
     def all_settings(self) -> dict[str, object]:
@@ -101,7 +104,7 @@ _ALL = (
         guarantees=(STRONG,), fault=0.3, clean="mnist-users", unit="user", users=3000),
     Row("mnist-record-paper003", "MNIST, records, arXiv:2003.00997 as published",
         "mnist-record-paper003", "mnist", guarantees=(PRESET,),
-        provider="simulations.study.published"),
+        provider="simulations.study.published", folder=Path(__file__).parent),
 )  # fmt: skip
 
 ROWS: dict[str, Row] = {row.name: row for row in _ALL}
@@ -126,6 +129,6 @@ def chosen_rows(names: Sequence[str], *, quick: bool = False) -> tuple[Row, ...]
         if not ROWS[name].preset_path.is_file():
             raise StudyError(
                 f"--rows {name!r}: it needs the preset {ROWS[name].preset!r}, which is not in "
-                f"{PRESETS}"
+                f"{ROWS[name].folder}"
             )
     return tuple(ROWS[name] for name in dict.fromkeys(names))

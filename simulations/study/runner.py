@@ -14,8 +14,9 @@ from typing import Any
 
 from simulations.study.cells import Cell, Step, plan_of, read_json
 from simulations.study.effort import Effort
+from simulations.study.errors import StudyError
 from simulations.study.guarantees import Guarantee, configuration, parse_guarantee
-from simulations.study.rows import GUARANTEES, Row
+from simulations.study.rows import GUARANTEES, PRESET, Row
 
 Say = Callable[[str], None]
 _WORDS = {"train": "training", "measure": "measuring"}
@@ -38,7 +39,17 @@ def cells_of(
         out: the study's folder.
         named: whether somebody named these rows. Rows that nobody named, and that are made for
             some guarantees only, are left out at others.
+
+    Raises:
+        StudyError: a guarantee is asked for of a named row that has its preset's noise and no
+            other: no factor on the noise of a recipe as published gives it that guarantee.
     """
+    fixed = [row.name for row in rows if row.guarantees == (PRESET,)]
+    if named and fixed and (asked := [g for g in guarantees if g.named != PRESET]):
+        raise StudyError(
+            f"--guarantee {asked[0]}: row {fixed[0]!r} is a recipe as published, with its own "
+            f"noise, and cannot be given one: leave --guarantee out, or give {PRESET}"
+        )
     return [
         Cell.of(row, guarantee, seed, out)
         for seed in seeds

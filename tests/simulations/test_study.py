@@ -408,7 +408,17 @@ def test_rows_of_one_guarantee_are_made_at_others_only_where_they_are_named(tmp_
         "mnist-record 1@1e-10 seed 0",
         "mnist-record-fault 1@1e-10 seed 0",
     ]
-    assert len(cells_of(rows, asked, [0], tmp_path)) == 6
+    assert len(cells_of(rows[:2], asked, [0], tmp_path)) == 4
+
+
+def test_a_recipe_as_published_cannot_be_given_a_guarantee(tmp_path):
+    """Its noise protects nobody, whatever factor it is multiplied with."""
+    published = [ROWS["mnist-record-paper003"]]
+    for text in ("1@1e-10", "none"):
+        with pytest.raises(StudyError, match="'mnist-record-paper003' is a recipe as published"):
+            cells_of(published, [parse_guarantee(text)], [0], tmp_path)
+    (only,) = cells_of(published, [parse_guarantee("preset")], [0], tmp_path)
+    assert [only] == cells_of(published, [], [0], tmp_path)
 
 
 # Guarantees and rows
