@@ -17,11 +17,12 @@ run are not chosen by looking at what earlier runs released.
 
 from __future__ import annotations
 
+import copy
 import math
 import os
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import groupby
 from pathlib import Path
@@ -250,6 +251,26 @@ class Population:
             middle = (low + high) // 2
             low, high = (middle, high) if fits(middle) else (low, middle)
         return low
+
+    def affordable(self, events: Sequence[Event]) -> int:
+        """How many of ``events``, one after another, the budget allows, if no other run spends.
+
+        Raises:
+            PopulationError: one is of another unit or adjacency.
+            LedgerError: the ledger was harmed since.
+        """
+        for event in events:
+            self._check(event)
+        with self._ledger.held():
+            self._book()
+            account = copy.deepcopy(self._account)
+        for number, event in enumerate(events):
+            if account.would_exceed(
+                event, epsilon=self.terms.epsilon_budget, delta=self.terms.delta
+            ):
+                return number
+            account.compose(event)
+        return len(events)
 
     def shares(self) -> tuple[Share, ...]:
         """What each run has spent, in the order in which they first did."""

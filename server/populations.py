@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from accountant.population import Population, PopulationError
 from server.config import Config
 from server.mechanism import round_event
+from server.schedule import parts
 
 
 def population_folder(named: str) -> Path:
@@ -48,3 +50,29 @@ def joined(config: Config) -> Population | None:
             f"nobody, so such a run cannot spend from population {named!r}"
         )
     return population
+
+
+def check_room(config: Config) -> None:
+    """Refuse a new run of several parts that what is left of its population's budget cannot pay.
+
+    A run of one part stops before the round that would pass the budget. Of several parts the last
+    would be cut off after the first were paid for. Another run may still take what is left
+    meanwhile: then this one stops like any other.
+
+    Raises:
+        PopulationError: naming the part at which the budget is passed; or what `joined` says.
+        LedgerError: the population's ledger cannot be trusted.
+    """
+    schedule, population = parts(config), joined(config)
+    if population is None or len(schedule) < 2:
+        return
+    events = [replace(part.event, count=part.event.count * part.rounds) for part in schedule]
+    fitting = population.affordable(events)
+    if fitting == len(schedule):
+        return
+    raise PopulationError(
+        f"privacy.population = {config.privacy.population!r} has too little left for this run: the "
+        f"schedule passes the budget {population.terms.epsilon_budget:g} in its part "
+        f"{schedule[fitting].name!r} (spent so far: DP ε = {population.spent().epsilon:.4g}): give "
+        "more noise or fewer rounds, or a population with a larger budget"
+    )

@@ -18,6 +18,7 @@ from server.enrolment import enrol
 from server.learners import Learners
 from server.publication import Publication
 from server.rounds import Observer, Training
+from server.populations import check_room
 from server.schedule import check_affordable
 from server.store import RunStatus, open_store
 
@@ -66,12 +67,16 @@ def train(
         EnrolmentError: the nodes are not the declared federation.
         NoUsableReply: a whole round failed.
         RunDirectoryError: the directory holds a run of another configuration, or another process.
-        StoreError, LedgerError, PopulationError: what they say.
+        StoreError, LedgerError: what they say.
+        PopulationError: what it says, and where what is left of the population's budget cannot pay
+            all parts of a new run.
     """
     check_affordable(config)
     url = store_url or directory.default_store
     with _held(directory, config), open_store(url, create=True) as store:
         directory.sweep()
+        if not directory.ledger.exists():
+            check_room(config)
         federation = enrol(grid, config)
         learners = Learners(config, federation)  # before anything is begun that it may refuse
         books = Books(config, directory, uuid.uuid4().hex[:12])

@@ -115,12 +115,12 @@ def run(args: argparse.Namespace) -> int:
     config = chosen_config(args)  # before anything slow is loaded
 
     from server.directory import RunDirectory
-    from server.populations import joined
+    from server.populations import check_room
     from server.schedule import check_affordable
     from simulations.apps import simulated_federation, simulated_secrets
 
     check_affordable(config)
-    joined(config)  # neither a population that is not there nor bad data leaves a run behind
+    check_room(config)  # neither a population without means nor bad data leaves a run behind
     simulated_federation(config.data, config.seed)
     simulated_secrets(config)
     out = args.out or _free_path(Path("runs"), args.preset)

@@ -97,6 +97,21 @@ def test_it_says_how_many_rounds_are_left(population):
         population.rounds_left(replace(EVENT, unit="record"))
 
 
+def test_it_says_how_many_of_several_releases_fit_and_spends_nothing(population):
+    most = most_rounds(TERMS)
+    many = [EVENT] * (most + 3)
+    assert population.affordable(many) == most
+    assert population.affordable(many[:2]) == 2 and population.affordable([]) == 0
+    spend(population, "r1", 1)
+    assert population.affordable(many) == most - 1
+    large = replace(EVENT, count=most)
+    assert population.affordable([large, EVENT]) == 0  # in their order
+    assert population.affordable([EVENT, large]) == 1
+    assert len(population.ledger) == 1
+    with pytest.raises(PopulationError, match="unit"):
+        population.affordable([EVENT, replace(EVENT, unit="record")])
+
+
 def test_a_refused_release_leaves_no_trace(population, folder):
     before = (folder / "ledger.jsonl").read_bytes()
     with pytest.raises(OutOfBudget):

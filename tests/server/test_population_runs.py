@@ -15,6 +15,7 @@ import pytest
 from accountant.differential import DifferentialAccountant
 from accountant.ledger import Ledger, LedgerError
 from accountant.population import Population, PopulationError, Terms
+from client.app import build_client_app
 from server.books import Books
 from server.config import ConfigError
 from server.directory import RunDirectory, RunDirectoryError
@@ -89,6 +90,26 @@ def test_a_runs_own_budget_stops_it_too_and_says_so(config, clinic, run_small):
     outcome = run_small(config(privacy__epsilon_budget=0.01))
     assert outcome.rounds == 0
     assert "budget 0.01" in outcome.stopped and "population" not in outcome.stopped
+
+
+def test_several_parts_that_the_rest_cannot_pay_are_refused_before_anybody_is_asked(
+    parted, clinic, run_small, tmp_path
+):
+    """Else warm-up and critic would be paid for, and the annotator cut off."""
+
+    def never(context):
+        raise AssertionError("a node was asked")
+
+    clinic(rounds=5)
+    config = parted(SECRET, annotator__noise_multiplier=4.0)  # three rounds, each like the clinic's
+    assert run_small(config, "one").stopped is None
+    with pytest.raises(PopulationError, match="passes the budget .* in its part 'annotator'"):
+        run_small(config, "two", app=build_client_app(never))
+    assert not (tmp_path / "two" / "ledger.jsonl").exists()
+    assert run_small(config, "one").rounds == 3  # a finished run is no new one
+    lean = parted(SECRET, annotator__noise_multiplier=4.0, annotator__rounds=1)
+    assert run_small(lean, "lean").stopped is None
+    assert check(tmp_path, "one", "lean") == 5
 
 
 def test_without_a_population_a_run_is_alone(small_config, run_small, clinic):
