@@ -16,9 +16,9 @@ from server.config import Config
 from server.directory import RunDirectory, RunDirectoryError
 from server.enrolment import enrol
 from server.learners import Learners
+from server.populations import check_room
 from server.publication import Publication
 from server.rounds import Observer, Training
-from server.populations import check_room
 from server.schedule import check_affordable
 from server.store import RunStatus, open_store
 

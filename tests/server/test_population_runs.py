@@ -103,7 +103,7 @@ def test_several_parts_that_the_rest_cannot_pay_are_refused_before_anybody_is_as
     clinic(rounds=5)
     config = parted(SECRET, annotator__noise_multiplier=4.0)  # three rounds, each like the clinic's
     assert run_small(config, "one").stopped is None
-    with pytest.raises(PopulationError, match="passes the budget .* in its part 'annotator'"):
+    with pytest.raises(PopulationError, match="in its part 'annotator'"):
         run_small(config, "two", app=build_client_app(never))
     assert not (tmp_path / "two" / "ledger.jsonl").exists()
     assert run_small(config, "one").rounds == 3  # a finished run is no new one
