@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from simulations.cli.output import add_json_flag, print_json, say
+from simulations.cli.output import print_json, say
 
 if TYPE_CHECKING:
     from simulations.study.cells import Cell
@@ -75,7 +75,9 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         help="write the results as a Markdown page there too, and its figures as JSON beside it; "
         "figures that are there from before and were measured in the same way stay on the page",
     )
-    add_json_flag(table)
+    table.add_argument(
+        "--json", action="store_true", help="print the list of the table's lines as the last line"
+    )
     table.set_defaults(run=run)
     _add_privatizer_studies(tables)
 

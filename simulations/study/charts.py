@@ -17,13 +17,16 @@ from simulations.study.table import HEADLINE, Line
 _DPI = 110
 COLOURS = ("#1f5fa8", "#2a8c6c", "#d1711b", "#8b3a8b", "#b03030", "#5a7d1a", "#444444", "#c09020")
 MARKS = "sv^D<>Pph*X8d"
+ASIDE = 1.07
+"""How far marks of larger δ are moved to the right."""
 NAMES = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "embedded": "Embedded digits"}
 
 
 def plot_privacy(lines: Sequence[Line], published: Sequence[Published], path: Path) -> Path | None:
     """Student accuracy against ε, a panel a data set, δ told by the mark; None without lines.
 
-    Published figures stand beside ours where they state (ε, δ)-differential privacy.
+    Published figures stand beside ours where they state (ε, δ)-differential privacy. Marks of
+    larger δ are a little to the right, so as not to hide those of 1e-10.
     """
     panels = [d for d in NAMES if any(li.row.data == d and not li.row.fault for li in lines)]
     if not panels:
@@ -55,9 +58,10 @@ def _draw_ours(axes: Axes, lines: Sequence[Line]) -> None:
                 axes.axhline(mean, color=colour, linestyle="--", linewidth=0.8, label=label)
             elif line.guarantee.private:
                 strong = line.guarantee.delta < 1e-9
+                place = line.guarantee.epsilon * (1.0 if strong else ASIDE)
                 axes.errorbar(
-                    line.guarantee.epsilon, mean, spread, marker="o", capsize=2, color=colour,
-                    linestyle="none", fillstyle="full" if strong else "none", label=label,
+                    place, mean, spread, marker="o", capsize=2, color=colour, linestyle="none",
+                    fillstyle="full" if strong else "none", label=label,
                 )  # fmt: skip
             label = None  # a row is told once
 

@@ -28,8 +28,9 @@ fedlens study table1 --quick
 fedlens study table1 --rows mnist-record --seeds 0 1 2 --guarantee 1@1e-10
 ```
 
-The first takes about a quarter of an hour on two cores. Without arguments the command fills in
-whatever the folder `runs/study` still lacks of the whole table; it can be stopped at any time.
+The first takes about a quarter of an hour on two cores that have nothing else to do. Without
+arguments the command fills in whatever the folder `runs/study` still lacks of the whole table; it
+can be stopped at any time.
 
 **All of this is simulation.** Accuracies are measured with real test images, which only somebody
 who owns them can do, and which no guarantee covers. Test images, and the networks trained on real
@@ -59,7 +60,11 @@ image of one silo.
 | coverage, density | Naeem et al. 2020, k = 5, in the same features: share of real images with a sample in their neighbourhood; how deep samples lie among real images |
 | s, MiB | seconds and peak memory of training, nodes and server in one process, {threads}; not all rows were measured on the same machine |
 
-Rows without an annotator (the iterative critic alone) have students of requested classes only.
+Rows without an annotator (the iterative critic alone) have students of requested classes only, and no
+control: noise images with requested classes teach nothing (one in ten is right by chance).
+
+All rows were trained and measured on processors, without graphics processors. On Fashion-MNIST the
+annotator's learning rate depends on the guarantee (`simulations/study/rows.py`).
 """  # noqa: E501
 
 
@@ -291,17 +296,19 @@ def _faults(lines: Sequence[Line]) -> str:
                     percent(beside.mean("judged_rotated") if beside else None),
                     percent(line.mean("judged_rotated_real")),
                     accuracy(line),
+                    percent(line.mean("control")),
                 ]
             )
     if not rows:
         return ""
     head = ["row", "guarantee", "planted, %", "samples judged rotated, %"]
     head += ["before the annotator picks, %", "of a clean run, %"]
-    head += ["of real test images, %", "student"]
+    head += ["of real test images, %", "student", "control"]
     said = (
         "## A planted fault keeps its share\n\n"
         "Some users' (or records') images are rotated by 90 degrees before anything is trained. A "
-        "LeNet trained on upright and rotated real images judges the samples.\n\n"
+        "LeNet trained on upright and rotated real images judges the samples; of a clean run's it "
+        "takes some for rotated too.\n\n"
     )
     return said + "\n".join(markdown_table(head, rows)) + "\n"
 

@@ -52,6 +52,23 @@ def test_steps_lower_the_loss_and_are_told():
     assert last < first
 
 
+def test_the_average_follows_the_network_fast_at_first_and_then_by_its_decay():
+    made, decays = trainer(**{"generator.averaging": 0.6}), []
+
+    def learned(net):
+        return [value.detach().double().clone() for value in net.parameters()]
+
+    expected = learned(made.average)
+    for step in range(30):
+        made.train(towards_bright, steps=1, rate=0.01, done=step, planned=30)
+        decays.append(min(0.6, (1 + step) / (10 + step)))
+        pairs = zip(expected, learned(made.network), strict=True)
+        expected = [decays[-1] * mean + (1 - decays[-1]) * new for mean, new in pairs]
+        torch.testing.assert_close(learned(made.average), expected, atol=1e-5, rtol=0)
+    assert decays[0] == 0.1 and decays[-1] == 0.6
+    assert not np.allclose(made.state()["average"], made.weights(), atol=1e-4)
+
+
 def test_no_steps_change_nothing():
     made = trainer()
     before = {name: value.copy() for name, value in made.state().items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from run_parts import RECORD, WARM
+from run_parts import FOCUSED, RECORD, WARM
 
 from accountant.ledger import Ledger
 from client.app import build_client_app
@@ -13,6 +13,7 @@ from client.records import TrainReply
 from models.shapes import ShapeError
 from server.directory import RunDirectory
 from server.private_step import NoUsableReply
+from server.schedule import total_rounds
 from server.store import SampleFilter, open_store
 from simulations.apps import client_app, open_simulated_users
 
@@ -63,13 +64,18 @@ CASES = {
 }
 
 
+SCATTERED = {**FOCUSED, "annotator.features": "scattering"}
+
+
 @pytest.mark.parametrize("mode", [{}, RECORD], ids=["user", "record"])
+@pytest.mark.parametrize("family", [{}, SCATTERED, WARM], ids=["frozen", "focused", "wgan"])
 @pytest.mark.parametrize("case", CASES)
 def test_odd_federations_train_to_finite_models_and_samples_of_every_class(
-    parted, run_small, tmp_path, case, mode
+    parted, run_small, tmp_path, case, family, mode
 ):
-    outcome = run_small(parted(mode, release__agreement=0.4), app=Federation(CASES[case]))
-    assert outcome.rounds == 3 and outcome.stopped is None
+    config = parted(family, mode, release__agreement=0.4)
+    outcome = run_small(config, app=Federation(CASES[case]))
+    assert outcome.rounds == total_rounds(config) and outcome.stopped is None
     snapshot = RunDirectory(tmp_path / "run").load_state()
     floats = [v for v in snapshot.arrays.values() if np.issubdtype(v.dtype, np.floating)]
     assert all(np.isfinite(value).all() for value in floats)
@@ -78,13 +84,13 @@ def test_odd_federations_train_to_finite_models_and_samples_of_every_class(
         assert sorted(s.requested_class for s in released) == list(range(10))
 
 
-@pytest.mark.parametrize("family", ["frozen", "wgan"])
+@pytest.mark.parametrize("mode", [{}, RECORD], ids=["user", "record"])
+@pytest.mark.parametrize("family", [{}, FOCUSED, WARM], ids=["frozen", "focused", "wgan"])
 @pytest.mark.parametrize("shape", [(3, 32, 32), (3, 28, 28), (1, 32, 32)])
-def test_colour_and_larger_images_train_through_all_parts(parted, run_small, shape, family):
+def test_colour_and_larger_images_train_through_all_parts(parted, run_small, shape, family, mode):
     users = some_users(40, lambda user: [user % 4, 1], shape)
     app = Federation(users, shape, classes=4)
-    more = WARM if family == "wgan" else {}
-    assert run_small(parted(more), app=app).stopped is None
+    assert run_small(parted(family, mode), app=app).stopped is None
 
 
 @pytest.mark.parametrize("shape", [(1, 16, 16), (2, 28, 28), (1, 28, 32)])

@@ -6,6 +6,7 @@ import pytest
 
 from server.config import Config
 from server.directory import RunDirectory
+from server.schedule import total_rounds
 from server.store import open_store
 from simulations.engine import train_in_process
 from simulations.transports.ray import train_through_ray
@@ -39,6 +40,19 @@ TWO_PARTS = {
     "release.agreement": 0.2,
 }
 
+RECORDS = {
+    **TWO_PARTS,
+    "privacy.unit": "record",
+    "privacy.delta": 1e-5,
+    "privacy.sampling_rate": 0.5,
+    "critic.family": "focused",
+    "critic.components": 6,
+    "critic.local_batch": 100,
+    "warmup.rounds": 1,
+    "warmup.steps": 2,
+    "annotator.sampling_rate": 0.5,
+}
+
 FILTERED = {
     **CONFIG,
     "critic.family": "frozen",
@@ -53,7 +67,9 @@ FILTERED = {
 
 
 @pytest.mark.parametrize(
-    "settings", [CONFIG, TWO_PARTS, FILTERED], ids=["one part", "two parts", "privatizer"]
+    "settings",
+    [CONFIG, TWO_PARTS, RECORDS, FILTERED],
+    ids=["one part", "two parts", "three parts, records", "privatizer"],
 )
 def test_flwr_run_and_the_in_process_transport_make_the_same_model(tmp_path, settings):
     pytest.importorskip("ray")
@@ -67,4 +83,5 @@ def test_flwr_run_and_the_in_process_transport_make_the_same_model(tmp_path, set
     assert here.spending == there.spending
     with open_store(there.store) as store:
         assert store.run(there.run_id).status == "finished"
-        assert len(store.releases(there.run_id)) == len(store.ledger(there.run_id)) == 2
+        rounds = total_rounds(config)
+        assert len(store.releases(there.run_id)) == len(store.ledger(there.run_id)) == rounds
