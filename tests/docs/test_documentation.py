@@ -13,6 +13,9 @@ from server.config import RUN_KEYS
 from server.settings import documented_settings, flatten, read_config
 from simulations.cli import VERBS, build_parser
 from simulations.cli.simulate import PRESETS, preset_names
+from simulations.study.effort import FULL
+from simulations.study.page import IMAGES
+from simulations.study.record import read_record
 
 
 def test_the_reference_is_what_the_code_says(repository):
@@ -40,6 +43,18 @@ def test_every_fedlens_command_in_the_documents_parses(repository):
         ours += [c for c in commands_of(page.read_text()) if c.startswith("fedlens ")]
     for command in ours:
         build_parser().parse_args(shlex.split(command)[1:])
+
+
+def test_every_key_of_a_line_of_the_table_is_documented(repository):
+    docs = repository / "docs"
+    page = (docs / "quality.md").read_text(encoding="utf-8")
+    entries = read_record(docs / "results.json", docs / IMAGES, FULL).entries
+    lines = [entry.line.to_json() for entry in entries]
+    points = [point for line in lines for point in line["label_curve"]]
+    assert points
+    keys = {key for one in (*lines, *points) for key in one}
+    keys |= set(lines[0]["student_accuracy"]) | set(lines[0]["epsilon_bdp"])
+    assert [key for key in sorted(keys) if f"`{key}`" not in page] == []
 
 
 def test_every_make_target_in_the_readme_exists(repository):
