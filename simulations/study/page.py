@@ -11,6 +11,7 @@ from simulations.students import ARCHITECTURES
 from simulations.study import effort
 from simulations.study.charts import NAMES, plot_labels, plot_privacy
 from simulations.study.effort import TIMES, Effort
+from simulations.study.goals import goal_rows
 from simulations.study.literature import Published, published_figures
 from simulations.study.record import picture_name
 from simulations.study.rows import OPEN
@@ -98,7 +99,7 @@ def write_page(path: Path, lines: Sequence[Line], plots: Path) -> list[Path]:
     drawn = [plot for plot in made if plot is not None]
     for plot in drawn:
         _copy(plot, folder / plot.name)
-    parts = [HEAD, _tables(lines), _meaning(lines, effort.FULL), _guarantees(lines)]
+    parts = [HEAD, _tables(lines), _aims(lines), _meaning(lines, effort.FULL), _guarantees(lines)]
     parts += [_published(published), _plots(lines, {plot.stem for plot in drawn})]
     parts += [_faults(lines), _sheets(lines, folder)]
     path.write_text("\n".join(part for part in parts if part), encoding="utf-8")
@@ -178,6 +179,13 @@ def _reference(line: Line) -> str:
         f"{decimals(line.mean('real', 'density'), 2)}; the LeNet recognises "
         f"{percent(line.mean('recognised_real'))}% of real test images."
     )
+
+
+def _aims(lines: Sequence[Line]) -> str:
+    rows = goal_rows(lines)
+    head = ["row", "figure", "guarantee", "aim, %", "measured, %"]
+    said = "Set beforehand; no setting was chosen by what is compared with them here."
+    return "\n".join(["## Aims", "", said, "", *markdown_table(head, rows), ""]) if rows else ""
 
 
 def _published(published: Sequence[Published]) -> str:
