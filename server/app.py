@@ -16,6 +16,8 @@ from flwr.serverapp import Grid, ServerApp
 
 from server.config import RUN_KEYS, Config
 from server.directory import RunDirectory
+from server.populations import check_room
+from server.schedule import check_affordable
 from server.training import train
 
 logger = logging.getLogger(__name__)
@@ -32,6 +34,8 @@ def main(grid: Grid, context: Context) -> None:
     config = Config().updated(settings)
     directory = RunDirectory(path)
     if not directory.exists():
+        check_affordable(config)  # what is refused leaves no run behind
+        check_room(config)
         directory = RunDirectory.create(path, config)
     outcome = train(config, directory, grid, store_url=store)
     logger.info("fedlens run %s in %s", outcome.run_id, directory.path)

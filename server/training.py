@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from flwr.serverapp import Grid
 
 from accountant.account import Spending
+from accountant.ledger import Ledger
 from server.books import Books
 from server.config import Config
 from server.directory import RunDirectory, RunDirectoryError
@@ -75,7 +76,7 @@ def train(
     url = store_url or directory.default_store
     with _held(directory, config), open_store(url, create=True) as store:
         directory.sweep()
-        if not directory.ledger.exists():
+        if not _paid(directory):
             check_room(config)
         federation = enrol(grid, config)
         learners = Learners(config, federation)  # before anything is begun that it may refuse
@@ -106,6 +107,11 @@ def train(
             model_sha256=training.model_digest(),
             store=url,
         )
+
+
+def _paid(directory: RunDirectory) -> bool:
+    """Whether anything was charged: a run that was stopped before its first round is a new one."""
+    return directory.ledger.exists() and bool(Ledger.open(directory.ledger).entries)
 
 
 @contextmanager

@@ -174,17 +174,15 @@ def _table(args: argparse.Namespace) -> int:
     from simulations.cli import DONE, FAILED
     from simulations.study import effort
     from simulations.study.guarantees import parse_guarantee
-    from simulations.study.rows import STRONG, chosen_rows
+    from simulations.study.rows import chosen_rows
     from simulations.study.runner import Study, cells_of
     from simulations.study.table import lines_of, render
 
     rows = chosen_rows(args.rows, quick=args.quick)
     guarantees = [parse_guarantee(text) for text in args.guarantee]
-    if args.quick and not guarantees:
-        guarantees = [parse_guarantee(STRONG)]
     out = _folder(args)
     data_dir = str(Path(args.data_dir).absolute()) if args.data_dir else ""
-    cells = cells_of(rows, guarantees, _seeds(args), out, named=bool(args.rows))
+    cells = cells_of(rows, guarantees, _seeds(args), out, named=bool(args.rows), first=args.quick)
     study = Study(cells, out, effort=effort.FULL, data_dir=data_dir, jobs=args.jobs, say=_tell)
     missing = study.missing()
     # a page that cannot be written is told before hours of work

@@ -36,7 +36,10 @@ def plot_privacy(lines: Sequence[Line], published: Sequence[Published], path: Pa
         ours = [li for li in lines if li.row.data == data and not li.row.fault]
         _draw_ours(axes, ours)
         _draw_published(axes, [p for p in published if p.data == data])
-        axes.set(xscale="log", xlabel="ε (filled: δ = 1e-10, hollow: larger δ, dashed: no privacy)")
+        axes.set(
+            xscale="log",
+            xlabel="ε (filled: δ = 1e-10; hollow, moved aside: larger δ; dashed: no privacy)",
+        )
         axes.set(ylabel="student's accuracy on real test images, %", title=NAMES[data])
         axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         axes.xaxis.set_major_formatter(FormatStrFormatter("%g"))

@@ -10,7 +10,9 @@ from simulations.study.rows import OPEN, STRONG, USUAL, WEAK
 from simulations.study.table import HEADLINE, Line, percent
 
 MARGIN = 0.15
-"""By how much every student should be above its control."""
+"""By how much students of the four main rows should be above their controls."""
+ROUNDING = 1e-9
+"""Of differences of shares."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class Goal:
         if line is None or found is None:
             return "not measured"
         seeds = "1 seed" if len(line.seeds) == 1 else f"{len(line.seeds)} seeds"
-        if found >= self.least:
+        if found >= self.least - ROUNDING:
             return f"{percent(found)} ({seeds}): reached"
         close = percent(found) == percent(self.least)
         return f"{percent(found, 2 if close else 1)} ({seeds}): **missed**"

@@ -29,6 +29,7 @@ def cells_of(
     out: Path,
     *,
     named: bool = True,
+    first: bool = False,
 ) -> list[Cell]:
     """The cells of a table: one seed of everything, then the next.
 
@@ -37,6 +38,7 @@ def cells_of(
         guarantees: for every row; without any, each row's own.
         seeds: of every row and guarantee.
         out: the study's folder.
+        first: without any guarantees, only the first of each row's own.
         named: whether somebody named these rows. Rows that nobody named, and that are made for
             some guarantees only, are left out at others.
 
@@ -54,9 +56,13 @@ def cells_of(
         Cell.of(row, guarantee, seed, out)
         for seed in seeds
         for row in rows
-        for guarantee in (guarantees or [parse_guarantee(g) for g in row.guarantees])
+        for guarantee in (guarantees or _own(row, first=first))
         if named or row.guarantees == GUARANTEES or str(guarantee) in row.guarantees
     ]
+
+
+def _own(row: Row, *, first: bool) -> list[Guarantee]:
+    return [parse_guarantee(text) for text in row.guarantees[: 1 if first else None]]
 
 
 class Study:

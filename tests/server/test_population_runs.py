@@ -106,6 +106,9 @@ def test_several_parts_that_the_rest_cannot_pay_are_refused_before_anybody_is_as
     with pytest.raises(PopulationError, match="in its part 'annotator'"):
         run_small(config, "two", app=build_client_app(never))
     assert not (tmp_path / "two" / "ledger.jsonl").exists()
+    Books(config, RunDirectory.open(tmp_path / "two"), "stopped")  # in its first round, unpaid
+    with pytest.raises(PopulationError, match="in its part 'annotator'"):
+        run_small(config, "two", app=build_client_app(never))
     assert run_small(config, "one").rounds == 3  # a finished run is no new one
     lean = parted(SECRET, annotator__noise_multiplier=4.0, annotator__rounds=1)
     assert run_small(lean, "lean").stopped is None

@@ -254,3 +254,12 @@ def test_a_population_that_is_not_there_leaves_no_run_behind(capsys, tmp_path):
     status, _, errors = simulate(capsys, tmp_path / "run", "privacy.population=nowhere")
     assert status == 1 and "fedlens population create" in errors
     assert not (tmp_path / "run").exists()
+
+
+def test_parts_that_a_population_cannot_pay_leave_no_run_behind(capsys, tmp_path):
+    terms = ("--epsilon", BUDGET, "--delta", "1e-3", "--unit", "user")
+    assert run(capsys, "population", "create", "ward", *terms)[0] == 0
+    settings = ("privacy.population=ward", "annotator.rounds=5", "annotator.noise_multiplier=3.0")
+    status, _, errors = simulate(capsys, tmp_path / "run", *settings)
+    assert status == 1 and "in its part 'annotator'" in errors and "Traceback" not in errors
+    assert not (tmp_path / "run").exists()

@@ -419,6 +419,9 @@ def test_a_recipe_as_published_cannot_be_given_a_guarantee(tmp_path):
             cells_of(published, [parse_guarantee(text)], [0], tmp_path)
     (only,) = cells_of(published, [parse_guarantee("preset")], [0], tmp_path)
     assert [only] == cells_of(published, [], [0], tmp_path)
+    both = [ROWS["mnist-record"], *published]
+    quick = cells_of(both, [], [0], tmp_path, first=True)
+    assert [str(cell.guarantee) for cell in quick] == ["1@1e-10", "preset"]
 
 
 # Guarantees and rows

@@ -51,6 +51,8 @@ def test_the_margin_needs_both_student_and_control():
     assert verdict(line_of(students__cnn=0.9, control=0.7), above) == "20.0 (1 seed): reached"
     assert verdict(line_of(students__cnn=0.9, control=0.8), above).endswith("**missed**")
     assert verdict(line_of(students__cnn=0.9), above) == "not measured"
+    exactly = line_of(students__cnn=0.6506, control=0.5006)
+    assert verdict(exactly, above) == "15.0 (1 seed): reached"
 
 
 def test_rows_of_the_page_show_all_their_goals_and_others_none():
