@@ -25,7 +25,7 @@ from simulations.study.errors import StudyError
 from simulations.study.faults import faulty_records, write_faulty_copy
 from simulations.study.guarantees import configuration, parse_guarantee
 from simulations.study.literature import NOTIONS, published_figures
-from simulations.study.rows import GUARANTEES, PRESETS, ROWS, Row
+from simulations.study.rows import GUARANTEES, PRESETS, ROWS, STRONG, Row
 from simulations.study.runner import Study, cells_of
 from simulations.study.table import lines_of
 
@@ -162,7 +162,7 @@ def test_a_table_is_made_and_drawn(capsys, tiny, tmp_path, same_process):
     assert status == 0 and "2 cells, 0 of them to do" in told
     assert json.loads(printed.splitlines()[-1]) == rows
     text = page.read_text()
-    for shown in ("Taught", "simulation", "DP-FETA", "A planted fault", "Samples", "94.19"):
+    for shown in ("Taught", "simulation", "DP-FETA", "planted fault", "Samples", "94.19"):
         assert shown in text, shown
     promised = text.split("## What each row promises")[1].split("## What others")[0]
     for row in json.loads(printed.splitlines()[-1]):
@@ -262,7 +262,12 @@ def test_without_rows_those_that_can_be_made_are(capsys, tiny, tmp_path, monkeyp
     assert {cell.row.name for cell in asked[0]} == {"taught", "plain", "faulty"}
     assert {cell.seed for cell in asked[0]} == {0, 1, 2} and len(asked[0]) == 3 * 3 * 3
     assert study(capsys, "--quick", "--out", tmp_path / "out")[0] == 0
-    assert [str(cell) for cell in asked[1]] == ["taught 1@1e-10 seed 0"]
+    assert [str(cell) for cell in asked[1]] == ["taught 5@1e-3 seed 0"]  # the first it has
+
+
+def test_the_quick_form_is_at_the_strongest_guarantee():
+    quick = [row for row in ROWS.values() if row.quick]
+    assert len(quick) == 2 and {row.guarantees[0] for row in quick} == {STRONG}
 
 
 # Cells and plans
