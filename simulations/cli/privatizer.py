@@ -220,14 +220,13 @@ def _export(args: argparse.Namespace) -> dict[str, object]:
     record = torch.zeros(shape)
     beside = args.filter / "filter" if of_run else args.filter
     out = args.out or beside.with_suffix({"torch": ".pt2", "onnx": ".onnx"}[args.kind])
-    choices = choices_of(filter_)
-    made = export_filter(filter_, record, out, args.kind, choices=choices)
-    inputs = example_inputs(filter_, record, choices)
+    made = export_filter(filter_, record, out, args.kind)
+    inputs = example_inputs(filter_, record)
     return {
         "path": str(made.path),
         "kind": made.kind,
         "bytes": made.size,
-        "choices": choices,
+        "choices": choices_of(filter_),
         "difference": made.difference,
         "latency_ms_p50": latency_ms(load_exported(out, args.kind), inputs),
     }

@@ -59,7 +59,7 @@ image of one silo.
 | unfiltered | the same before the annotator picks among candidates |
 | Fréchet | squared Fréchet distance (Heusel et al. 2017, eq. 6) between real test images and samples in the features of that LeNet; smaller is better, comparable within this page only |
 | coverage, density | Naeem et al. 2020, k = 5, in the same features: share of real images with a sample in their neighbourhood; how deep samples lie among real images |
-| s, MiB | seconds and peak memory of training, nodes and server in one process, {threads}; not all rows were measured on the same machine |
+| s, MiB | seconds and peak memory of training, nodes and server in one process, {threads}; not all rows were measured on the same machine, nor alone on it |
 
 Rows without an annotator (the iterative critic alone, and the recipe as published) have students of
 requested classes only. They have no control: noise images with requested classes say nothing of digits.

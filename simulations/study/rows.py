@@ -79,16 +79,6 @@ def _paced(usual: float, weak: float) -> dict[str, dict[str, object]]:
     }
 
 
-# a user with one image is what a record is: clips and annotator of `mnist-record`
-_ONE_IMAGE_EACH = {
-    "warmup.clipping_norm": 1.0,
-    "privacy.clipping_norm": 0.6,
-    "critic.components": 600,
-    "annotator.clipping_norm": 0.25,
-    "annotator.rounds": 40,
-    "annotator.noise_multiplier": 58.7,
-    "annotator.rate": 640.0,
-}
 _SKEWED = {"data.scheme": "dirichlet", "data.alpha": 0.3}
 
 _ALL = (
@@ -98,8 +88,9 @@ _ALL = (
     Row("mnist-users-dirichlet", "MNIST, 3,000 users, Dirichlet(0.3)", "mnist-users", "mnist",
         settings=_SKEWED, unit="user", users=3000),
     Row("mnist-users-600", "MNIST, 600 users", "mnist-users", "mnist", unit="user", users=600),
-    Row("mnist-users-60000", "MNIST, 60,000 users", "mnist-users", "mnist",
-        settings=_ONE_IMAGE_EACH, unit="user", users=60_000),
+    # a user with one image is what a record is
+    Row("mnist-users-60000", "MNIST, 60,000 users", "mnist-record", "mnist",
+        unit="user", users=60_000),
     Row("fashion-record", "Fashion-MNIST, records", "fashion-record", "fashion-mnist", curve=True,
         settings_at=_paced(300.0, 600.0)),
     Row("fashion-users", "Fashion-MNIST, 3,000 users", "fashion-users", "fashion-mnist",

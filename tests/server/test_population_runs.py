@@ -11,11 +11,13 @@ import time
 from collections import Counter
 
 import pytest
+from flwr.app import Context, RecordDict
 
 from accountant.differential import DifferentialAccountant
 from accountant.ledger import Ledger, LedgerError
 from accountant.population import Population, PopulationError, Terms
 from client.app import build_client_app
+from server.app import app
 from server.books import Books
 from server.config import ConfigError
 from server.directory import RunDirectory, RunDirectoryError
@@ -113,6 +115,19 @@ def test_several_parts_that_the_rest_cannot_pay_are_refused_before_anybody_is_as
     lean = parted(SECRET, annotator__noise_multiplier=4.0, annotator__rounds=1)
     assert run_small(lean, "lean").stopped is None
     assert check(tmp_path, "one", "lean") == 5
+
+
+def test_through_flower_a_refusal_leaves_no_run_behind(parted, clinic, tmp_path):
+    """Else the mend that the message names would meet a run of another configuration."""
+    clinic(rounds=1)
+    poor = parted(SECRET, annotator__noise_multiplier=4.0)
+    mean = parted(privacy__epsilon_budget=0.01)
+    for config, error in ((poor, PopulationError), (mean, ConfigError)):
+        settings = {**config.flat(), "run.out": str(tmp_path / "run"), "run.store": ""}
+        context = Context(1, 0, {}, RecordDict(), settings)
+        with pytest.raises(error, match="in its part"):
+            app(None, context)
+        assert not (tmp_path / "run").exists()
 
 
 def test_without_a_population_a_run_is_alone(small_config, run_small, clinic):
