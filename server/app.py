@@ -16,6 +16,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from server.config import RUN_KEYS, Config
 from server.directory import RunDirectory
+from server.given import check_filter
 from server.populations import check_room
 from server.schedule import check_affordable
 from server.training import train
@@ -36,6 +37,7 @@ def main(grid: Grid, context: Context) -> None:
     if not directory.exists():
         check_affordable(config)  # what is refused leaves no run behind
         check_room(config)
+        check_filter(config)
         directory = RunDirectory.create(path, config)
     outcome = train(config, directory, grid, store_url=store)
     logger.info("fedlens run %s in %s", outcome.run_id, directory.path)

@@ -1,4 +1,4 @@
-"""The section of the privatizer: a filter that users train together, or that samples do."""
+"""The section of the privatizer: a filter that users train together, or samples, or another run."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from server.config_checks import check_mechanism, not_negative, one_of, positive
 ROUNDS = ("information", "alpha")
 """Methods whose filter users train in rounds of their own."""
 SYNTHETIC = "synthetic"
-METHODS = (*ROUNDS, SYNTHETIC)
+GIVEN = "given"
+METHODS = (*ROUNDS, SYNTHETIC, GIVEN)
 NETWORKS = ("unet", "dense", "code")
 _MECHANISM = ("sampling_rate", "noise_multiplier", "clipping_norm")
 _OF_ROUNDS = ("alpha", "weight", "readers", "batch", "optimiser", "filter_share", "smoothing")
 UNHEEDED = {
-    "information": ("budget", "steps", "weight"),
-    "alpha": ("budget", "steps"),
-    SYNTHETIC: (*_MECHANISM, *_OF_ROUNDS, "condition"),
+    "information": ("budget", "steps", "weight", "filter"),
+    "alpha": ("budget", "steps", "filter"),
+    SYNTHETIC: (*_MECHANISM, *_OF_ROUNDS, "condition", "filter"),
+    GIVEN: (*_MECHANISM, *_OF_ROUNDS, "rate", "adversary_rate", "budget", "steps"),
 }
 """Settings that a method does not look at."""
 
@@ -34,12 +36,15 @@ class PrivatizerConfig:
     By ``synthetic`` the other parts come first, with pairs of class and secret in the classes'
     place; then the filter is trained on samples, which is post-processing and costs no privacy, and
     every sample that is stored went through it.
+
+    By ``given`` it is the filter of another run, whatever its method: nodes filter their images
+    with it from the first round on. What its training cost is in that run's ledger.
     """
 
     method: str = ""
     """``information``: least use lost and secret left, in nats. ``alpha``: Arimoto's order-α
     uncertainty of an adversary. ``synthetic``: fitted on the run's own samples, with no rounds of
-    its own. Empty where there is no filter."""
+    its own. ``given``: another run's. Empty where there is no filter."""
     rounds: int = 0
     """Rounds, each with one release; 0 for no privatizer."""
     sampling_rate: float = 1.0
@@ -60,7 +65,7 @@ class PrivatizerConfig:
     network: str = "unet"
     """``unet``: a U-Net, read by small convolutional networks. ``dense``: one hidden layer over all
     pixels, read by the like: about five times as fast, for small aligned images. ``code``: all that
-    is released passes a few noisy numbers; for ``synthetic``, and only there."""
+    is released passes a few noisy numbers; for ``synthetic``, and a ``given`` one of that kind."""
     width: int = 4
     """Channels of the U-Net at full size or at half size before and after the code, or units of the
     dense filter."""
@@ -96,13 +101,23 @@ class PrivatizerConfig:
     """``synthetic``: steps of the filter against its first adversary, each after three of it; half
     as many, each after four, against each of the fresh ones that still read the secret."""
 
+    filter: str = ""
+    """``given``: the folder of the finished run whose filter is taken, on the server's machine. Its
+    ``secret``, ``network``, ``width`` and whether there is ``consenting`` must be the same here."""
+
     def __post_init__(self) -> None:
         check_mechanism(self, "privatizer")
         require(
-            not (self.synthetic and (self.rounds or self.lead)),
+            not ((self.synthetic or self.given) and (self.rounds or self.lead)),
             "privatizer.rounds",
             self.rounds,
-            "method 'synthetic' has no rounds of its own: set rounds and lead to 0",
+            f"method {self.method!r} has no rounds of its own: set rounds and lead to 0",
+        )
+        require(
+            not self.given or bool(self.filter),
+            "privatizer.filter",
+            self.filter,
+            "method 'given' takes another run's filter: name that run's folder",
         )
         if self.rounds:
             one_of("privatizer.method", self.method, ROUNDS)
@@ -151,7 +166,7 @@ class PrivatizerConfig:
         )
         coded = self.network == "code"
         require(
-            coded == self.synthetic or not self.active,
+            coded == self.synthetic or self.given or not self.active,
             "privatizer.network",
             self.network,
             "'code' and privatizer.method = 'synthetic' belong together",
@@ -165,9 +180,14 @@ class PrivatizerConfig:
         return self.method == SYNTHETIC
 
     @property
+    def given(self) -> bool:
+        """Whether the filter is another run's."""
+        return self.method == GIVEN
+
+    @property
     def active(self) -> bool:
         """Whether the run hides anything."""
-        return self.rounds > 0 or self.synthetic
+        return self.rounds > 0 or self.synthetic or self.given
 
     @property
     def pairs(self) -> bool:

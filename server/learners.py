@@ -28,6 +28,7 @@ from server.critics.frozen import FrozenCritic
 from server.curation import Sampler, sampler_of
 from server.enrolment import Federation
 from server.generator import GeneratorTrainer, Loss
+from server.given import GivenFilter
 from server.mechanism import largest_sum
 from server.privatizer import PrivatizerTrainer
 from server.schedule import Part, total_rounds
@@ -122,6 +123,15 @@ class Learners:
         first = {} if self._privatizer is None else {"privatizer": self._privatizer}
         return {**first, **self._guides}
 
+    def fetch_filter(self) -> None:
+        """Take in another run's filter, where one is given and not here yet.
+
+        Raises:
+            ConfigError: there is none of this kind.
+        """
+        if isinstance(self._privatizer, GivenFilter) and not self._privatizer.ready:
+            self._privatizer.fetch()
+
     # What nodes are asked
 
     def size(self, part: Part) -> int:
@@ -141,7 +151,9 @@ class Learners:
 
         Raises:
             NothingLearned: the part would see images through a filter that learned from no release.
+            ConfigError: the filter that was given is gone, and no state has it yet.
         """
+        self.fetch_filter()
         if part.name != "privatizer" and self._privatizer and not self._privatizer.ready:
             raise NothingLearned(
                 "the filter learned from no release, so later parts would see images as they are: "
@@ -292,7 +304,9 @@ class Learners:
             self._synthetic.restore(within("privatizer", arrays))
 
 
-def _privatizer(config: Config, federation: Federation) -> PrivatizerTrainer | None:
+def _privatizer(config: Config, federation: Federation) -> PrivatizerTrainer | GivenFilter | None:
+    if config.privatizer.given:
+        return GivenFilter(config, federation.shape)
     if not config.privatizer.rounds:
         return None
     try:

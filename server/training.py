@@ -76,10 +76,12 @@ def train(
     url = store_url or directory.default_store
     with _held(directory, config), open_store(url, create=True) as store:
         directory.sweep()
-        if not _paid(directory):
+        if new := not _paid(directory):
             check_room(config)
         federation = enrol(grid, config)
         learners = Learners(config, federation)  # before anything is begun that it may refuse
+        if new:
+            learners.fetch_filter()
         books = Books(config, directory, uuid.uuid4().hex[:12])
         label = name or directory.path.name
         publication = Publication(config, directory, store, books.run_id, label)

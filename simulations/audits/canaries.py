@@ -156,7 +156,7 @@ class Stage:
 def stage_config(config: Config, users: int) -> Config:
     """The run's mechanism over ``users`` canaries; noise from the operating system always."""
     hidden: dict[str, object] = {}
-    if config.privatizer.synthetic:  # trained on samples: nothing of it reaches a mechanism
+    if config.privatizer.synthetic or config.privatizer.given:  # it has no mechanism of its own
         hidden = {"privatizer.method": "", "privatizer.condition": False}
     return config.updated(
         {

@@ -115,12 +115,14 @@ def run(args: argparse.Namespace) -> int:
     config = chosen_config(args)  # before anything slow is loaded
 
     from server.directory import RunDirectory
+    from server.given import check_filter
     from server.populations import check_room
     from server.schedule import check_affordable
     from simulations.apps import simulated_federation, simulated_secrets
 
     check_affordable(config)
     check_room(config)  # neither a population without means nor bad data leaves a run behind
+    check_filter(config)
     simulated_federation(config.data, config.seed)
     simulated_secrets(config)
     out = args.out or _free_path(Path("runs"), args.preset)
@@ -155,6 +157,11 @@ def finish(args: argparse.Namespace, config: Config, directory: RunDirectory) ->
         say(
             f"the filter left more of the secret than privatizer.budget = "
             f"{config.privatizer.budget:g} nats: more privatizer.steps may hide more"
+        )
+    if config.privatizer.given:
+        say(
+            f"the filter is that of {config.privatizer.filter}; what its training cost is in that "
+            "run's ledger, beside what is above"
         )
     if config.privacy.population:
         _print_population(config)

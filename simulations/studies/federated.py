@@ -11,9 +11,12 @@ Rows, by ``where`` the secret is looked for:
     transfer    samples, by attackers that were trained on filtered images
     consenting, observed, unobserved   filtered images of users who do not mind, of users who took
                 part in training and hide, and of others who hide (where some users consent)
+    second samples, second transfer    as samples and transfer, of a second run: its nodes look
+                through the first one's filter, and its generator learns from filtered images alone
 and ``use`` is how often a student of the samples (of such images, where there are no samples) reads
 the class of *filtered* test images, which is what a service will get. Where the secret is the
-strokes' thickness, an attacker that computes it is one of them.
+strokes' thickness, an attacker that computes it is one of them. ε is the run's; of a second run's
+rows it is that of both runs together, which are about the same users.
 """
 
 from __future__ import annotations
@@ -26,7 +29,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from server.books import spending_of
+from accountant.differential import DifferentialAccountant
+from accountant.ledger import Ledger
 from server.config import Config
 from server.curation import Sampler
 from server.directory import RunDirectory
@@ -72,6 +76,7 @@ class Settings:
         attacker_steps: at least so many batches of those that are networks.
         samples: drawn from the generator, half to train attackers and half to test them.
         epochs: of the student.
+        second: whether a second run follows, with the first one's filter on its nodes.
     """
 
     preset: str
@@ -79,6 +84,7 @@ class Settings:
     attacker_steps: int
     samples: int
     epochs: int
+    second: bool = False
 
     def __post_init__(self) -> None:
         check_names("attackers", self.attackers, ATTACKERS)
@@ -119,16 +125,40 @@ def run(
     rows: list[Row] = []
     for seed in seeds:
         config = _config(settings, seed, data_dir)
-        directory = RunDirectory(out / f"run-{seed}")
-        if not directory.exists():
-            directory = RunDirectory.create(directory.path, config)
-        outcome = train_in_process(config, directory, directory.default_store, None)
-        spent = outcome.spending
-        report(f"seed {seed}: trained; DP ε = {spent.dp_epsilon:.3g} at δ = {spent.delta_dp:g}")
-        for row in _rows(settings, opened(config, directory, seed)):
-            rows.append({"seed": seed, **row, **_guarantee(config, directory)})
+        first = _trained(config, out / f"run-{seed}")
+        report(f"seed {seed}: trained, {_words(_guarantee(config, first))}")
+        for row in _rows(settings, opened(config, first, seed)):
+            rows.append({"seed": seed, **row, **_guarantee(config, first)})
+            report(f"seed {seed}: {row['where']} attacker {row['attacker']:.3f}")
+        if not settings.second:
+            continue
+        follows = seconded(config, first.path)
+        second = _trained(follows, out / f"second-{seed}")
+        report(f"seed {seed}: second run trained, {_words(_guarantee(follows, first, second))}")
+        for row in _sample_rows(settings, opened(follows, second, seed), "second "):
+            rows.append({"seed": seed, **row, **_guarantee(follows, first, second)})
             report(f"seed {seed}: {row['where']} attacker {row['attacker']:.3f}")
     return rows
+
+
+def seconded(config: Config, folder: Path) -> Config:
+    """The same run once more, whose nodes look through the filter of the one in ``folder``.
+
+    Its generator is asked for pairs, of filtered images: the strongest test of what they show.
+    """
+    used = ("network", "width", "secret", "consenting")
+    kept = {f"privatizer.{name}": getattr(config.privatizer, name) for name in used}
+    bare = {k: v for k, v in Config().flat().items() if k.startswith("privatizer.")}
+    given = {"privatizer.method": "given", "privatizer.filter": str(folder)}
+    return config.updated({**bare, **kept, **given, "privatizer.condition": True})
+
+
+def _trained(config: Config, folder: Path) -> RunDirectory:
+    directory = RunDirectory(folder)
+    if not directory.exists():
+        directory = RunDirectory.create(directory.path, config)
+    train_in_process(config, directory, directory.default_store, None)
+    return directory
 
 
 def opened(config: Config, directory: RunDirectory, seed: int) -> Trained:
@@ -165,35 +195,59 @@ def _config(settings: Settings, seed: int, data_dir: Path | None) -> Config:
     return config if data_dir is None else config.updated({"data.dir": str(data_dir.absolute())})
 
 
-def _guarantee(config: Config, directory: RunDirectory) -> Row:
-    spent = spending_of(config, directory)
-    return {"epsilon": spent.dp_epsilon, "delta": spent.delta_dp}
+def _guarantee(config: Config, *runs: RunDirectory) -> Row:
+    """DP ε of everything that is in the ledgers of runs on the same users."""
+    account = DifferentialAccountant()
+    for directory in runs:
+        for entry in Ledger.read(directory.ledger).entries:
+            account.compose(entry.event)
+    delta = config.privacy.delta
+    return {"epsilon": account.epsilon(delta).epsilon, "delta": delta}
+
+
+def _words(spent: Row) -> str:
+    return f"DP ε = {spent['epsilon']:.3g} at δ = {spent['delta']:g}"
 
 
 def _rows(settings: Settings, trained: Trained) -> list[Row]:
-    attackers = _attackers(settings)
     attack, test = trained.filtered(trained.attack), trained.filtered(trained.test)
-    source = FORMULAS.get(trained.config.privatizer.secret, "")
-
-    def row(where: str, taught: PrivateData, tried: PrivateData, use: float | None) -> Row:
-        fresh = with_formula(
-            attackers, taught, source, steps=settings.attacker_steps, seed=trained.seed + 7
-        )
-        found = columns(read_all(fresh, taught, tried, trained.seed))
-        return {"where": where, **found, "use": use}
-
+    raw_use = _use(settings, trained.attack, trained.test)
     rows = [
-        row("raw", trained.attack, trained.test, _use(settings, trained.attack, trained.test)),
-        row("filtered", attack, test, _use(settings, attack, test)),
+        {**_read(settings, trained, "raw", trained.attack, trained.test), "use": raw_use},
+        {**_read(settings, trained, "filtered", attack, test), "use": _use(settings, attack, test)},
     ]
     if trained.config.privatizer.pairs:
-        samples = _samples(trained, settings.samples)
-        taught, tried = _halves(samples, trained.seed)
-        rows.append(row("samples", taught, tried, _use(settings, samples, test)))
-        rows.append(row("transfer", attack, samples, None))
+        rows += _sample_rows(settings, trained)
     for where, (taught, tried) in _groups(trained).items():
-        rows.append(row(where, taught, tried, _use(settings, taught, tried)))
+        use = _use(settings, taught, tried)
+        rows.append({**_read(settings, trained, where, taught, tried), "use": use})
     return rows
+
+
+def _sample_rows(settings: Settings, trained: Trained, before: str = "") -> list[Row]:
+    """What is read of samples of pairs, by attackers that learned from them or from images."""
+    attack, test = trained.filtered(trained.attack), trained.filtered(trained.test)
+    samples = _samples(trained, settings.samples)
+    taught, tried = _halves(samples, trained.seed)
+    use = _use(settings, samples, test)
+    return [
+        {**_read(settings, trained, f"{before}samples", taught, tried), "use": use},
+        {**_read(settings, trained, f"{before}transfer", attack, samples), "use": None},
+    ]
+
+
+def _read(
+    settings: Settings, trained: Trained, where: str, taught: PrivateData, tried: PrivateData
+) -> Row:
+    """What fresh attackers that learned from the one read of the other."""
+    fresh = with_formula(
+        _attackers(settings),
+        taught,
+        FORMULAS.get(trained.config.privatizer.secret, ""),
+        steps=settings.attacker_steps,
+        seed=trained.seed + 7,
+    )
+    return {"where": where, **columns(read_all(fresh, taught, tried, trained.seed))}
 
 
 def _attackers(settings: Settings) -> Mapping[str, Attacker]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from server.config import Config
-from server.config_privatizer import SYNTHETIC
+from server.config_privatizer import GIVEN, SYNTHETIC
 from server.files import write_durably
 from simulations.study.effort import Effort
 from simulations.study.guarantees import Guarantee
@@ -113,7 +113,8 @@ def _trains(plan: dict[str, Any]) -> dict[str, Any]:
     settings = {**Config().flat(), **plan["config"], "data.dir": ""}
     if settings["privatizer.method"] != SYNTHETIC:  # its filter is trained on what is drawn
         settings |= dict.fromkeys(DRAWN)
-    if not settings["privatizer.rounds"] and settings["privatizer.method"] != SYNTHETIC:
+    known = settings["privatizer.method"] in (SYNTHETIC, GIVEN)
+    if not settings["privatizer.rounds"] and not known:
         settings = {k: v for k, v in settings.items() if not k.startswith("privatizer.")}
     return {"config": settings, "fault": plan["fault"], "provider": plan["provider"]}
 

@@ -9,9 +9,10 @@ import pytest
 import torch
 from torch import nn
 
+from accountant.differential import DifferentialAccountant
 from server.config import Config
 from server.directory import RunDirectory
-from server.schedule import planned_epsilon
+from server.schedule import parts, planned_epsilon
 from simulations.apps import simulated_federation, simulated_secrets
 from simulations.privatizers.data import PrivateData
 from simulations.studies import federated
@@ -83,6 +84,28 @@ def test_a_run_is_trained_attacked_and_taken_up_again(monkeypatch, tmp_path):
     assert rows[3]["use"] is None and rows[0]["use"] is not None
     assert len(told) == 5
     assert run() == rows
+
+
+def test_a_second_run_learns_from_filtered_images_and_both_are_paid_for(monkeypatch, tmp_path):
+    config = configured(monkeypatch, condition=True, width=5)
+    twice = replace(SETTINGS, second=True)
+    rows = federated.run(twice, seeds=[0], data_dir=None, out=tmp_path, report=lambda line: None)
+    assert [row["where"] for row in rows[4:]] == ["second samples", "second transfer"]
+    second = RunDirectory.open(tmp_path / "second-0")
+    filters = [
+        directory.load_state().arrays["privatizer/mean"]
+        for directory in (RunDirectory.open(tmp_path / "run-0"), second)
+    ]
+    assert np.array_equal(*filters)
+    found = second.config()
+    assert found.privatizer.given and found.privatizer.width == 5 and found.privatizer.condition
+    assert [part.name for part in parts(found)] == ["critic"]
+    together = DifferentialAccountant()
+    for made in (config, found):
+        for part in parts(made):
+            together.compose(part.event, part.rounds)
+    assert {row["epsilon"] for row in rows[4:]} == {together.epsilon(1e-3).epsilon}
+    assert rows[4]["epsilon"] > rows[0]["epsilon"]
 
 
 def test_what_is_attacked_is_nobodys_and_is_filtered(monkeypatch, tmp_path):

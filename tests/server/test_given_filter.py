@@ -1,0 +1,276 @@
+"""A run whose nodes look through the filter of another run: taken once, checked, and kept."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from power_cuts import interrupted
+from run_parts import FOCUSED, PARTS
+
+from client.filtered import FilteredUsers
+from client.privatizers import fitting
+from client.records import Description
+from client.records import TrainRequest as Request
+from models.vectors import to_vector
+from server import synthetic
+from server.config import Config, ConfigError
+from server.directory import RunDirectory
+from server.enrolment import EnrolmentError, _agreed
+from server.given import GivenFilter, filter_of
+from server.schedule import parts, planned_epsilon
+from server.store import SampleFilter, open_store
+from simulations.apps import node_users
+from simulations.audits.canaries import stage_config
+from simulations.cli import main
+from simulations.engine import measure_student
+from simulations.reading import kept_reading, kept_run_filter, kept_sampler
+
+DENSE = {
+    "privatizer.network": "dense",
+    "privatizer.width": 4,
+}
+TRAINS = {
+    **DENSE,
+    "privatizer.method": "information",
+    "privatizer.rounds": 1,
+    "privatizer.readers": 4,
+    "privatizer.batch": 5,
+    "critic.family": "frozen",
+    "rounds.count": 1,
+}
+
+
+@pytest.fixture
+def first(small_config, run_small, tmp_path):
+    """The folder of a run that trained a filter, with changes."""
+
+    def make(name: str = "first", **changes) -> str:
+        run_small(small_config(**{**_keys(TRAINS), **changes}), name)
+        return str(tmp_path / name)
+
+    return make
+
+
+@pytest.fixture
+def second(small_config):
+    """The configuration of a run that takes a filter, with changes."""
+
+    def make(folder: str, *more: dict[str, object], **changes) -> Config:
+        given = {**DENSE, "privatizer.method": "given", "privatizer.filter": folder}
+        settings = {"critic.family": "frozen", **given}
+        for part in more:
+            settings |= part
+        return small_config(**{**_keys(settings), **changes})
+
+    return make
+
+
+def _keys(settings: dict[str, object]) -> dict[str, object]:
+    return {key.replace(".", "__"): value for key, value in settings.items()}
+
+
+def kept(folder) -> np.ndarray:
+    return RunDirectory.open(Path(folder)).load_state().arrays["privatizer/mean"]
+
+
+def test_every_image_of_a_run_with_a_given_filter_goes_through_it(
+    first, second, run_small, monkeypatch, tmp_path
+):
+    shown, released = [], FilteredUsers._released
+    monkeypatch.setattr(
+        FilteredUsers, "_released", lambda s, d, p: shown.append(s) or released(s, d, p)
+    )
+    folder = first()
+    shown.clear()
+    config = second(folder)
+    outcome = run_small(config)
+    assert outcome.rounds == 3
+    users = {(id(s.users), id(s)) for s in shown}
+    assert len(shown) == 40 and len(users) == 2, "each user's images are filtered once"
+    assert all(np.array_equal(to_vector(s.network), kept(folder)) for s in shown)
+    assert np.array_equal(kept(tmp_path / "run"), kept(folder))
+    # it is paid for as a run without a filter is, and has no part of its own
+    plain = config.updated({"privatizer.method": "", "privatizer.filter": ""})
+    assert [part.name for part in parts(config)] == ["critic"]
+    assert planned_epsilon(config, 1e-3) == planned_epsilon(plain, 1e-3)
+
+
+def test_what_comes_of_it_is_read_as_of_any_run(first, second, run_small, tmp_path):
+    config = second(first())
+    outcome = run_small(config)
+    directory = RunDirectory.open(tmp_path / "run")
+    network, shape = kept_run_filter(directory.path)
+    assert shape == (1, 28, 28) and not network.training
+    assert kept_reading(directory) is None
+    assert kept_sampler(directory).classes == 10
+    assert 0 <= measure_student(config, directory, images=50, epochs=1).accuracy <= 1
+    with open_store(outcome.store) as store:
+        assert store.samples(SampleFilter(run_id=outcome.run_id, purpose="release"))
+
+
+def test_a_given_filter_serves_all_parts_and_pairs(
+    first, second, run_small, few_images_for_the_frame, tmp_path
+):
+    parted = {**PARTS, **FOCUSED}
+    config = second(first(), parted, privatizer__condition=True)
+    assert run_small(config).rounds == 5
+    assert kept_sampler(RunDirectory.open(tmp_path / "run")).classes == 20
+
+
+def test_a_filter_that_is_told_who_consents_is_told_so_again(first, second, run_small, tmp_path):
+    unet = {"privatizer__network": "unet", "privatizer__width": 2, "privatizer__consenting": 0.5}
+    folder = first(**unet)
+    with pytest.raises(ConfigError, match=r"privatizer\.consenting = 0\.0 .* is told who consents"):
+        run_small(second(folder, **{**unet, "privatizer__consenting": 0.0}), "deaf")
+    assert run_small(second(folder, **unet)).rounds == 3
+    assert np.array_equal(kept(tmp_path / "run"), kept(folder))
+
+
+def test_a_filter_of_samples_serves_another_run(small_config, second, run_small, tmp_path, synth):
+    code = {"privatizer__network": "code", "privatizer__width": 2}
+    made = {"privatizer__method": "synthetic", "privatizer__steps": 2, **code}
+    run_small(small_config(critic__family="frozen", rounds__count=1, **made), "first")
+    assert run_small(second(str(tmp_path / "first"), **code)).rounds == 3
+    assert np.array_equal(kept(tmp_path / "run"), kept(tmp_path / "first"))
+
+
+@pytest.fixture
+def synth(monkeypatch):
+    """A filter of samples in no time."""
+    monkeypatch.setattr(synthetic, "SAMPLES", 200)
+    monkeypatch.setattr(synthetic, "HELD", 100)
+    for name in ("READING_STEPS", "COPYING_STEPS"):
+        monkeypatch.setattr(synthetic, name, 2)
+    for name in ("FIRST", "LATER"):
+        monkeypatch.setattr(fitting, name, replace(getattr(fitting, name), meeting=2))
+
+
+def test_a_run_goes_on_without_the_folder_that_its_filter_came_from(
+    first, second, run_small, monkeypatch, tmp_path
+):
+    whole = run_small(second(first()), "whole").model_sha256
+    folder = first("other")
+    shutil.copytree(tmp_path / "first", folder, dirs_exist_ok=True)  # the same filter elsewhere
+    config, save, cut = second(folder), RunDirectory.save_state, []
+
+    def once(directory, snapshot):
+        save(directory, snapshot)
+        if not cut and directory.path.name == "run":
+            cut.append(snapshot.round)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(RunDirectory, "save_state", once)
+    with pytest.raises(KeyboardInterrupt):
+        run_small(config)
+    shutil.rmtree(folder)
+    assert run_small(config).model_sha256 == whole
+
+
+@pytest.mark.parametrize("point", [(RunDirectory, "save_state", "before", 1)])
+def test_a_run_cut_before_its_first_state_fetches_the_filter_again(
+    first, second, run_small, monkeypatch, point
+):
+    config = second(first())
+    whole = run_small(config, "whole").model_sha256
+    assert interrupted(monkeypatch, run_small, config, point).model_sha256 == whole
+
+
+UNFIT = [
+    ({"privatizer__width": 5}, r"privatizer\.width = 5 does not fit .* has 4"),
+    ({"privatizer__network": "unet"}, r"privatizer\.network = 'unet' does not fit .*'dense'"),
+    ({"privatizer__secret": "column"}, r"privatizer\.secret = 'column' does not fit"),
+    ({"privacy__fixed_seed": -1}, "trained without noise or with repeatable noise"),
+]
+
+
+@pytest.mark.parametrize(("changes", "said"), UNFIT)
+def test_another_kind_of_filter_is_refused_before_anything_is_spent(
+    first, second, run_small, tmp_path, changes, said
+):
+    config = second(first(), **changes)
+    with pytest.raises(ConfigError, match=said):
+        filter_of(config, (1, 28, 28))
+    if "privatizer__secret" not in changes:  # of which the simulated nodes know nothing
+        with pytest.raises(ConfigError, match=said):
+            run_small(config)
+        assert not (tmp_path / "run" / "ledger.jsonl").exists()
+
+
+def test_a_filter_without_noise_serves_runs_that_promise_nothing(first, second, run_small):
+    folder = first(privatizer__noise_multiplier=0.0, privacy__fixed_seed=-1)
+    with pytest.raises(ConfigError, match="without noise"):
+        run_small(second(folder, privacy__fixed_seed=-1), "private")
+    assert run_small(second(folder, privacy__noise_multiplier=0.0)).rounds == 3
+
+
+def test_folders_that_have_no_filter_are_told(first, second, small_config, run_small, tmp_path):
+    for folder in (str(tmp_path / "nowhere"), "~/no such run"):
+        with pytest.raises(ConfigError, match=r"privatizer\.filter = .* holds no run"):
+            run_small(second(folder), f"of {Path(folder).name}")
+        assert not (tmp_path / f"of {Path(folder).name}" / "ledger.jsonl").exists()
+    run_small(small_config(critic__family="frozen"), "plain")
+    with pytest.raises(ConfigError, match="has no filter, or is not done yet"):
+        filter_of(second(str(tmp_path / "plain")), (1, 28, 28))
+    with pytest.raises(ConfigError, match=r"is of images \[1, 28, 28\], not \(3, 32, 32\)"):
+        filter_of(second(first()), (3, 32, 32))
+
+
+def test_the_command_says_it_in_one_line(first, tmp_path, capsys):
+    out = ["--out", str(tmp_path / "new"), "--no-student"]
+    given = ["--set", "privatizer.method=given", "--set", f"privatizer.filter={tmp_path / 'no'}"]
+    assert main(["simulate", "--preset", "demo", *given, *out]) != 0
+    said = capsys.readouterr().err.strip().splitlines()
+    assert not (tmp_path / "new").exists(), "what is refused leaves no run behind"
+    assert "holds no run" in said[-1] and not any("Traceback" in line for line in said)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"method": "given"}, "privatizer.filter"),
+        ({"method": "given", "filter": "x", "rounds": 1}, "has no rounds of its own"),
+        ({"method": "given", "filter": "x", "steps": 5}, "does not look at it"),
+        ({"method": "information", "rounds": 1, "filter": "x"}, "does not look at it"),
+        ({"method": "synthetic", "network": "code", "filter": "x"}, "does not look at it"),
+    ],
+)
+def test_settings_that_contradict_are_refused(settings, said):
+    with pytest.raises(ConfigError, match=said):
+        Config().updated({f"privatizer.{key}": value for key, value in settings.items()})
+
+
+def test_nodes_need_not_know_a_secret_that_is_hidden_already(second):
+    config = second("x", data__users=2, data__nodes=1)
+    told = {7: Description(partition=0, users=2, shape=(1, 28, 28), classes=10)}
+    assert _agreed(told, config).secrets == 0
+    with pytest.raises(EnrolmentError, match="do not know"):
+        _agreed(told, config.updated({"privatizer.condition": True}))
+
+
+def test_the_servers_path_does_not_travel(first, second, run_small, monkeypatch):
+    folder, seen = first(), []
+    read = Request.from_record.__func__
+    monkeypatch.setattr(
+        Request, "from_record", classmethod(lambda c, r: seen.append(read(c, r)) or seen[-1])
+    )
+    run_small(second(folder))
+    assert seen and all(folder not in map(str, r.settings.values()) for r in seen)
+    assert all("filter" in r.weights for r in seen)
+
+
+def test_canaries_try_the_mechanism_of_such_a_run(second):
+    assert not stage_config(second("x"), 10).privatizer.active
+
+
+def test_a_given_filter_learns_nothing(second):
+    made = GivenFilter(second("x"), (1, 28, 28))
+    assert not made.ready and made.state() == {} and made.weights() == {} == made.figures()
+    with pytest.raises(ValueError, match="not fetched"):
+        made.filter_weights()
+    with pytest.raises(ValueError, match="learns nothing"):
+        made.absorb(np.zeros(3))
+    assert node_users(second("x"), 0).secret == "thickness"
