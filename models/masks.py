@@ -108,7 +108,7 @@ class NoiseMap(nn.Module):
         ``choice`` float32 [n, secrets]: a record whose owner chose nothing goes out as it is.
         """
         sent = torch.addcmul(records, self.deviation(self.rho), noise)
-        return _chosen(records, torch.where(self.keep, sent, self.base) + self.shift, choice)
+        return chosen(records, torch.where(self.keep, sent, self.base) + self.shift, choice)
 
 
 class MaskFilter(nn.Module):
@@ -174,7 +174,7 @@ class MaskFilter(nn.Module):
         ``choice`` float32 [n, secrets]: a record whose owner chose nothing goes out as it is.
         """
         sent = torch.addcmul(records + self.shift, self.sigma, noise)
-        return _chosen(records, torch.where(self.keep, sent, self.values), choice)
+        return chosen(records, torch.where(self.keep, sent, self.values), choice)
 
 
 def kept(sigma: Tensor, threshold: float) -> Tensor:
@@ -251,7 +251,11 @@ def masked(
     return MaskFilter(sigma, keep, base + shift, shift=moved, trained=True)
 
 
-def _chosen(records: Tensor, released: Tensor, choice: Tensor | None) -> Tensor:
+def chosen(records: Tensor, released: Tensor, choice: Tensor | None) -> Tensor:
+    """What goes out: filtered records [n, ...], or those themselves whose owner chose nothing.
+
+    ``choice`` is float32 [n, secrets]; None filters everybody's.
+    """
     if choice is None:
         return released
     wanted = (choice > 0).any(1).view(-1, *(1 for _ in records.shape[1:]))

@@ -185,14 +185,20 @@ def _filter(
         return DenseFilter(
             shape, int(settings["width"]), noise=DENSE_NOISE, limits=PIXELS, generator=source
         )
+    width, choices = int(settings["width"]), 1 if float(settings["consenting"]) > 0 else 0
     if settings["network"] == "code":
         low, high = PIXELS
-        width = int(settings["width"])
         return ConvReleaser(
-            shape, width, code=CODE, grain=GRAIN, low=low, high=high, generator=source
+            shape,
+            width,
+            code=CODE,
+            grain=GRAIN,
+            low=low,
+            high=high,
+            choices=choices,
+            generator=source,
         )
-    choices = 1 if float(settings["consenting"]) > 0 else 0
-    return UNet(shape, int(settings["width"]), choices=choices, limits=PIXELS, generator=source)
+    return UNet(shape, width, choices=choices, limits=PIXELS, generator=source)
 
 
 def _networks(

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from models.masks import chosen
 from models.recurrent import build_lstm, check_sizes
 from models.shapes import ShapeError
 from models.weights import initialise, unset_weights
@@ -38,6 +39,8 @@ class ConvReleaser(nn.Module):
             secret from networks by writing it small, where trees and linear readers find it.
         low: least value of a released pixel.
         high: greatest value.
+        choices: opt-in bits; with 1 an image whose owner minds nothing goes out as it is. 0 where
+            everybody's is filtered.
         generator: CPU generator of the weights; ``None`` is seed 0.
 
     Raises:
@@ -54,10 +57,12 @@ class ConvReleaser(nn.Module):
         grain: float = 0.0,
         low: float = -1.0,
         high: float = 1.0,
+        choices: int = 0,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         channels, height, breadth = _check_image(shape)
+        self.choices = choices
         check_sizes(width=width, code=code)
         self.low, self.high, self.grain = low, high, _check_grain(grain)
         self.coded = code if noisy else 0
@@ -75,7 +80,13 @@ class ConvReleaser(nn.Module):
         initialise(self, generator, "relu")
 
     def forward(self, records: Tensor, noise: Tensor, choice: Tensor | None = None) -> Tensor:
-        """Released images [n, c, h, w] in (low, high) of images and noise [n, *noise_shape]."""
+        """Released images [n, c, h, w] in (low, high) of images and noise [n, *noise_shape].
+
+        Where there are opt-in bits, float32 [n, choices], images without one go out as they are.
+        """
+        return chosen(records, self._filtered(records, noise), choice if self.choices else None)
+
+    def _filtered(self, records: Tensor, noise: Tensor) -> Tensor:
         maps = F.relu(self.down2(F.relu(self.down1(records))))
         code = self.encode(maps.flatten(1))
         if self.coded:

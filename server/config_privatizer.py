@@ -89,7 +89,7 @@ class PrivatizerConfig:
     """Decay of the moving averages of scalars and shares of the secret's classes, in [0, 1)."""
     consenting: float = 0.0
     """Simulated share of users who do not mind: the filter is told so of each record and hides
-    nothing of theirs. 0 leaves that input out."""
+    nothing of theirs (``code``: lets their images pass as they are). 0 leaves that input out."""
     condition: bool = False
     """Whether the generator's classes are pairs of class and secret (class x secrets + secret), for
     the strongest test: an attacker that is trained on samples of requested secrets. Always so by
@@ -153,10 +153,10 @@ class PrivatizerConfig:
             f"the filter needs rounds too: give fewer than privatizer.rounds = {self.rounds}",
         )
         require(
-            self.consenting == 0 or self.network == "unet",
+            self.consenting == 0 or self.network != "dense",
             "privatizer.consenting",
             self.consenting,
-            "only privatizer.network = 'unet' can be told of each record; leave it at 0",
+            "privatizer.network = 'dense' cannot be told of each record; leave it at 0",
         )
         require(
             not self.condition or self.active,

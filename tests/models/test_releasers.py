@@ -49,6 +49,16 @@ def test_the_adversary_is_causal_and_uses_what_else_it_knows() -> None:
     torch.testing.assert_close(net(series, side), net(series, each))
 
 
+def test_images_without_an_opt_in_bit_go_out_as_they_are() -> None:
+    net = ConvReleaser((1, 8, 8), 2, code=4, grain=0.1, choices=1)
+    images, noise = torch.rand(3, 1, 8, 8) * 2 - 1, _noise(net, 3)
+    sent = net(images, noise, torch.tensor([[1.0], [0.0], [1.0]]))
+    everybody = net(images, noise)
+    assert torch.equal(sent[1], images[1]) and torch.equal(sent[[0, 2]], everybody[[0, 2]])
+    deaf = ConvReleaser((1, 8, 8), 2, code=4, grain=0.1)
+    assert not torch.equal(deaf(images, noise, torch.zeros(3, 1)), images)
+
+
 def test_an_adversary_that_reads_both_ways_uses_what_came_later() -> None:
     net = LstmAdversary(1, 2, hidden=8, both_ways=True)
     series = _series(1).requires_grad_()

@@ -130,8 +130,12 @@ def test_a_filter_that_is_told_who_consents_is_told_so_again(first, second, run_
     assert np.array_equal(kept(tmp_path / "run"), kept(folder))
 
 
-def test_a_filter_of_samples_serves_another_run(small_config, second, run_small, tmp_path, synth):
+@pytest.mark.parametrize("consenting", [0.0, 0.5])
+def test_a_filter_of_samples_serves_another_run(
+    small_config, second, run_small, tmp_path, synth, consenting
+):
     code = {"privatizer__network": "code", "privatizer__width": 2}
+    code["privatizer__consenting"] = consenting
     made = {"privatizer__method": "synthetic", "privatizer__steps": 2, **code}
     run_small(small_config(critic__family="frozen", rounds__count=1, **made), "first")
     assert run_small(second(str(tmp_path / "first"), **code)).rounds == 3

@@ -13,6 +13,7 @@ import torch
 from client.filtered import FilteredUsers, as_asked
 from client.privatizers import fitting
 from client.privatizers.export import load_filter
+from client.privatizers.networks import choices_of
 from client.privatizers.protocol import PrivatizerError
 from client.records import TrainRequest
 from models.vectors import to_vector
@@ -30,7 +31,7 @@ from server.store import (
     open_store,
 )
 from server.synthetic import SyntheticPrivatizer, reading_of
-from simulations.apps import node_users, simulated_federation
+from simulations.apps import hiding_users, node_users, simulated_federation
 from simulations.cli import main
 from simulations.engine import (
     STUDENT_SEED,
@@ -39,7 +40,7 @@ from simulations.engine import (
     student_of_labels,
     train_in_process,
 )
-from simulations.reading import as_devices_send, kept_reading, kept_sampler
+from simulations.reading import as_devices_send, kept_reading, kept_run_filter, kept_sampler
 from simulations.students import train_student
 
 TINY = {
@@ -112,6 +113,22 @@ def test_a_runs_filter_is_exported_for_devices(tmp_path, capsys):
     train_in_process(plain, other, other.default_store, None)
     assert main(["privatizer", "export", str(other.path)]) == 1
     assert "has no filter" in capsys.readouterr().err
+
+
+def test_who_minds_nothing_is_not_filtered_and_samples_always_are(tmp_path):
+    config, directory, _ = trained(tmp_path / "run", **{"privatizer.consenting": 0.25})
+    hides, users = hiding_users(config), node_users(config, 0)
+    network, _ = kept_run_filter(directory.path)
+    assert choices_of(network) == 1
+    shown = FilteredUsers(users, network, seed=0)
+    for position in range(len(users)):
+        raw, sent = users.user(position).images, shown.user(position).images
+        assert torch.equal(raw, sent) != bool(hides[position])
+    # samples are nobody's, so nobody consents to them
+    sampler = kept_sampler(directory)
+    pairs = torch.arange(20)
+    bare = replace(sampler, privatizer=None, secrets=1)
+    assert not torch.allclose(sampler.draw(pairs, 3), bare.draw(pairs, 3), atol=0.1)
 
 
 def test_a_run_is_the_same_when_it_is_repeated_or_taken_up(tmp_path):
@@ -391,7 +408,7 @@ def test_secrets_of_samples_are_even_and_their_own(tmp_path):
         ({"privatizer.steps": 0}, "privatizer.steps"),
         ({"privatizer.budget": -1.0}, "privatizer.budget"),
         ({"privatizer.secret": ""}, "privatizer.secret"),
-        ({"privatizer.consenting": 0.5}, "privatizer.consenting"),
+        ({"privatizer.consenting": 1.0}, "privatizer.consenting"),
         ({"privacy.unit": "record"}, "privatizer.method"),
     ],
 )
