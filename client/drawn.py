@@ -27,20 +27,26 @@ def sound_records(users: LocalUsers, user: int) -> LocalData:
     fits = (data.labels >= 0) & (data.labels < users.classes)
     fits &= torch.isfinite(data.images).flatten(1).all(1)
     if data.secrets is None:
-        return LocalData(data.images[fits], data.labels[fits])
+        return LocalData(data.images[fits], data.labels[fits], None, _choice(data.choice, fits))
     return _with_secrets(data, fits, secret_of(users)[1])
 
 
 def _with_secrets(data: LocalData, fits: Tensor, classes: int) -> LocalData:
-    """Records that fit, those without a known secret left out; what is no bit hides it."""
+    """Records that fit, those without a known secret left out."""
     if data.secrets is None or data.secrets.shape != data.labels.shape:
         return LocalData(data.images[:0], data.labels[:0])
     fits = fits & (data.secrets >= 0) & (data.secrets < classes)
-    choice = data.choice
-    if choice is not None:
-        sound = choice.shape == (len(fits), 1)
-        choice = (choice != 0).float()[fits] if sound else torch.ones(int(fits.sum()), 1)
+    choice = _choice(data.choice, fits)
     return LocalData(data.images[fits], data.labels[fits], data.secrets[fits], choice)
+
+
+def _choice(choice: Tensor | None, fits: Tensor) -> Tensor | None:
+    """Bits of the records that fit, float32 [n, 1]; what is no bit hides the record's secret."""
+    if choice is None:
+        return None
+    if choice.shape != (len(fits), 1):
+        return torch.ones(int(fits.sum()), 1)
+    return (choice != 0).float()[fits]
 
 
 def batched_records(

@@ -87,7 +87,7 @@ class Config:
             not (record and self.privatizer.active),
             "privatizer.method",
             self.privatizer.method,
-            "a privatizer is trained at user level: set privacy.unit = 'user', or leave it out",
+            "privatizers are for users, not records: set privacy.unit = 'user', or leave it out",
         )
         require(
             not (record and wgan and self.critic.weight_limit == 0),

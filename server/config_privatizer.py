@@ -190,6 +190,11 @@ class PrivatizerConfig:
         return self.rounds > 0 or self.synthetic or self.given
 
     @property
+    def reads_secret(self) -> bool:
+        """Whether nodes must know the secret of their records: a given filter hides it as it is."""
+        return self.active and (self.condition or not self.given)
+
+    @property
     def pairs(self) -> bool:
         """Whether the generator's classes are pairs of class and secret."""
         return self.condition or self.synthetic

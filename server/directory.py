@@ -6,6 +6,7 @@
 ``checkpoint/state.safetensors``   everything needed to go on after the last whole round
 ``checkpoint/release-N.safetensors``  round N's noised aggregate, until a state has taken it in
 ``checkpoint/generator-N.safetensors``  generators that stored samples were drawn from
+``checkpoint/filter.safetensors``  the filter that the run was given, where it was given one
 ``store.db``               the database, unless another store is named (then in ``store-url``)
 """
 
@@ -60,6 +61,7 @@ class RunDirectory:
         self.evidence = self.path / "evidence.jsonl"
         self.checkpoints = self.path / "checkpoint"
         self._config = self.path / "config.toml"
+        self._filter = self.checkpoints / "filter.safetensors"
         self._lock = self.path / "lock"
 
     @classmethod
@@ -219,6 +221,27 @@ class RunDirectory:
     def drop_release(self, round_number: int) -> None:
         """Forget an aggregate that a state has taken in."""
         self._release(round_number).unlink(missing_ok=True)
+
+    def save_filter(self, vector: NDArray[np.float32], facts: dict[str, str]) -> None:
+        """Keep the filter that the run was given, with where it is from."""
+        content = save({"filter": np.asarray(vector, order="C")}, metadata=facts)
+        write_durably(self._filter, content)
+
+    def load_filter(self) -> tuple[NDArray[np.float32], dict[str, str]] | None:
+        """What `save_filter` kept; None where the run was given none.
+
+        Raises:
+            RunDirectoryError: the file was damaged.
+        """
+        if not self._filter.exists():
+            return None
+        try:
+            with safe_open(self._filter, framework="numpy") as file:
+                return file.get_tensor("filter"), dict(file.metadata())
+        except (SafetensorError, TypeError):
+            raise RunDirectoryError(
+                f"{self._filter} is damaged; restore it from a backup"
+            ) from None
 
     def generator_path(self, round_number: int) -> Path:
         """Where a round's generator is kept."""

@@ -27,7 +27,7 @@ class Federation:
     classes: int
     """Of the records."""
     secrets: int = 0
-    """Classes of the secret that a privatizer hides; 0 where none does."""
+    """Classes of the secret that a privatizer hides; 0 where none does or nobody need know it."""
     conditioned: bool = False
     """Whether the generator is asked for a class *and* a secret."""
 
@@ -81,14 +81,10 @@ def _agreed(described: dict[int, Description], config: Config) -> Federation:
             "set data.users to the number enrolled"
         )
     shape, classes = schemas.pop()
-    secrets = _agreed_secret([d for _, d in ordered], config) if _needs_secret(config) else 0
+    secrets = (
+        _agreed_secret([d for _, d in ordered], config) if config.privatizer.reads_secret else 0
+    )
     return Federation(roster, shape, classes, secrets, config.privatizer.pairs)
-
-
-def _needs_secret(config: Config) -> bool:
-    """Whether nodes must know the secret: not where a finished filter hides it, and no more."""
-    privatizer = config.privatizer
-    return privatizer.active and (privatizer.condition or not privatizer.given)
 
 
 def _agreed_secret(described: list[Description], config: Config) -> int:

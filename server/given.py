@@ -6,115 +6,144 @@ training cost is in that run's ledger; where both runs are about the same people
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from accountant.ledger import Ledger
 from client.records import Vector
-from models.shapes import ImageShape
+from models.shapes import ImageShape, ShapeError
+from server.books import spending_of
 from server.config import Config, ConfigError
+from server.config_privatizer import ROUNDS
+from server.curation import restored_filter
 from server.directory import RunDirectory, RunDirectoryError, Snapshot
-from server.tensors import Arrays
 
 KEPT = "privatizer/mean"
 """Where a run's state has its filter."""
+_ABSORBED = "privatizer/absorbed"
 _SAME = ("secret", "network", "width")
 
 
+@dataclass(frozen=True, eq=False)
 class GivenFilter:
-    """The filter of the run that ``privatizer.filter`` names; part of this run's own state."""
+    """A filter with what its training cost.
 
-    size = 0
-    """It learns nothing, so it has no updates."""
+    Attributes:
+        vector: the filter's weights as they travel in every request, float32 [n].
+        run_id: of the run that trained it.
+        epsilon: DP ε that its ledger came to; infinite where it protects nobody.
+        delta: at this δ.
+    """
 
-    def __init__(self, config: Config, shape: ImageShape) -> None:
-        self._config, self._shape = config, shape
-        self._vector: Vector | None = None
+    vector: Vector
+    run_id: str
+    epsilon: float
+    delta: float
 
     @property
-    def ready(self) -> bool:
-        """Whether it is here: fetched, or restored with a state."""
-        return self._vector is not None
-
-    def fetch(self) -> None:
-        """Take the filter out of the other run.
-
-        Raises:
-            ConfigError: there is none of this kind.
-        """
-        self._vector = filter_of(self._config, self._shape)
-
-    def weights(self) -> dict[str, Vector]:
-        """No node trains it."""
-        return {}
-
-    def filter_weights(self) -> Vector:
-        """As it travels in every request, float32 [n].
-
-        Raises:
-            ValueError: it is not here yet.
-        """
-        if self._vector is None:
-            raise ValueError("the given filter was not fetched")
-        return self._vector
-
-    def figures(self) -> dict[str, float]:
-        """None: nothing is learned."""
-        return {}
-
-    def absorb(self, release: NDArray[np.float64]) -> None:
-        """Refuse: there are no releases of a part that a run does not have.
-
-        Raises:
-            ValueError: always.
-        """
-        raise ValueError(f"a given filter learns nothing, but got a release of {release.shape}")
-
-    def state(self) -> Arrays:
-        """All that `restore` needs, so that the other run may go."""
-        return {} if self._vector is None else {"mean": self._vector}
-
-    def restore(self, state: Arrays) -> None:
-        """Take up a state."""
-        self._vector = state["mean"].astype(np.float32) if "mean" in state else None
+    def cost(self) -> str:
+        """In words, for people who read what a run cost."""
+        return (
+            f"Records went through the filter of run {self.run_id}, whose training cost DP "
+            f"ε = {self.epsilon:.4g} at δ = {self.delta:g} besides: whoever is in both runs "
+            "loses both."
+        )
 
 
 def check_filter(config: Config) -> None:
     """Refuse a new run whose given filter cannot be used, as far as is known before nodes answer.
 
     Raises:
-        ConfigError: as `filter_of`.
+        ConfigError: as `given_filter`.
     """
     if config.privatizer.given:
         _found(config)
 
 
-def filter_of(config: Config, shape: ImageShape) -> Vector:
-    """The filter's weights, float32 [n], of the run that a configuration names.
+def given_filter(config: Config, shape: ImageShape, directory: RunDirectory) -> GivenFilter | None:
+    """The filter that a run was given, kept in its own directory from then on; None without one.
+
+    What is kept is durable before this returns, and what the other run does later changes nothing.
+
+    Args:
+        config: the run's.
+        shape: of the images of its nodes.
+        directory: the run's.
 
     Raises:
-        ConfigError: there is no such run, it has no filter, its filter is of other images or
-            another kind than the configuration says, or it was trained without a guarantee where
-            this run has one.
+        ConfigError: there is no such run, it is not done with its filter or did not train it, the
+            filter is of other images or another kind than the configuration says, or it was trained
+            without a guarantee where this run has one.
+        RunDirectoryError: what was kept was damaged.
     """
-    found = _found(config)
-    if tuple(found.facts["shape"]) != tuple(shape):
-        raise _refused(
-            config.privatizer.filter, f"its filter is of images {found.facts['shape']}, not {shape}"
-        )
-    return found.arrays[KEPT].astype(np.float32)
+    if not config.privatizer.given:
+        return None
+    kept = kept_given(directory)
+    if kept is None:
+        kept = _taken(config, shape)
+        facts = {"run_id": kept.run_id, "epsilon": repr(kept.epsilon), "delta": repr(kept.delta)}
+        directory.save_filter(kept.vector, facts)
+    return kept
 
 
-def _found(config: Config) -> Snapshot:
+def kept_given(directory: RunDirectory) -> GivenFilter | None:
+    """The filter that a run was given, as it keeps it; None where none was, or not yet.
+
+    Raises:
+        RunDirectoryError: what was kept was damaged.
+    """
+    kept = directory.load_filter()
+    if kept is None:
+        return None
+    vector, facts = kept
+    return GivenFilter(vector, facts["run_id"], float(facts["epsilon"]), float(facts["delta"]))
+
+
+def with_cost(statement: str, directory: RunDirectory) -> str:
+    """What a run promises, with what its given filter cost besides, where it was given one."""
+    given = kept_given(directory)
+    return statement if given is None else f"{statement} {given.cost}"
+
+
+def _taken(config: Config, shape: ImageShape) -> GivenFilter:
+    """The other run's filter, tried on a network, and what it cost."""
     named = config.privatizer.filter
+    directory, snapshot = _found(config)
+    if tuple(snapshot.facts["shape"]) != tuple(shape):
+        raise _refused(named, f"its filter is of images {snapshot.facts['shape']}, not {shape}")
+    vector = snapshot.arrays[KEPT].astype(np.float32)
     try:
-        directory = RunDirectory.open(Path(named).expanduser())
+        restored_filter(config, shape, vector)
+    except (ValueError, ShapeError) as error:
+        raise _refused(named, f"it is of another version: {error}; train it again") from None
+    if not np.isfinite(vector).all():
+        raise _refused(named, "its weights are not finite; train it again")
+    spent = spending_of(directory.config(), directory)
+    run_id = str(Ledger.read(directory.ledger).header["run_id"])
+    return GivenFilter(vector, run_id, spent.dp_epsilon, spent.delta_dp)
+
+
+def _found(config: Config) -> tuple[RunDirectory, Snapshot]:
+    named = config.privatizer.filter
+    if not Path(named).is_absolute():
+        raise _refused(named, "give the absolute path of that run's folder")
+    try:
+        directory = RunDirectory.open(Path(named))
         theirs, snapshot = directory.config(), directory.load_state()
     except RunDirectoryError as error:
         raise _refused(named, str(error)) from None
-    if snapshot is None or KEPT not in snapshot.arrays:
-        raise _refused(named, "that run has no filter, or is not done yet")
+    except OSError as error:
+        raise _refused(named, f"it cannot be read: {error.strerror}") from None
+    if theirs.privatizer.given:
+        raise _refused(
+            named,
+            "that run was given its filter too, and its ledger does not say what that cost: name "
+            f"the one that trained it, {theirs.privatizer.filter}",
+        )
+    if snapshot is None or not _trained(theirs, snapshot):
+        raise _refused(named, "that run has no filter, or is not done with it yet")
     _check_alike(config, theirs)
     if _private(config) and not _private(theirs):
         raise _refused(
@@ -122,7 +151,17 @@ def _found(config: Config) -> Snapshot:
             "it was trained without noise or with repeatable noise, so it may tell of single "
             "people, and this run promises that nothing does; train it again with noise",
         )
-    return snapshot
+    return directory, snapshot
+
+
+def _trained(theirs: Config, snapshot: Snapshot) -> bool:
+    """Whether the filter is there, and learned from what it was to learn from."""
+    privatizer = theirs.privatizer
+    if KEPT not in snapshot.arrays:
+        return False
+    if privatizer.method not in ROUNDS:
+        return True
+    return snapshot.round >= privatizer.rounds and int(snapshot.arrays[_ABSORBED]) > privatizer.lead
 
 
 def _check_alike(config: Config, theirs: Config) -> None:

@@ -28,7 +28,6 @@ from server.critics.frozen import FrozenCritic
 from server.curation import Sampler, sampler_of
 from server.enrolment import Federation
 from server.generator import GeneratorTrainer, Loss
-from server.given import GivenFilter
 from server.mechanism import largest_sum
 from server.privatizer import PrivatizerTrainer
 from server.schedule import Part, total_rounds
@@ -91,15 +90,23 @@ class Learners:
     Two of them with equal configuration and equal releases stay equal bit for bit.
     """
 
-    def __init__(self, config: Config, federation: Federation) -> None:
+    def __init__(self, config: Config, federation: Federation, given: Vector | None = None) -> None:
         """Start with random weights from the run's seed.
 
+        Args:
+            config: the run's.
+            federation: its nodes.
+            given: the filter of ``privatizer.method = "given"``, float32 [n].
+
         Raises:
+            ValueError: the run is to have a given filter and has none.
             ShapeError: no network is built for such images.
             ConfigError: the annotator or the focused critic keeps more components than there are.
         """
         self._config, shape, classes = config, federation.shape, federation.drawn_classes
-        self._privatizer = _privatizer(config, federation)
+        if config.privatizer.given and given is None:
+            raise ValueError("without the given filter nodes would show images as they are")
+        self._privatizer, self._given = _privatizer(config, federation), given
         self._synthetic = _synthetic_privatizer(config, federation)
         self._trainer = GeneratorTrainer(config, shape, classes)
         self._annotator: AnnotatorTrainer | None = None
@@ -123,15 +130,6 @@ class Learners:
         first = {} if self._privatizer is None else {"privatizer": self._privatizer}
         return {**first, **self._guides}
 
-    def fetch_filter(self) -> None:
-        """Take in another run's filter, where one is given and not here yet.
-
-        Raises:
-            ConfigError: there is none of this kind.
-        """
-        if isinstance(self._privatizer, GivenFilter) and not self._privatizer.ready:
-            self._privatizer.fetch()
-
     # What nodes are asked
 
     def size(self, part: Part) -> int:
@@ -151,9 +149,7 @@ class Learners:
 
         Raises:
             NothingLearned: the part would see images through a filter that learned from no release.
-            ConfigError: the filter that was given is gone, and no state has it yet.
         """
-        self.fetch_filter()
         if part.name != "privatizer" and self._privatizer and not self._privatizer.ready:
             raise NothingLearned(
                 "the filter learned from no release, so later parts would see images as they are: "
@@ -174,6 +170,8 @@ class Learners:
 
     def weights(self, part: Part) -> dict[str, Vector]:
         """What nodes start from in a part that `prepare` began."""
+        if self._given is not None:
+            return {**self._guide_weights(part), "filter": self._given}
         if self._privatizer is None:
             return self._guide_weights(part)
         if part.name == "privatizer":
@@ -293,6 +291,8 @@ class Learners:
             arrays |= under(name, pupil.state())
         if self._synthetic is not None:
             arrays |= under("privatizer", self._synthetic.state())
+        if self._given is not None:
+            arrays |= under("privatizer", {"mean": self._given})
         return arrays
 
     def restore(self, arrays: Arrays) -> None:
@@ -304,9 +304,7 @@ class Learners:
             self._synthetic.restore(within("privatizer", arrays))
 
 
-def _privatizer(config: Config, federation: Federation) -> PrivatizerTrainer | GivenFilter | None:
-    if config.privatizer.given:
-        return GivenFilter(config, federation.shape)
+def _privatizer(config: Config, federation: Federation) -> PrivatizerTrainer | None:
     if not config.privatizer.rounds:
         return None
     try:

@@ -144,7 +144,7 @@ class PrivateStep:
             return {}
         flat = self._config.flat()
         section = {k: v for k, v in flat.items() if k.startswith("privatizer.")}
-        del section["privatizer.filter"]  # a path of the server's machine; weights travel instead
+        del section["privatizer.filter"]  # where it lay says nothing to nodes; its weights travel
         pairs = self._config.privatizer.synthetic  # of unfiltered images: there is no filter yet
         return {**section, "privatizer.seed": self._config.seed, "privatizer.pairs": pairs}
 

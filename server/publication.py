@@ -20,6 +20,7 @@ from server.config import Config
 from server.curation import Sampler
 from server.directory import RunDirectory
 from server.generator import as_pixels
+from server.given import with_cost
 from server.schedule import total_rounds
 from server.store import (
     BatchRecord,
@@ -151,7 +152,7 @@ class Publication:
 
     def end(self, status: RunStatus, reason: str | None, spending: Spending) -> None:
         """Say how the run ended, and what it guarantees as it is."""
-        guarantee = statement(spending, self._config.data.users)
+        guarantee = with_cost(statement(spending, self._config.data.users), self._directory)
         self._store.set_run_status(self._run_id, status, reason, guarantee)
 
 

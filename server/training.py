@@ -16,6 +16,7 @@ from server.books import Books
 from server.config import Config
 from server.directory import RunDirectory, RunDirectoryError
 from server.enrolment import enrol
+from server.given import given_filter
 from server.learners import Learners
 from server.populations import check_room
 from server.publication import Publication
@@ -63,7 +64,8 @@ def train(
 
     Raises:
         ConfigError: the schedule has several parts and passes its own budget, and nobody was asked;
-            or the annotator keeps more components than there are features.
+            or the annotator keeps more components than there are features, or the filter that is
+            given cannot be used.
         ShapeError: no network is built for images of the nodes' shape.
         EnrolmentError: the nodes are not the declared federation.
         NoUsableReply: a whole round failed.
@@ -76,12 +78,12 @@ def train(
     url = store_url or directory.default_store
     with _held(directory, config), open_store(url, create=True) as store:
         directory.sweep()
-        if new := not _paid(directory):
+        if not _paid(directory):
             check_room(config)
         federation = enrol(grid, config)
-        learners = Learners(config, federation)  # before anything is begun that it may refuse
-        if new:
-            learners.fetch_filter()
+        given = given_filter(config, federation.shape, directory)
+        # before anything is begun that it may refuse
+        learners = Learners(config, federation, None if given is None else given.vector)
         books = Books(config, directory, uuid.uuid4().hex[:12])
         label = name or directory.path.name
         publication = Publication(config, directory, store, books.run_id, label)

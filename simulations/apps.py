@@ -42,12 +42,12 @@ def _secrets(data: DataConfig, seed: int, name: str) -> Secrets:
 
 
 def simulated_secrets(config: Config) -> Secrets | None:
-    """What the simulated users want hidden; None where the run trains no privatizer.
+    """What the simulated users want hidden; None where no node must know it.
 
     Raises:
         DatasetError: the data has no such secret, or one of a single class.
     """
-    if not config.privatizer.active:
+    if not config.privatizer.reads_secret:
         return None
     return _secrets(config.data, config.seed, config.privatizer.secret)
 
@@ -88,7 +88,8 @@ def node_users(config: Config, number: int) -> ArrayUsers:
     """
     dataset, dealt = simulated_federation(config.data, config.seed)
     privatizer = config.privatizer
-    hidden = (privatizer.secret, privatizer.consenting) if privatizer.active else ("", 0.0)
+    secret = privatizer.secret if privatizer.reads_secret else ""
+    hidden = secret, privatizer.consenting if privatizer.active else 0.0
     hosted = _hosted(config.data, config.seed, hidden)
     known = hosted.get(number)
     if known is None or known.images is not dataset.train_images:

@@ -16,6 +16,7 @@ from accountant.account import statement
 from server.books import noise_source
 from server.config import Config
 from server.directory import RunDirectory, RunDirectoryError
+from server.given import with_cost
 from server.publication import guarantees_something
 from server.rounds import Observer
 from server.store import SampleFilter, Store, StoreError, open_store
@@ -152,7 +153,7 @@ def simulate(
         ledger_entries=entries,
         releases=releases,
         model_sha256=outcome.model_sha256,
-        statement=statement(spending, config.data.users),
+        statement=with_cost(statement(spending, config.data.users), directory),
         stopped=outcome.stopped,
     )
 
@@ -209,8 +210,8 @@ def measure_student(
     """
     if config.privatizer.condition and not config.privatizer.synthetic:
         raise RunDirectoryError(
-            f"classes of {directory.path} are pairs with a secret, which no test image has: "
-            "`fedlens study federated` measures such a run"
+            f"classes of {directory.path} are pairs with a secret, which no test image has: train "
+            "the run without privatizer.condition, or measure one by `fedlens study federated`"
         )
     sampler, seed = kept_sampler(directory), config.seed + STUDENT_SEED
     samples, labels = fresh_samples(sampler, images, seed)
@@ -236,7 +237,12 @@ def measure_taught_student(
     if config.privatizer.pairs:
         raise RunDirectoryError(
             f"the annotator of {directory.path} cannot label its samples: it reads pairs of class "
-            "and secret, of unfiltered images; take --labels requested"
+            "and secret; "
+            + (
+                "take --labels requested"
+                if config.privatizer.synthetic
+                else "train the run without privatizer.condition"
+            )
         )
     real, truth, _ = _real_test_set(config)
     return taught_student(

@@ -55,6 +55,7 @@ def show(args: argparse.Namespace) -> int:
     from accountant.statement import statement
     from server.books import spending_of
     from server.directory import RunDirectory
+    from server.given import with_cost
 
     directory = RunDirectory.open(args.run_dir)
     ledger = _checked(directory)
@@ -67,7 +68,7 @@ def show(args: argparse.Namespace) -> int:
             f"x{event.count}  {event.released}  {entry.hash[:12]}"
         )
     say(f"{len(ledger)} entries")
-    say(statement(spending, config.data.users))
+    say(with_cost(statement(spending, config.data.users), directory))
     if args.json:
         entries = [{"index": e.index, "round": e.round, "hash": e.hash} for e in ledger.entries]
         print_json({"entries": entries, "head": ledger.head})

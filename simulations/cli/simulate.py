@@ -93,6 +93,9 @@ def chosen_config(args: argparse.Namespace) -> Config:
     config = config.updated(dict(parse_setting(text) for text in args.settings))
     if args.data_dir:
         config = config.updated({"data.dir": str(Path(args.data_dir).absolute())})
+    if named := config.privatizer.filter:  # the server may run elsewhere
+        path = Path(named).expanduser() if named.startswith("~/") else Path(named)
+        config = config.updated({"privatizer.filter": str(path.absolute())})
     return _to_guarantee(config, args.epsilon, args.delta)
 
 
@@ -127,10 +130,22 @@ def run(args: argparse.Namespace) -> int:
     simulated_secrets(config)
     out = args.out or _free_path(Path("runs"), args.preset)
     if args.overwrite and RunDirectory(out).exists():
+        _check_apart(config, out)
         kept = RunDirectory(out).set_aside()
         say(f"the run that was there is in {kept}; what it spent still counts for its users")
     directory = RunDirectory.create(out, config)
     return finish(args, config, directory)
+
+
+def _check_apart(config: Config, out: Path) -> None:
+    """Refuse to set the run aside whose filter is to be taken."""
+    from server.config import ConfigError
+
+    named = config.privatizer.filter
+    if named and Path(named).resolve() == out.resolve():
+        raise ConfigError(
+            f"--overwrite would set {out} aside, whose filter is to be taken: name another --out"
+        )
 
 
 def finish(args: argparse.Namespace, config: Config, directory: RunDirectory) -> int:
@@ -157,11 +172,6 @@ def finish(args: argparse.Namespace, config: Config, directory: RunDirectory) ->
         say(
             f"the filter left more of the secret than privatizer.budget = "
             f"{config.privatizer.budget:g} nats: more privatizer.steps may hide more"
-        )
-    if config.privatizer.given:
-        say(
-            f"the filter is that of {config.privatizer.filter}; what its training cost is in that "
-            "run's ledger, beside what is above"
         )
     if config.privacy.population:
         _print_population(config)

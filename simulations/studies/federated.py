@@ -31,6 +31,7 @@ from torch import Tensor, nn
 
 from accountant.differential import DifferentialAccountant
 from accountant.ledger import Ledger
+from server.books import spending_of
 from server.config import Config
 from server.curation import Sampler
 from server.directory import RunDirectory
@@ -132,8 +133,10 @@ def run(
             report(f"seed {seed}: {row['where']} attacker {row['attacker']:.3f}")
         if not settings.second:
             continue
-        follows = seconded(config, first.path)
-        second = _trained(follows, out / f"second-{seed}")
+        second = RunDirectory(out / f"second-{seed}")
+        # a study that was moved goes on with the run that is there
+        follows = second.config() if second.exists() else seconded(config, first.path)
+        _trained(follows, second.path)
         report(f"seed {seed}: second run trained, {_words(_guarantee(follows, first, second))}")
         for row in _sample_rows(settings, opened(follows, second, seed), "second "):
             rows.append({"seed": seed, **row, **_guarantee(follows, first, second)})
@@ -190,15 +193,20 @@ def opened(config: Config, directory: RunDirectory, seed: int) -> Trained:
 
 def _config(settings: Settings, seed: int, data_dir: Path | None) -> Config:
     config = read_config(PRESETS / f"{settings.preset}.toml").updated({"seed": seed})
-    if not config.privatizer.active:
+    if not config.privatizer.active or config.privatizer.given:
         raise StudyError(f"preset {settings.preset!r} trains no privatizer: name one that does")
     return config if data_dir is None else config.updated({"data.dir": str(data_dir.absolute())})
 
 
 def _guarantee(config: Config, *runs: RunDirectory) -> Row:
-    """DP ε of everything that is in the ledgers of runs on the same users."""
+    """DP ε of everything that is in the ledgers of runs on the same users.
+
+    Raises:
+        LedgerError: a ledger cannot be trusted, or is not of its run's configuration.
+    """
     account = DifferentialAccountant()
     for directory in runs:
+        spending_of(directory.config(), directory)
         for entry in Ledger.read(directory.ledger).entries:
             account.compose(entry.event)
     delta = config.privacy.delta

@@ -105,12 +105,12 @@ def _measures(plan: dict[str, Any]) -> str:
 def _trains(plan: dict[str, Any]) -> dict[str, Any]:
     """What of a plan decides the run that is trained.
 
-    Where the data lies does not, so a study may be moved. A setting that a kept plan does not know
-    had its default, and settings of a privatizer that is not there mean nothing: a new version with
-    more settings, or other defaults of those, trains nothing again. Nor does another filter of
-    samples, which is measured again.
+    Where data and a given filter lie does not, so a study may be moved. A setting that a kept plan
+    does not know had its default, and settings of a privatizer that is not there mean nothing: a
+    new version with more settings, or other defaults of those, trains nothing again. Nor does
+    another filter of samples, which is measured again.
     """
-    settings = {**Config().flat(), **plan["config"], "data.dir": ""}
+    settings = {**Config().flat(), **plan["config"], "data.dir": "", "privatizer.filter": ""}
     if settings["privatizer.method"] != SYNTHETIC:  # its filter is trained on what is drawn
         settings |= dict.fromkeys(DRAWN)
     known = settings["privatizer.method"] in (SYNTHETIC, GIVEN)

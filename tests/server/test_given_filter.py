@@ -8,24 +8,33 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from power_cuts import interrupted
+import torch
+from flwr.app import Context, RecordDict
 from run_parts import FOCUSED, PARTS
 
+from client.data import LocalData
+from client.drawn import sound_records
 from client.filtered import FilteredUsers
 from client.privatizers import fitting
 from client.records import Description
 from client.records import TrainRequest as Request
 from models.vectors import to_vector
 from server import synthetic
+from server.app import app
+from server.books import Books, spending_of
 from server.config import Config, ConfigError
-from server.directory import RunDirectory
-from server.enrolment import EnrolmentError, _agreed
-from server.given import GivenFilter, filter_of
+from server.directory import RunDirectory, RunDirectoryError
+from server.enrolment import EnrolmentError, Federation, _agreed
+from server.given import check_filter, given_filter
+from server.learners import Learners
+from server.privatizer import PrivatizerTrainer
+from server.sampling import Roster
 from server.schedule import parts, planned_epsilon
 from server.store import SampleFilter, open_store
 from simulations.apps import node_users
 from simulations.audits.canaries import stage_config
-from simulations.cli import main
+from simulations.cli import build_parser, main
+from simulations.cli.simulate import chosen_config
 from simulations.engine import measure_student
 from simulations.reading import kept_reading, kept_run_filter, kept_sampler
 
@@ -174,13 +183,47 @@ def test_a_run_goes_on_without_the_folder_that_its_filter_came_from(
     assert run_small(config).model_sha256 == whole
 
 
-@pytest.mark.parametrize("point", [(RunDirectory, "save_state", "before", 1)])
-def test_a_run_cut_before_its_first_state_fetches_the_filter_again(
-    first, second, run_small, monkeypatch, point
+def test_the_filter_is_kept_before_anything_is_spent(
+    first, second, run_small, monkeypatch, tmp_path
 ):
+    charge, kept_by_then = Books.charge, []
+
+    def looked(books, *arguments):
+        kept_by_then.append((tmp_path / "run" / "checkpoint" / "filter.safetensors").exists())
+        return charge(books, *arguments)
+
     config = second(first())
+    monkeypatch.setattr(Books, "charge", looked)
+    run_small(config)
+    assert kept_by_then == [True] * 3
+
+
+@pytest.mark.parametrize("folder", ["gone", "changed"])
+def test_what_the_other_run_does_later_changes_nothing(
+    first, second, run_small, monkeypatch, tmp_path, folder
+):
+    config, save = second(first()), RunDirectory.save_state
     whole = run_small(config, "whole").model_sha256
-    assert interrupted(monkeypatch, run_small, config, point).model_sha256 == whole
+
+    def killed(directory, snapshot):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(RunDirectory, "save_state", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run_small(config)
+    monkeypatch.setattr(RunDirectory, "save_state", save)
+    shutil.rmtree(tmp_path / "first")
+    if folder == "changed":
+        first(privacy__fixed_seed=9)
+    assert run_small(config).model_sha256 == whole
+
+
+def test_a_damaged_copy_of_the_filter_is_told(first, second, run_small, tmp_path):
+    config = second(first())
+    run_small(config)
+    (tmp_path / "run" / "checkpoint" / "filter.safetensors").write_bytes(b"x")
+    with pytest.raises(RunDirectoryError, match="is damaged; restore it from a backup"):
+        run_small(config)
 
 
 UNFIT = [
@@ -197,7 +240,7 @@ def test_another_kind_of_filter_is_refused_before_anything_is_spent(
 ):
     config = second(first(), **changes)
     with pytest.raises(ConfigError, match=said):
-        filter_of(config, (1, 28, 28))
+        check_filter(config)
     if "privatizer__secret" not in changes:  # of which the simulated nodes know nothing
         with pytest.raises(ConfigError, match=said):
             run_small(config)
@@ -212,15 +255,16 @@ def test_a_filter_without_noise_serves_runs_that_promise_nothing(first, second, 
 
 
 def test_folders_that_have_no_filter_are_told(first, second, small_config, run_small, tmp_path):
-    for folder in (str(tmp_path / "nowhere"), "~/no such run"):
+    for folder in (str(tmp_path / "nowhere"), "/no such run"):
         with pytest.raises(ConfigError, match=r"privatizer\.filter = .* holds no run"):
             run_small(second(folder), f"of {Path(folder).name}")
         assert not (tmp_path / f"of {Path(folder).name}" / "ledger.jsonl").exists()
     run_small(small_config(critic__family="frozen"), "plain")
-    with pytest.raises(ConfigError, match="has no filter, or is not done yet"):
-        filter_of(second(str(tmp_path / "plain")), (1, 28, 28))
+    with pytest.raises(ConfigError, match="has no filter, or is not done"):
+        check_filter(second(str(tmp_path / "plain")))
+    directory = RunDirectory.create(tmp_path / "coloured", second(first()))
     with pytest.raises(ConfigError, match=r"is of images \[1, 28, 28\], not \(3, 32, 32\)"):
-        filter_of(second(first()), (3, 32, 32))
+        given_filter(directory.config(), (3, 32, 32), directory)
 
 
 def test_the_command_says_it_in_one_line(first, tmp_path, capsys):
@@ -248,14 +292,14 @@ def test_settings_that_contradict_are_refused(settings, said):
 
 
 def test_nodes_need_not_know_a_secret_that_is_hidden_already(second):
-    config = second("x", data__users=2, data__nodes=1)
+    config = second("/x", data__users=2, data__nodes=1)
     told = {7: Description(partition=0, users=2, shape=(1, 28, 28), classes=10)}
     assert _agreed(told, config).secrets == 0
     with pytest.raises(EnrolmentError, match="do not know"):
         _agreed(told, config.updated({"privatizer.condition": True}))
 
 
-def test_the_servers_path_does_not_travel(first, second, run_small, monkeypatch):
+def test_requests_carry_the_filter_and_not_where_it_lay(first, second, run_small, monkeypatch):
     folder, seen = first(), []
     read = Request.from_record.__func__
     monkeypatch.setattr(
@@ -267,14 +311,128 @@ def test_the_servers_path_does_not_travel(first, second, run_small, monkeypatch)
 
 
 def test_canaries_try_the_mechanism_of_such_a_run(second):
-    assert not stage_config(second("x"), 10).privatizer.active
+    assert not stage_config(second("/x"), 10).privatizer.active
 
 
-def test_a_given_filter_learns_nothing(second):
-    made = GivenFilter(second("x"), (1, 28, 28))
-    assert not made.ready and made.state() == {} and made.weights() == {} == made.figures()
-    with pytest.raises(ValueError, match="not fetched"):
-        made.filter_weights()
-    with pytest.raises(ValueError, match="learns nothing"):
-        made.absorb(np.zeros(3))
-    assert node_users(second("x"), 0).secret == "thickness"
+def test_a_run_is_not_begun_without_the_filter_that_it_is_to_have(second):
+    federation = Federation(Roster((7,), (40,)), (1, 28, 28), 10)
+    with pytest.raises(ValueError, match="without the given filter"):
+        Learners(second("/x"), federation)
+
+
+def test_a_filter_that_is_not_done_learning_is_refused(first, second, run_small, monkeypatch):
+    """Such a filter passes images nearly as they are."""
+    save = RunDirectory.save_state
+
+    def killed_after_one(directory, snapshot):
+        save(directory, snapshot)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(RunDirectory, "save_state", killed_after_one)
+    with pytest.raises(KeyboardInterrupt):
+        first("midway", privatizer__rounds=3, privatizer__lead=1)
+    monkeypatch.setattr(RunDirectory, "save_state", save)
+    with pytest.raises(ConfigError, match="not done with it yet"):
+        check_filter(second(_beside(first(), "midway")))
+
+
+def test_a_filter_whose_rounds_were_lost_is_refused(first, second, monkeypatch):
+    monkeypatch.setattr(PrivatizerTrainer, "ready", True)  # so that its run ends all the same
+    monkeypatch.setattr(PrivatizerTrainer, "absorb", lambda self, release: None)
+    folder = first()
+    with pytest.raises(ConfigError, match="not done with it yet"):
+        check_filter(second(folder))
+
+
+def _beside(folder: str, name: str) -> str:
+    return str(Path(folder).with_name(name))
+
+
+def test_a_filter_is_taken_from_the_run_that_trained_it(first, second, run_small, tmp_path):
+    run_small(second(first()), "second")
+    with pytest.raises(ConfigError, match=r"was given its filter too, .* name the one .*/first"):
+        check_filter(second(str(tmp_path / "second")))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda vector: vector[:-1], "it is of another version: .*; train it again"),
+        (lambda vector: vector * np.float32("inf"), "not finite; train it again"),
+    ],
+)
+def test_a_filter_of_another_version_is_refused_before_anything_is_spent(
+    first, second, run_small, monkeypatch, tmp_path, change, said
+):
+    folder, load = first(), RunDirectory.load_state
+
+    def other(directory):
+        found = load(directory)
+        if found is not None and directory.path.name == "first":
+            found.arrays["privatizer/mean"] = change(found.arrays["privatizer/mean"])
+        return found
+
+    monkeypatch.setattr(RunDirectory, "load_state", other)
+    with pytest.raises(ConfigError, match=said):
+        run_small(second(folder))
+    assert not (tmp_path / "run" / "ledger.jsonl").exists()
+
+
+def test_what_the_filter_cost_is_said_wherever_the_guarantee_is(
+    first, second, run_small, tmp_path, capsys
+):
+    folder = first(privacy__fixed_seed=-1)
+    config = second(folder, privacy__fixed_seed=-1)
+    outcome = run_small(config)
+    trained = spending_of(RunDirectory.open(Path(folder)).config(), RunDirectory(Path(folder)))
+    cost = f"whose training cost DP ε = {trained.dp_epsilon:.4g} at δ = 0.001 besides"
+    with open_store(outcome.store) as store:
+        assert cost in store.run(outcome.run_id).guarantee
+    assert main(["ledger", "show", str(tmp_path / "run")]) == 0
+    assert cost in "".join(capsys.readouterr())
+
+
+def test_a_relative_path_is_made_absolute_by_the_command_and_refused_by_the_server(
+    second, tmp_path, monkeypatch
+):
+    with pytest.raises(ConfigError, match="give the absolute path"):
+        check_filter(second("runs/first"))
+    monkeypatch.chdir(tmp_path)
+    given = ["--set", "privatizer.method=given", "--set", "privatizer.filter=runs/first"]
+    args = build_parser().parse_args(["simulate", *given])
+    assert chosen_config(args).privatizer.filter == str(tmp_path / "runs" / "first")
+
+
+def test_through_flower_a_refusal_leaves_no_run_behind(second, tmp_path):
+    settings = {**second("/nowhere").flat(), "run.out": str(tmp_path / "run"), "run.store": ""}
+    with pytest.raises(ConfigError, match="holds no run"):
+        app(None, Context(1, 0, {}, RecordDict(), settings))
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_run_whose_filter_is_taken_is_not_set_aside(first, tmp_path, capsys):
+    folder = first(privacy__fixed_seed=-1)
+    given = [f"{key}={value}" for key, value in {**DENSE, "privatizer.method": "given"}.items()]
+    given += [f"privatizer.filter={folder}"]
+    sets = [word for text in given for word in ("--set", text)]
+    assert main(["simulate", *sets, "--out", folder, "--overwrite", "--no-student"]) == 2
+    assert "name another --out" in capsys.readouterr().err
+    assert RunDirectory(Path(folder)).exists()
+
+
+def test_simulated_nodes_know_the_secret_where_they_must(second):
+    assert node_users(second("/x"), 0).secret == ""
+    assert node_users(second("/x", privatizer__condition=True), 0).secret == "thickness"
+
+
+def test_who_consents_is_heeded_without_secrets():
+    images, labels = torch.zeros(3, 1, 28, 28), torch.tensor([1, 99, 2])
+    data = LocalData(images, labels, None, torch.tensor([[0.0], [1.0], [1.0]]))
+
+    class One:
+        shape, classes, secret_classes, partition = (1, 28, 28), 10, 0, 0
+
+        def user(self, position):
+            return data
+
+    assert torch.equal(sound_records(One(), 0).choice, torch.tensor([[0.0], [1.0]]))

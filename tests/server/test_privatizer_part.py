@@ -186,7 +186,7 @@ BAD = [
         r"privatizer\.condition = True",
     ),
     ({"privatizer.filter_share": 1.0}, r"privatizer\.filter_share = 1\.0"),
-    ({"privacy.unit": "record", "privacy.delta": 1e-5}, "at user level"),
+    ({"privacy.unit": "record", "privacy.delta": 1e-5}, "for users, not records"),
 ]
 
 

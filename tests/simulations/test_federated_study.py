@@ -106,6 +106,10 @@ def test_a_second_run_learns_from_filtered_images_and_both_are_paid_for(monkeypa
             together.compose(part.event, part.rounds)
     assert {row["epsilon"] for row in rows[4:]} == {together.epsilon(1e-3).epsilon}
     assert rows[4]["epsilon"] > rows[0]["epsilon"]
+    moved = tmp_path.rename(tmp_path.with_name("moved"))
+    assert rows == federated.run(
+        twice, seeds=[0], data_dir=None, out=moved, report=lambda line: None
+    )
 
 
 def test_what_is_attacked_is_nobodys_and_is_filtered(monkeypatch, tmp_path):
@@ -168,6 +172,9 @@ def test_a_configuration_of_one_s_own_is_named_by_its_path(tmp_path):
 def test_a_preset_without_a_privatizer_is_refused(tmp_path):
     with pytest.raises(StudyError, match="trains no privatizer"):
         federated._config(replace(SETTINGS, preset="demo"), 0, None)
+    (tmp_path / "given.toml").write_text('[privatizer]\nmethod = "given"\nfilter = "/x"\n')
+    with pytest.raises(StudyError, match="trains no privatizer"):
+        federated._config(replace(SETTINGS, preset=str(tmp_path / "given")), 0, None)
     with pytest.raises(StudyError, match="no run with a privatizer"):
         opened(Config().updated(TINY), RunDirectory(tmp_path), 0)
 

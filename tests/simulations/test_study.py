@@ -341,6 +341,16 @@ def test_samples_are_drawn_by_the_tables_filter_whatever_the_runs_own(tiny, tmp_
         assert found.attempts == (3 if name == "taught" else config.release.attempts)
 
 
+def test_where_a_given_filter_lies_trains_nothing_anew_and_who_hides_does():
+    known = read_config(PRESETS / "mnist-users.toml").flat()
+    given = {**known, "privatizer.method": "given", "privatizer.filter": "/here"}
+    plans = [
+        {"config": config, "fault": 0, "provider": ""}
+        for config in (known, given, {**given, "privatizer.filter": "/there"})
+    ]
+    assert _trains(plans[1]) == _trains(plans[2]) != _trains(plans[0])
+
+
 def test_a_filter_that_is_trained_on_samples_is_trained_anew_for_others():
     hidden, shown = (
         {"config": read_config(PRESETS / f"{name}.toml").flat(), "fault": 0, "provider": ""}

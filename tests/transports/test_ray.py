@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from server.config import Config
@@ -64,6 +65,26 @@ FILTERED = {
     "privatizer.consenting": 0.25,
     "privatizer.condition": True,
 }
+
+
+def test_a_run_over_flower_takes_the_filter_of_another(tmp_path):
+    pytest.importorskip("ray")
+    trained = Config().updated({**FILTERED, "privatizer.condition": False})
+    first = RunDirectory.create(tmp_path / "first", trained)
+    train_in_process(trained, first, first.default_store, None)
+    taken = {
+        **{k: v for k, v in FILTERED.items() if not k.startswith("privatizer.")},
+        **{k: FILTERED[k] for k in ("privatizer.width", "privatizer.consenting")},
+        "privatizer.method": "given",
+        "privatizer.filter": str(first.path),
+    }
+    config, digests = Config().updated(taken), []
+    for name, trainer in (("in-process", train_in_process), ("ray", train_through_ray)):
+        directory = RunDirectory.create(tmp_path / name, config)
+        digests.append(trainer(config, directory, directory.default_store, None).model_sha256)
+        filters = [made.load_state().arrays["privatizer/mean"] for made in (first, directory)]
+        assert np.array_equal(*filters)
+    assert digests[0] == digests[1]
 
 
 @pytest.mark.parametrize(
