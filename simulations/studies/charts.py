@@ -14,6 +14,8 @@ from simulations.plots import BLUE, GREEN, GREY, ORANGE
 
 _DPI = 110
 COLOURS = (BLUE, GREEN, ORANGE)
+STYLES = (("-", "o"), ("--", "s"))
+"""Lines of trajectories, and the marks at their ends."""
 
 
 def save(figure: Figure, path: Path) -> Path:
@@ -31,7 +33,8 @@ def plot_plane(
     """Trajectories in the information plane: what is lost of the use against what leaks.
 
     Args:
-        panels: panel -> trajectory's name -> its points (A, B) in nats, in order.
+        panels: panel -> trajectory's name -> its points (A, B) in nats, in order. A name is
+            "kind, setting": a setting has one colour, whatever the kind, and a kind one line style.
         bounds: panel -> K; the line A + B = K that no filter passes is drawn.
         path: PNG file to write.
     """
@@ -39,16 +42,26 @@ def plot_plane(
     for axes, (title, lines) in zip(
         figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True
     ):
-        for colour, (name, points) in zip(COLOURS * 4, lines.items(), strict=False):
+        kinds, settings = (_places(lines, side) for side in (0, 1))
+        for name, points in lines.items():
+            kind, _, setting = name.partition(", ")
+            colour = COLOURS[settings[setting] % len(COLOURS)]
+            line, end = STYLES[kinds[kind] % len(STYLES)]
             lost, leaked = np.array(points).T
-            axes.plot(lost, leaked, "-", marker=".", markersize=3, linewidth=0.9, color=colour)
-            axes.plot(lost[-1], leaked[-1], "o", color=colour, label=name)
+            axes.plot(lost, leaked, line, marker=".", markersize=3, linewidth=0.9, color=colour)
+            axes.plot(lost[-1], leaked[-1], end, linestyle=line, color=colour, label=name)
         edge = bounds[title]
         axes.plot([0, edge], [edge, 0], "--", color=GREY, linewidth=1, label=f"A + B = {edge:.3f}")
         axes.set(xlabel="A: use that is lost (nats)", ylabel="B: secret that leaks (nats)")
         axes.set_title(title)
         axes.legend(fontsize=7)
     return save(figure, path)
+
+
+def _places(lines: Mapping[str, object], side: int) -> dict[str, int]:
+    """The kinds (0) or settings (1) among the trajectories' names, numbered as they come."""
+    found = dict.fromkeys(name.partition(", ")[2 * side] for name in lines)
+    return {name: place for place, name in enumerate(found)}
 
 
 def plot_lines(

@@ -14,7 +14,7 @@ import torch
 from models.filters import LinearFilter, MlpFilter
 from simulations.cli import main
 from simulations.privatizers.sources.mixture import draw_mixture, mixture_joint
-from simulations.studies import STUDIES
+from simulations.studies import STUDIES, charts
 from simulations.studies.frame import (
     FOLDER,
     StudyError,
@@ -263,3 +263,15 @@ def test_rows_of_several_seeds_are_summed_up_for_reading():
     assert line["A"] == "0.2000 ± 0.1000"
     text = table([*rows, line], ["k", "A", "note"])
     assert text.splitlines()[0].split() == ["k", "A", "note"] and "±" in text
+
+
+def test_in_the_plane_a_setting_has_one_colour_and_a_kind_one_line(monkeypatch, tmp_path):
+    drawn = []
+    monkeypatch.setattr(charts, "save", lambda figure, path: drawn.append(figure) or path)
+    names = ["linear, α=0.1", "non-linear, α=0.1", "linear, α=0.5", "non-linear, α=0.5"]
+    lines = {name: [(0.1, 0.2), (0.2, 0.1)] for name in names}
+    charts.plot_plane({"k = 0": lines}, {"k = 0": 0.3}, tmp_path / "plane.png")
+    ends = [line for line in drawn[0].axes[0].lines if line.get_label() in names]
+    looks = [(end.get_color(), end.get_linestyle()) for end in ends]
+    assert len(set(looks)) == 4
+    assert looks[0][0] == looks[1][0] != looks[2][0] and looks[0][1] == looks[2][1] != looks[1][1]
