@@ -167,7 +167,7 @@ def finish(args: argparse.Namespace, config: Config, directory: RunDirectory) ->
             observer=observer,
             student=not args.no_student,
         )
-    _print(summary)
+    _print(summary, "filtered real" if config.privatizer.active else "real")
     if (summary.secret_read_nats or 0) > config.privatizer.budget:
         say(
             f"the filter left more of the secret than privatizer.budget = "
@@ -180,7 +180,7 @@ def finish(args: argparse.Namespace, config: Config, directory: RunDirectory) ->
     return OUT_OF_BUDGET if summary.stopped else DONE
 
 
-def _print(summary: Summary) -> None:
+def _print(summary: Summary, tests: str) -> None:
     epsilon, delta = summary.epsilon, summary.delta
     say(
         f"run {summary.run_id} in {summary.run_dir}: {summary.rounds} rounds, "
@@ -205,7 +205,7 @@ def _print(summary: Summary) -> None:
         f"{figure(epsilon['bdp_corrected'])} (corrected), "
         f"{figure(epsilon['bdp_as_published'])} (as published) at δ = {delta['bdp']:g}"
     )
-    _print_students(summary)
+    _print_students(summary, tests)
     if summary.secret_read is not None:
         say(
             f"  secret          a fresh network reads it of {summary.secret_read:.1%} of filtered "
@@ -219,15 +219,15 @@ def _print(summary: Summary) -> None:
     say(f"Look at it:  {program()} dashboard {summary.run_dir}")
 
 
-def _print_students(summary: Summary) -> None:
+def _print_students(summary: Summary, tests: str) -> None:
     own, best = summary.own_label_accuracy, summary.student_accuracy
     if own is None or best is None:
         return
     taught = best != own
     if taught:
-        say(f"  student         {best:.1%} of real test images right, by the annotator's labels")
+        say(f"  student         {best:.1%} of {tests} test images right, by the annotator's labels")
     label = "with own labels" if taught else "student        "
-    say(f"  {label} {own:.1%} of real test images right, trained on synthetic ones")
+    say(f"  {label} {own:.1%} of {tests} test images right, trained on synthetic ones")
     say("                  (students are simulation only: real test images are in no budget)")
 
 
