@@ -9,10 +9,11 @@ Rows, by ``where`` the secret is looked for:
     samples     samples as they are released, by attackers that were trained on samples with their
                 requested secrets
     transfer    samples, by attackers that were trained on filtered images
+    taught      filtered images, by attackers that were trained on samples
     consenting, observed, unobserved   filtered images of users who do not mind, of users who took
                 part in training and hide, and of others who hide (where some users consent)
-    second samples, second transfer    as samples and transfer, of a second run: its nodes look
-                through the first one's filter, and its generator learns from filtered images alone
+    second …    as samples, transfer and taught, of a second run: its nodes look through the first
+                one's filter, and its generator learns from filtered images alone
 and ``use`` is how often a student of the samples (of such images, where there are no samples) reads
 the class of *filtered* test images, which is what a service will get. Where the secret is the
 strokes' thickness, an attacker that computes it is one of them. ε is the run's; of a second run's
@@ -241,6 +242,7 @@ def _sample_rows(settings: Settings, trained: Trained, before: str = "") -> list
     return [
         {**_read(settings, trained, f"{before}samples", taught, tried), "use": use},
         {**_read(settings, trained, f"{before}transfer", attack, samples), "use": None},
+        {**_read(settings, trained, f"{before}taught", samples, test), "use": None},
     ]
 
 

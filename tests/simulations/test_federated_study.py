@@ -36,6 +36,7 @@ TINY = {
     "privatizer.width": 4,
     "privatizer.readers": 4,
 }
+FIRST = ("raw", "filtered", "samples", "transfer", "taught")
 SETTINGS = Settings("private-thickness", ("logistic",), 10, samples=80, epochs=1)
 
 
@@ -77,12 +78,12 @@ def test_a_run_is_trained_attacked_and_taken_up_again(monkeypatch, tmp_path):
         SETTINGS, seeds=[0], data_dir=None, out=tmp_path, report=told.append
     )
     rows = run()
-    assert [row["where"] for row in rows] == ["raw", "filtered", "samples", "transfer"]
+    assert [row["where"] for row in rows] == [*FIRST]
     assert all(0.3 < row["attacker"] <= 1 for row in rows)
     assert rows[0]["attacker"] > 0.6  # there is something to hide
     assert {row["epsilon"] for row in rows} == {planned_epsilon(config, 1e-3)}
     assert rows[3]["use"] is None and rows[0]["use"] is not None
-    assert len(told) == 5
+    assert len(told) == 1 + len(FIRST)
     assert run() == rows
 
 
@@ -90,7 +91,8 @@ def test_a_second_run_learns_from_filtered_images_and_both_are_paid_for(monkeypa
     config = configured(monkeypatch, condition=True, width=5)
     twice = replace(SETTINGS, second=True)
     rows = federated.run(twice, seeds=[0], data_dir=None, out=tmp_path, report=lambda line: None)
-    assert [row["where"] for row in rows[4:]] == ["second samples", "second transfer"]
+    first, second_rows = rows[: len(FIRST)], rows[len(FIRST) :]
+    assert [row["where"] for row in second_rows] == [f"second {name}" for name in FIRST[2:]]
     second = RunDirectory.open(tmp_path / "second-0")
     filters = [
         directory.load_state().arrays["privatizer/mean"]
@@ -104,8 +106,8 @@ def test_a_second_run_learns_from_filtered_images_and_both_are_paid_for(monkeypa
     for made in (config, found):
         for part in parts(made):
             together.compose(part.event, part.rounds)
-    assert {row["epsilon"] for row in rows[4:]} == {together.epsilon(1e-3).epsilon}
-    assert rows[4]["epsilon"] > rows[0]["epsilon"]
+    assert {row["epsilon"] for row in second_rows} == {together.epsilon(1e-3).epsilon}
+    assert second_rows[0]["epsilon"] > first[0]["epsilon"]
     moved = tmp_path.rename(tmp_path.with_name("moved"))
     assert rows == federated.run(
         twice, seeds=[0], data_dir=None, out=moved, report=lambda line: None
