@@ -16,10 +16,10 @@ NETWORKS = ("unet", "dense", "code")
 _MECHANISM = ("sampling_rate", "noise_multiplier", "clipping_norm")
 _OF_ROUNDS = ("alpha", "weight", "readers", "batch", "optimiser", "filter_share", "smoothing")
 UNHEEDED = {
-    "information": ("budget", "steps", "weight", "filter"),
-    "alpha": ("budget", "steps", "filter"),
+    "information": ("budget", "distortion", "steps", "weight", "filter"),
+    "alpha": ("budget", "distortion", "steps", "filter"),
     SYNTHETIC: (*_MECHANISM, *_OF_ROUNDS, "condition", "filter"),
-    GIVEN: (*_MECHANISM, *_OF_ROUNDS, "rate", "adversary_rate", "budget", "steps"),
+    GIVEN: (*_MECHANISM, *_OF_ROUNDS, "rate", "adversary_rate", "budget", "distortion", "steps"),
 }
 """Settings that a method does not look at."""
 
@@ -97,6 +97,9 @@ class PrivatizerConfig:
     budget: float = 0.003
     """``synthetic``: nats of the secret that an adversary may read before the filter is pressed. A
     fresh one that reads no more of samples ends the training."""
+    distortion: float = 0.0
+    """``synthetic``: weight of the mean squared change of a pixel (their range is 2) beside the
+    nats of use that are lost. At 0 released images need not look like anything to people."""
     steps: int = 800
     """``synthetic``: steps of the filter against its first adversary, each after three of it; half
     as many, each after four, against each of the fresh ones that still read the secret."""
@@ -139,7 +142,7 @@ class PrivatizerConfig:
         one_of("privatizer.optimiser", self.optimiser, ("adam", "sgd"))
         positive(self, "privatizer", "width", "readers", "batch", "rate", "adversary_rate")
         positive(self, "privatizer", "steps")
-        not_negative(self, "privatizer", "rounds", "lead", "weight", "budget")
+        not_negative(self, "privatizer", "rounds", "lead", "weight", "budget", "distortion")
         self._check_order()
         for name in ("smoothing", "consenting"):
             share = getattr(self, name)

@@ -6,7 +6,8 @@ neither a round nor noise nor clipping stands between it and its adversary. What
 images rests on how like them samples are; fresh attackers on real images say how far that goes.
 
 The filter is trained in the budget form of paper 000's objective: lose as little as possible of
-what a network for the classes reads, and leave an adversary at most ``privatizer.budget`` nats.
+what a network for the classes reads, and leave an adversary at most ``privatizer.budget`` nats;
+where ``privatizer.distortion`` is above 0, also change images as little as that weighs.
 """
 
 from __future__ import annotations
@@ -126,7 +127,11 @@ class SyntheticPrivatizer:
             return InformationPrivatizer(
                 network,
                 prior_of(samples.secret, self.secrets),
-                Objective(budget=settings.budget, weight=stretch.weight),
+                Objective(
+                    budget=settings.budget,
+                    weight=stretch.weight,
+                    distortion=settings.distortion,
+                ),
                 secret=_adversary(self._shape, self.secrets, source),
                 fixed_use=reader,
             )

@@ -64,9 +64,12 @@ class Objective:
             squared mean is unbiased (a squared batch mean is too large by its variance).
         exclusive: use and secret are never those of one person: A is over records whose owner
             hides nothing, B over the others (paper 000, section 5.1). Needs ``Batch.choice``.
+        distortion: weight of the mean squared change of an entry, as paper 002's releasers have
+            one: networks read what people cannot, and without it a filter need not keep an image
+            that looks like one.
 
     Raises:
-        PrivatizerError: α is outside [0, 1], the budget or the weight below 0.
+        PrivatizerError: α is outside [0, 1], the budget, a weight or the distortion below 0.
     """
 
     alpha: float = 0.5
@@ -75,6 +78,7 @@ class Objective:
     leak: Leak | None = None
     halves: bool = False
     exclusive: bool = False
+    distortion: float = 0.0
 
     def __post_init__(self) -> None:
         if not 0 <= self.alpha <= 1:
@@ -83,6 +87,8 @@ class Objective:
             raise PrivatizerError(f"budget={self.budget} nats must be at least 0")
         if not self.weight > 0:
             raise PrivatizerError(f"weight={self.weight} must be above 0")
+        if not self.distortion >= 0:
+            raise PrivatizerError(f"distortion={self.distortion} must be at least 0")
 
 
 class InformationPrivatizer:
@@ -161,12 +167,15 @@ class InformationPrivatizer:
             return Step(losses, released.new_zeros(0))
         lost, leaked = self._terms(weights, batch, released)
         losses[FILTER] = self._objective(lost, leaked, openly, hidden, shared)
+        if self.objective.distortion:
+            moved = (released - batch.records).square().mean()
+            losses[FILTER] = losses[FILTER] + self.objective.distortion * moved
         scalars = torch.stack([_mean(lost, openly), _mean(leaked, hidden)]).detach()
         return Step(losses, scalars)
 
     @torch.no_grad()
     def report(self, batch: Batch, noise: Tensor) -> dict[str, float]:
-        """A, B and the objective as the training networks have them: estimates, not privacy."""
+        """A, B and the objective of both as the training networks have them: no privacy figures."""
         step = self.local_step(named_weights(self.players), batch, noise)
         lost, leaked = (float(value) for value in step.scalars)
         alpha = self.objective.alpha

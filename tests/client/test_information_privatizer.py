@@ -131,6 +131,22 @@ def test_the_budget_forms_gradient_is_that_of_its_objective():
     assert float(found[0, 1]) == pytest.approx((values[0] - values[1]) / 1e-2, rel=0.05, abs=1e-3)
 
 
+def test_distortion_pulls_released_records_towards_what_they_were():
+    plain, close = (privatizer(Objective(budget=0.05, distortion=d)) for d in (0.0, 3.0))
+    batch, noise = points(), draw_noise(plain, 256, seeded(5))
+    added = gradients(close, batch, noise) - gradients(plain, batch, noise)
+    theta = plain.players[FILTER].theta
+    moved = (plain.filter(batch.records, noise) - batch.records).square().mean()
+    (expected,) = torch.autograd.grad(3.0 * moved, theta)
+    assert torch.allclose(added, expected.flatten(), atol=1e-5) and float(added.abs().max()) > 0
+
+
+@pytest.mark.parametrize("distortion", [-1.0, math.nan])
+def test_a_distortion_below_zero_is_refused(distortion):
+    with pytest.raises(PrivatizerError, match=r"distortion=.* at least 0"):
+        Objective(distortion=distortion)
+
+
 def test_under_its_budget_the_leak_has_no_pull():
     open_handed = privatizer(Objective(budget=10.0))
     batch, noise = points(), draw_noise(open_handed, 256, seeded(5))

@@ -131,6 +131,15 @@ def test_who_minds_nothing_is_not_filtered_and_samples_always_are(tmp_path):
     assert not torch.allclose(sampler.draw(pairs, 3), bare.draw(pairs, 3), atol=0.1)
 
 
+def test_every_stretch_weighs_how_far_images_are_changed(tmp_path, monkeypatch):
+    made, objective = [], synthetic.Objective
+    monkeypatch.setattr(
+        synthetic, "Objective", lambda **given: made.append(given) or objective(**given)
+    )
+    trained(tmp_path / "run", **{"privatizer.distortion": 7.0})
+    assert len(made) > 1 and {given["distortion"] for given in made} == {7.0}
+
+
 def test_a_run_is_the_same_when_it_is_repeated_or_taken_up(tmp_path):
     # noise is from the operating system, so one run's state is taken up twice
     config, directory, _ = trained(tmp_path / "run")
@@ -407,6 +416,7 @@ def test_secrets_of_samples_are_even_and_their_own(tmp_path):
         ({"privatizer.readers": 8}, "privatizer.readers = 8 .*does not look at it"),
         ({"privatizer.steps": 0}, "privatizer.steps"),
         ({"privatizer.budget": -1.0}, "privatizer.budget"),
+        ({"privatizer.distortion": -1.0}, "privatizer.distortion"),
         ({"privatizer.secret": ""}, "privatizer.secret"),
         ({"privatizer.consenting": 1.0}, "privatizer.consenting"),
         ({"privacy.unit": "record"}, "privatizer.method"),
