@@ -105,7 +105,8 @@ class PrivatizerConfig:
     as many, each after four, against each of the fresh ones that still read the secret."""
 
     filter: str = ""
-    """``given``: the folder of the finished run whose filter is taken, on the server's machine. Its
+    """``given``: the folder of the finished run whose filter is taken, an absolute path on the
+    server's machine (`fedlens simulate` makes it one). Its
     ``secret``, ``network``, ``width`` and whether there is ``consenting`` must be the same here."""
 
     def __post_init__(self) -> None:

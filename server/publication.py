@@ -68,7 +68,9 @@ class Publication:
                 nodes=config.data.nodes,
                 rounds_planned=total_rounds(config),
                 private=guarantees_something(config),
-                guarantee=f"When all its rounds are done: {promise(planned(config))}",
+                guarantee=with_cost(
+                    f"When all its rounds are done: {promise(planned(config))}", self._directory
+                ),
             )
         )
         self._store.set_run_status(self._run_id, "running")

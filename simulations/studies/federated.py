@@ -148,7 +148,9 @@ def run(
 def seconded(config: Config, folder: Path) -> Config:
     """The same run once more, whose nodes look through the filter of the one in ``folder``.
 
-    Its generator is asked for pairs, of filtered images: the strongest test of what they show.
+    Its generator is asked for pairs, of filtered images, so that there is a secret to try attackers
+    on. Pairs' sums differ by their noise too, so that what is read of samples may be no secret:
+    rows ``transfer`` and ``taught`` tell.
     """
     used = ("network", "width", "secret", "consenting")
     kept = {f"privatizer.{name}": getattr(config.privatizer, name) for name in used}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from run_parts import PARTS
 
-from server import learners
+from client.privatizers import fitting
+from server import learners, synthetic
 from server.config import Config
 from server.directory import RunDirectory
 from server.training import Outcome, train
@@ -75,6 +77,17 @@ def few_images_for_the_frame(monkeypatch, known_axes):
 
     monkeypatch.setattr(torch.linalg, "eigh", remembered)
     monkeypatch.setattr(learners, "FRAME_IMAGES", 40)
+
+
+@pytest.fixture
+def a_filter_in_no_time(monkeypatch):
+    """A filter of samples that hardly learns."""
+    monkeypatch.setattr(synthetic, "SAMPLES", 200)
+    monkeypatch.setattr(synthetic, "HELD", 100)
+    for name in ("READING_STEPS", "COPYING_STEPS"):
+        monkeypatch.setattr(synthetic, name, 2)
+    for name in ("FIRST", "LATER"):
+        monkeypatch.setattr(fitting, name, replace(getattr(fitting, name), meeting=2))
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +14,9 @@ from run_parts import FOCUSED, PARTS
 from client.data import LocalData
 from client.drawn import sound_records
 from client.filtered import FilteredUsers
-from client.privatizers import fitting
 from client.records import Description
 from client.records import TrainRequest as Request
 from models.vectors import to_vector
-from server import synthetic
 from server.app import app
 from server.books import Books, spending_of
 from server.config import Config, ConfigError
@@ -28,6 +25,7 @@ from server.enrolment import EnrolmentError, Federation, _agreed
 from server.given import check_filter, given_filter
 from server.learners import Learners
 from server.privatizer import PrivatizerTrainer
+from server.publication import Publication
 from server.sampling import Roster
 from server.schedule import parts, planned_epsilon
 from server.store import SampleFilter, open_store
@@ -141,7 +139,7 @@ def test_a_filter_that_is_told_who_consents_is_told_so_again(first, second, run_
 
 @pytest.mark.parametrize("consenting", [0.0, 0.5])
 def test_a_filter_of_samples_serves_another_run(
-    small_config, second, run_small, tmp_path, synth, consenting
+    small_config, second, run_small, tmp_path, a_filter_in_no_time, consenting
 ):
     code = {"privatizer__network": "code", "privatizer__width": 2}
     code["privatizer__consenting"] = consenting
@@ -149,17 +147,6 @@ def test_a_filter_of_samples_serves_another_run(
     run_small(small_config(critic__family="frozen", rounds__count=1, **made), "first")
     assert run_small(second(str(tmp_path / "first"), **code)).rounds == 3
     assert np.array_equal(kept(tmp_path / "run"), kept(tmp_path / "first"))
-
-
-@pytest.fixture
-def synth(monkeypatch):
-    """A filter of samples in no time."""
-    monkeypatch.setattr(synthetic, "SAMPLES", 200)
-    monkeypatch.setattr(synthetic, "HELD", 100)
-    for name in ("READING_STEPS", "COPYING_STEPS"):
-        monkeypatch.setattr(synthetic, name, 2)
-    for name in ("FIRST", "LATER"):
-        monkeypatch.setattr(fitting, name, replace(getattr(fitting, name), meeting=2))
 
 
 def test_a_run_goes_on_without_the_folder_that_its_filter_came_from(
@@ -388,6 +375,12 @@ def test_what_the_filter_cost_is_said_wherever_the_guarantee_is(
     cost = f"whose training cost DP ε = {trained.dp_epsilon:.4g} at δ = 0.001 besides"
     with open_store(outcome.store) as store:
         assert cost in store.run(outcome.run_id).guarantee
+    directory = RunDirectory.open(tmp_path / "run")
+    with open_store(
+        f"sqlite:///{tmp_path / 'other.db'}", create=True
+    ) as store:  # and before it has ended
+        Publication(config, directory, store, "another", "run").begin()
+        assert cost in store.run("another").guarantee
     assert main(["ledger", "show", str(tmp_path / "run")]) == 0
     assert cost in "".join(capsys.readouterr())
 

@@ -61,14 +61,7 @@ TINY = {
 }
 
 
-@pytest.fixture(autouse=True)
-def few_steps(monkeypatch):
-    monkeypatch.setattr(synthetic, "SAMPLES", 200)
-    monkeypatch.setattr(synthetic, "HELD", 100)
-    for name in ("READING_STEPS", "COPYING_STEPS"):
-        monkeypatch.setattr(synthetic, name, 2)
-    for name in ("FIRST", "LATER"):
-        monkeypatch.setattr(fitting, name, replace(getattr(fitting, name), meeting=2))
+pytestmark = pytest.mark.usefixtures("a_filter_in_no_time")
 
 
 def trained(path, **changes):
