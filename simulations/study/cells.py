@@ -18,6 +18,7 @@ from typing import Any, Literal
 from server.config import Config
 from server.config_privatizer import GIVEN, SYNTHETIC
 from server.files import write_durably
+from simulations.distortion import distortion_for
 from simulations.study.effort import Effort
 from simulations.study.guarantees import Guarantee
 from simulations.study.rows import Row
@@ -99,7 +100,14 @@ def _measures(plan: dict[str, Any]) -> str:
     """A digest of how much is measured, and in which way."""
     kept = {key: plan[key] for key in ("effort", "curve", "data")}
     drawn = {key: plan["config"][key] for key in DRAWN}
-    return _digest({**kept, **drawn, "way": MEASURED})
+    warping = distortion_for(plan["data"]).warping if _is_taught(plan) else 0.0
+    warped = {"warping": warping} if warping else {}  # rows without it were measured before it
+    return _digest({**kept, **drawn, **warped, "way": MEASURED})
+
+
+def _is_taught(plan: dict[str, Any]) -> bool:
+    """Whether students learn from an annotator's labels, so from images that may be distorted."""
+    return plan["provider"] == Row.provider and bool(plan["config"]["annotator.rounds"])
 
 
 def _trains(plan: dict[str, Any]) -> dict[str, Any]:

@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.nn import functional as F
 
-from simulations.distortion import NONE, Distortion, distort, distortion_for, patched, shaded
+from simulations.distortion import (
+    NONE,
+    Distortion,
+    _field,
+    distort,
+    distortion_for,
+    patched,
+    shaded,
+    warped,
+)
 
 
 def source(seed=0):
@@ -22,7 +32,10 @@ def test_nothing_changes_without_settings(images):
     assert distortion_for("a set nobody knows") == NONE
 
 
-@pytest.mark.parametrize("settings", [Distortion(0.5), Distortion(patching=1.0), Distortion(1, 1)])
+@pytest.mark.parametrize(
+    "settings",
+    [Distortion(0.5), Distortion(patching=1.0), Distortion(warping=0.1), Distortion(1, 1, 1)],
+)
 def test_images_stay_images_and_equal_seeds_give_equal_ones(images, settings):
     first, again = (distort(images, settings, source(1)) for _ in range(2))
     assert torch.equal(first, again)
@@ -51,7 +64,32 @@ def test_a_patch_comes_from_another_image_and_the_share_is_kept():
     assert bool(((whole >= low - 1e-6) & (whole <= high + 1e-6)).all())
 
 
-@pytest.mark.parametrize("name", ["shading", "patching"])
+def test_a_warp_moves_pixels_as_far_as_it_is_asked_to_and_smoothly():
+    ramp = torch.linspace(-1, 1, 28).expand(500, 1, 28, 28)  # a pixel's value is where it stands
+    changed = warped(ramp, 0.1, source())
+    moved = (changed - ramp)[..., 10:18, 10:18] * 27 / 2 / 28  # shares of the side, far from edges
+    spread = moved.flatten(1).std(1).max()
+    assert moved.square().mean().sqrt() == pytest.approx(0.1 / 3**0.5 * 0.8, rel=0.25)
+    assert (moved[..., 1:] - moved[..., :-1]).abs().max() < spread
+    assert torch.allclose(warped(ramp, 1e-9, source()), ramp, atol=1e-5)
+
+
+def test_a_warp_of_an_empty_image_is_empty_and_the_background_comes_in_at_the_edges():
+    empty = torch.full((20, 1, 28, 28), -1.0)
+    assert torch.equal(warped(empty, 1.0, source()), empty)
+    full = warped(-empty, 1.0, source())
+    assert full.min() == -1
+    assert full.max() <= 1
+
+
+@pytest.mark.parametrize("cells", [4, 5, 14])
+def test_fields_are_a_bicubic_interpolation_of_normal_draws(cells):
+    drawn = torch.randn(30, 1, cells, cells, generator=source())
+    whole = F.interpolate(drawn, (28, 28), mode="bicubic", align_corners=False)
+    assert torch.allclose(_field(30, cells, 28, source()), whole, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["shading", "patching", "warping"])
 @pytest.mark.parametrize("value", [-0.1, 1.1, float("nan")])
 def test_strengths_outside_their_range_are_refused(name, value):
     with pytest.raises(ValueError, match=name):
