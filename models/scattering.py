@@ -6,8 +6,9 @@ again on the moduli. Linear classifiers on such features bear privacy noise well
 "Differentially Private Learning Needs Better Features" (arXiv:2011.11660), section 3. Nothing is
 trained and no data chose anything.
 
-All filters are kept as dense matrices: at these image sizes a product with them is several times
-faster on a CPU, forwards and backwards, than a convolution of one channel.
+A row of places sees a strip of few rows, so all wavelets at all places of a row are one matrix, and
+the same for each row: at these image sizes a product with it is several times faster on a CPU than
+a convolution of one channel, and twice as fast as one matrix for the whole image.
 """
 
 from __future__ import annotations
@@ -48,13 +49,13 @@ class ScatteringFeatures(nn.Module):
 
     Args:
         shape: (channels, height, width) of an image.
-        chunk: images held in memory at once.
+        chunk: images computed at once; what 50 of them need fits into a processor's cache.
 
     Raises:
         ShapeError: on an image shape that is not supported.
     """
 
-    def __init__(self, shape: ImageShape, chunk: int = 500) -> None:
+    def __init__(self, shape: ImageShape, chunk: int = 50) -> None:
         super().__init__()
         self.shape = check_shape(shape)
         self.chunk = chunk
@@ -72,16 +73,13 @@ class ScatteringFeatures(nn.Module):
 
     def _rows(self, images: Tensor) -> Tensor:
         count, channels, side, _ = images.shape
-        device = images.device
         pixels = (torch.nan_to_num(images, nan=0.0).clamp(-1, 1) + 1) / 2
-        grey = pixels.mean(1).flatten(1)
         half = side // 2
-        fine = _moduli(grey, _waves(side, 1, 7, FINEST, FREQUENCY).to(device))
-        fine = F.avg_pool2d(fine.view(count, DIRECTIONS, side, side), 2)
-        wide = _moduli(grey, _waves(side, 2, 11, 2 * FINEST, FREQUENCY / 2).to(device))
-        wide = wide.view(count, DIRECTIONS, half, half)
-        twice = _moduli(fine.flatten(2), _waves(half, 1, 7, FINEST, FREQUENCY).to(device))
-        twice = twice.view(count, DIRECTIONS**2, half, half)
+        grey = pixels.mean(1, keepdim=True)
+        fine = F.avg_pool2d(_moduli(grey, 1, 7, FINEST, FREQUENCY), 2)
+        wide = _moduli(grey, 2, 11, 2 * FINEST, FREQUENCY / 2)
+        twice = _moduli(fine.view(-1, 1, half, half), 1, 7, FINEST, FREQUENCY)
+        twice = twice.reshape(count, DIRECTIONS**2, half, half)
         first = _local_means(torch.cat([fine, wide], 1))
         parts = (
             _local_means(F.avg_pool2d(pixels, 2)).view(count, channels, -1),
@@ -91,10 +89,30 @@ class ScatteringFeatures(nn.Module):
         return torch.cat([part.flatten(1) for part in parts], 1)
 
 
-def _moduli(maps: Tensor, waves: Tensor) -> Tensor:
-    """Strength of each wave at each place, [..., DIRECTIONS x places], of maps [..., pixels]."""
-    even, odd = (maps @ waves).chunk(2, -1)
-    return (even.square() + odd.square() + LEAST).sqrt()
+def _moduli(maps: Tensor, stride: int, size: int, width: float, frequency: float) -> Tensor:
+    """Strength of waves at places, [n, DIRECTIONS, side / stride, side / stride].
+
+    Args:
+        maps: [n, 1, side, side].
+        stride: between places.
+        size: of a wavelet's window.
+        width: of its envelope.
+        frequency: of its wave, in radians a pixel.
+    """
+    side = maps.shape[-1]
+    places = side // stride
+    waves = _waves(side, stride, size, width, frequency).to(maps.device)
+    even, odd = (_strips(maps, stride, size) @ waves).chunk(2, -1)
+    strength = (even.square() + odd.square() + LEAST).sqrt()
+    return strength.view(len(maps), places, DIRECTIONS, places).transpose(1, 2)
+
+
+def _strips(maps: Tensor, stride: int, size: int) -> Tensor:
+    """What each row of places sees: [n x places, size x side] of maps [n, 1, side, side]."""
+    side = maps.shape[-1]
+    padded = F.pad(maps[:, 0], (0, 0, size // 2, size // 2))
+    shifted = [padded[:, down : down + side : stride] for down in range(size)]
+    return torch.cat(shifted, -1).view(-1, size * side)
 
 
 def _local_means(maps: Tensor) -> Tensor:
@@ -121,13 +139,13 @@ def _blur(side: int) -> Tensor:
 
 @lru_cache(maxsize=8)
 def _waves(side: int, stride: int, size: int, width: float, frequency: float) -> Tensor:
-    """Matrix [side², 2 x DIRECTIONS x places²]: all wavelets at all places, even parts first."""
+    """Matrix [size x side, 2 x DIRECTIONS x places]: all wavelets in a strip, even parts first."""
     kernels = torch.stack(
         [_wavelet(size, width, frequency, i * math.pi / DIRECTIONS) for i in range(DIRECTIONS)]
     )
     bank = torch.cat([kernels.real, kernels.imag])[:, None]
-    points = torch.eye(side**2).view(-1, 1, side, side)
-    at_places = F.conv2d(points, bank, stride=stride, padding=size // 2)
+    points = torch.eye(size * side).view(-1, 1, size, side)
+    at_places = F.conv2d(points, bank, stride=(1, stride), padding=(0, size // 2))
     return at_places.flatten(1).contiguous()
 
 
