@@ -8,7 +8,7 @@ trained and no data chose anything.
 
 A row of places sees a strip of few rows, so all wavelets at all places of a row are one matrix, and
 the same for each row: at these image sizes a product with it is several times faster on a CPU than
-a convolution of one channel, and twice as fast as one matrix for the whole image.
+a convolution of one channel, and faster than one with a matrix for the whole image.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ScatteringFeatures(nn.Module):
 
     Args:
         shape: (channels, height, width) of an image.
-        chunk: images computed at once; what 50 of them need fits into a processor's cache.
+        chunk: images computed at once; fewer need less memory.
 
     Raises:
         ShapeError: on an image shape that is not supported.
@@ -94,9 +94,9 @@ def _moduli(maps: Tensor, stride: int, size: int, width: float, frequency: float
 
     Args:
         maps: [n, 1, side, side].
-        stride: between places.
-        size: of a wavelet's window.
-        width: of its envelope.
+        stride: between places, in pixels of the map.
+        size: of a wavelet's window, in pixels.
+        width: of its envelope, in pixels.
         frequency: of its wave, in radians a pixel.
     """
     side = maps.shape[-1]

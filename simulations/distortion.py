@@ -35,8 +35,8 @@ class Distortion:
     patching: float = 0.0
     """Share of images of which a smooth region is another image's; 0 for none."""
     warping: float = 0.0
-    """Most standard deviation of how far a smooth field moves a pixel down and across, as a share
-    of the image's side; 0 for none."""
+    """Most standard deviation, about, of how far a smooth field moves a pixel along each axis, as a
+    share of the image's side; 0 for none."""
 
     def __post_init__(self) -> None:
         for name in ("shading", "patching", "warping"):
@@ -75,10 +75,16 @@ def distort(images: Tensor, settings: Distortion, generator: torch.Generator) ->
 
 
 def warped(images: Tensor, most: float, generator: torch.Generator) -> Tensor:
-    """Images bent by smooth random fields, a field and a strength for each; resampled bilinearly.
+    """Images bent by smooth random fields, resampled bilinearly.
 
     Like the elastic distortions of Simard, Steinkraus and Platt (2003), with so few cells that
     strokes are bent and moved but keep their outline.
+
+    Args:
+        images: float32 [n, c, side, side] in [-1, 1].
+        most: each image's strength is uniform in [0, most]: the standard deviation, about, of how
+            far its pixels move along each axis, as a share of the side.
+        generator: CPU generator of two fields and a strength for each image.
     """
     count, side = len(images), images.shape[-1]
     strength = 2 * most * torch.rand(count, 1, 1, 1, generator=generator)  # an image is 2 wide
@@ -110,18 +116,18 @@ def patched(images: Tensor, share: float, generator: torch.Generator) -> Tensor:
 
 
 def _field(count: int, cells: int, side: int, generator: torch.Generator) -> Tensor:
-    """Smooth Gaussian fields [count, 1, side, side], about normal at each pixel."""
+    """Smooth Gaussian fields [count, 1, side, side] of mean 0; a pixel's deviation is 0.6 to 1.3."""
     coarse = torch.randn(count, 1, cells, cells, generator=generator)
     spread = _spread(cells, side)
     return spread @ coarse @ spread.T
 
 
-@lru_cache
+@lru_cache(maxsize=8)
 def _spread(cells: int, side: int) -> Tensor:
-    """Bicubic interpolation along one side, float32 [side, cells].
+    """Bicubic interpolation along one side, float32 [side, cells]; shared, so nobody changes it.
 
-    It is linear in what is interpolated, and by products of matrices it takes a fiftieth of the
-    time that `torch.nn.functional.interpolate` takes for many small fields on a CPU.
+    Interpolation is linear, and as products of matrices many times faster on a CPU for many small
+    fields than `torch.nn.functional.interpolate`.
     """
     unit = torch.eye(cells)[None, None]
     return F.interpolate(unit, (side, cells), mode="bicubic", align_corners=False)[0, 0]

@@ -11,14 +11,14 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from server.config import Config
 from server.config_privatizer import GIVEN, SYNTHETIC
 from server.files import write_durably
-from simulations.distortion import distortion_for
+from simulations.distortion import NONE, Distortion, distortion_for
 from simulations.study.effort import Effort
 from simulations.study.guarantees import Guarantee
 from simulations.study.rows import Row
@@ -28,6 +28,8 @@ DRAWN = ("release.agreement", "release.attempts")
 Step = Literal["train", "measure"]
 MEASURED = 2
 """How a cell is measured; raised when the way changes, so that kept cells are measured anew."""
+UNTOLD = {"fashion-mnist": Distortion(shading=0.5, patching=0.5)}
+"""Distortions of taught students' images, by data set, of which a cell's digest says nothing."""
 
 
 @dataclass(frozen=True)
@@ -100,14 +102,16 @@ def _measures(plan: dict[str, Any]) -> str:
     """A digest of how much is measured, and in which way."""
     kept = {key: plan[key] for key in ("effort", "curve", "data")}
     drawn = {key: plan["config"][key] for key in DRAWN}
-    warping = distortion_for(plan["data"]).warping if _is_taught(plan) else 0.0
-    warped = {"warping": warping} if warping else {}  # rows without it were measured before it
-    return _digest({**kept, **drawn, **warped, "way": MEASURED})
+    distorted = distortion_for(plan["data"])
+    # cells of what was so before the digest said anything of it keep theirs
+    told = _is_taught(plan) and distorted != UNTOLD.get(plan["data"], NONE)
+    changed = {"distortion": asdict(distorted)} if told else {}
+    return _digest({**kept, **drawn, **changed, "way": MEASURED})
 
 
 def _is_taught(plan: dict[str, Any]) -> bool:
     """Whether students learn from an annotator's labels, so from images that may be distorted."""
-    return plan["provider"] == Row.provider and bool(plan["config"]["annotator.rounds"])
+    return bool(plan["config"]["annotator.rounds"])
 
 
 def _trains(plan: dict[str, Any]) -> dict[str, Any]:

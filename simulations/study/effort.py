@@ -8,7 +8,7 @@ from typing import Any
 
 TIMES = {"fashion-mnist": 2}
 """How many times as many images students of a data set learn from. Samples cost no privacy, only
-seconds; on clothes twice as many are worth more than a point, students of digits have enough."""
+seconds; on clothes twice as many are worth more than a point, on digits a quarter of one."""
 
 
 @dataclass(frozen=True)

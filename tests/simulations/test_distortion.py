@@ -66,11 +66,15 @@ def test_a_patch_comes_from_another_image_and_the_share_is_kept():
 
 def test_a_warp_moves_pixels_as_far_as_it_is_asked_to_and_smoothly():
     ramp = torch.linspace(-1, 1, 28).expand(500, 1, 28, 28)  # a pixel's value is where it stands
-    changed = warped(ramp, 0.1, source())
-    moved = (changed - ramp)[..., 10:18, 10:18] * 27 / 2 / 28  # shares of the side, far from edges
-    spread = moved.flatten(1).std(1).max()
-    assert moved.square().mean().sqrt() == pytest.approx(0.1 / 3**0.5 * 0.8, rel=0.25)
-    assert (moved[..., 1:] - moved[..., :-1]).abs().max() < spread
+    across = warped(ramp, 0.1, source()) - ramp
+    down = (warped(ramp.mT, 0.1, source()) - ramp.mT).mT  # by the same fields
+    assert not torch.allclose(across, down.mT, atol=0.1)
+    for changed in (across, down):
+        moved = changed[..., 10:18, 10:18] * 27 / 2 / 28  # shares of the side, far from edges
+        assert moved.square().mean().sqrt() == pytest.approx(0.1 / 3**0.5 * 0.8, rel=0.25)
+        each = moved.flatten(1).square().mean(1).sqrt()
+        assert each.min() < 0.01 < 0.06 < each.max(), "every image has its own strength"
+        assert (moved[..., 1:] - moved[..., :-1]).abs().max() < moved.flatten(1).std(1).max()
     assert torch.allclose(warped(ramp, 1e-9, source()), ramp, atol=1e-5)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,8 +17,9 @@ from server.config_sections import ReleaseConfig
 from server.settings import read_config
 from simulations.cli import main
 from simulations.datasets import load
+from simulations.distortion import Distortion
 from simulations.study import effort as efforts
-from simulations.study import federated, judges, worker
+from simulations.study import cells, federated, judges, worker
 from simulations.study.cells import Cell, _trains, plan_of, read_json, write_json
 from simulations.study.controls import NoiseTeacher, noise_images
 from simulations.study.effort import Effort
@@ -282,6 +284,27 @@ def plan(row, tmp_path, seed=0, guarantee="5@1e-3", effort=SMALL, **settings):
 def finish(cell, known):
     write_json(cell.folder / "training.json", {})
     write_json(cell.folder / "cell.json", {"measures": known["measures"]})
+
+
+def _way(name, **distortion):
+    """The digest of how a row is measured, with its own or another distortion."""
+    row = ROWS[name]
+    with pytest.MonkeyPatch.context() as patch:
+        if distortion:
+            patch.setattr(cells, "distortion_for", lambda data: Distortion(**distortion))
+        cell = Cell.of(row, parse_guarantee(row.guarantees[0]), 0, Path())
+        return plan_of(cell, configuration(row, cell.guarantee, 0), Effort())["measures"]
+
+
+@pytest.mark.parametrize("name", ["mnist-record", "mnist-users-fault", "fashion-users"])
+def test_other_distortions_of_taught_students_measure_again(name):
+    others = [{"warping": 0.05}, {"patching": 0.1}, {"shading": 0.1}, {"shading": 0.0}]
+    assert len({_way(name), *(_way(name, **other) for other in others)}) == 5
+
+
+@pytest.mark.parametrize("name", ["mnist-record-wgan", "mnist-record-paper003"])
+def test_rows_without_an_annotator_do_not_depend_on_distortions(name):
+    assert _way(name) == _way(name, warping=0.05)
 
 
 def test_only_what_is_missing_is_to_be_done(tiny, tmp_path):
