@@ -116,7 +116,7 @@ def patched(images: Tensor, share: float, generator: torch.Generator) -> Tensor:
 
 
 def _field(count: int, cells: int, side: int, generator: torch.Generator) -> Tensor:
-    """Smooth Gaussian fields [count, 1, side, side] of mean 0; a pixel's deviation is 0.6 to 1.3."""
+    """Smooth Gaussian fields [count, 1, side, side]; a pixel's deviation is 0.6 to 1.3."""
     coarse = torch.randn(count, 1, cells, cells, generator=generator)
     spread = _spread(cells, side)
     return spread @ coarse @ spread.T

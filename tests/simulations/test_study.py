@@ -18,8 +18,8 @@ from server.settings import read_config
 from simulations.cli import main
 from simulations.datasets import load
 from simulations.distortion import Distortion
-from simulations.study import effort as efforts
 from simulations.study import cells, federated, judges, worker
+from simulations.study import effort as efforts
 from simulations.study.cells import Cell, _trains, plan_of, read_json, write_json
 from simulations.study.controls import NoiseTeacher, noise_images
 from simulations.study.effort import Effort
