@@ -5,6 +5,12 @@ secret was. So what it says of the filter it was trained against means little. B
 stretch a fresh adversary learns what the filter, held still, lets through. It reads samples that
 nobody trained on; that reading says whether the stretch is needed, and of several filters which one
 to keep.
+
+The first stretch begins gently. A filter that starts near the identity leaks everything, and the
+square of that at its full weight is worth so much more than all else that the filter first learns
+to release nothing; what it lets through afterwards is a code of specks that networks can read and
+people cannot. Where the weight rises while the filter learns, it finds what it may keep of the
+image.
 """
 
 from __future__ import annotations
@@ -12,7 +18,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -28,6 +34,9 @@ CHUNK = 500
 JUDGE_RATE = 2e-3
 """Adam's, of an adversary that says what is left: no setting may make it blind."""
 LAST_RATE = 0.1
+GENTLE, EASING = 0.01, 0.5
+"""Share of its weight that the excess over the budget has at the beginning of the first stretch,
+and the share of that stretch's steps over which the weight rises, geometrically, to its own."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +65,8 @@ MOST = 3
 
 Build = Callable[[Stretch], InformationPrivatizer]
 """The method for the filter as it is by now, with an adversary that knows nothing yet."""
+Easing = Callable[[InformationPrivatizer, int], None]
+"""Changes a method's objective after so many steps."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +145,8 @@ class _Fitting:
     def best(self) -> Fitted:
         method = self._build(FIRST)
         prior_of(self._held.batch(torch.arange(len(self._held))).secret, len(method.log_prior))
-        self._train(method, self._meeting(FIRST), self._releasing(FIRST, self._pace.steps))
+        stages = self._meeting(FIRST), self._releasing(FIRST, self._pace.steps)
+        self._train(method, *stages, easing=self._ease)
         try:
             self._judge_and_go_on()
         except PrivatizerError:
@@ -153,17 +165,32 @@ class _Fitting:
                 return
             self._train(method, self._releasing(LATER, self._later))
 
-    def _train(self, method: InformationPrivatizer, *stages: Stage) -> None:
+    def _train(
+        self, method: InformationPrivatizer, *stages: Stage, easing: Easing | None = None
+    ) -> None:
         before, pace = self._trained, self._pace
+
+        def after(step: int, _: int = 0) -> None:
+            if easing is not None:
+                easing(method, step)
+            self._progress(before + step)
+
+        after(0)
         train_privatizer(
             method,
             self._data,
             stages,
             batch=pace.batch,
             seed=pace.seed + before,
-            progress=lambda step, _: self._progress(before + step),
+            progress=after,
         )
         self._trained += sum(stage.steps for stage in stages)
+
+    def _ease(self, method: InformationPrivatizer, step: int) -> None:
+        """Give the excess the weight that it has after so many steps of the first stretch."""
+        risen = max(0, step - FIRST.meeting) / (EASING * self._pace.steps)
+        weight = FIRST.weight * GENTLE ** (1 - min(risen, 1.0))
+        method.objective = replace(method.objective, weight=weight)
 
     def _progress(self, done: int) -> None:
         if self._on_step is not None:
