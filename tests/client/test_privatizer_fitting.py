@@ -74,6 +74,27 @@ def test_the_secret_goes_and_the_use_stays(points, reader):
     assert done == sorted(done) and told[-1][0] == told[-1][1]
 
 
+def test_the_first_stretch_begins_gently_and_later_ones_do_not(points, reader, monkeypatch):
+    weights, real = [], InformationPrivatizer.local_step
+
+    def looking(self, *args, filtering=True, **options):
+        if filtering:
+            weights.append(self.objective.weight)
+        return real(self, *args, filtering=filtering, **options)
+
+    monkeypatch.setattr(InformationPrivatizer, "local_step", looking)
+    monkeypatch.setattr(fitting, "MOST", 1)
+    monkeypatch.setattr(fitting, "LATER", replace(fitting.LATER, meeting=1))
+    fitted(
+        points, reader, pace=Pace(-1.0, steps=20, rate=0.01, adversary_rate=5e-3, batch=64, seed=0)
+    )
+    first, later = weights[:20], weights[20:]
+    assert first[0] == pytest.approx(fitting.GENTLE * fitting.FIRST.weight)
+    assert first[:11] == sorted(set(first[:11])) and first[5] == pytest.approx(10.0)
+    assert first[10:] == [pytest.approx(fitting.FIRST.weight)] * 10
+    assert later == [fitting.LATER.weight] * 10
+
+
 def test_what_is_held_is_not_trained_on(points, reader, monkeypatch):
     trained, real = set(), fitting.train_privatizer
 
