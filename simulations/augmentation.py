@@ -96,7 +96,7 @@ def affine(images: Tensor, settings: Augmentation, generator: torch.Generator) -
     """
     maps = _maps(len(images), settings, generator).to(images.device)
     parts = zip(torch.split(images, CHUNK), torch.split(maps, CHUNK), strict=True)
-    return torch.cat([_resampled(part, theta) for part, theta in parts]) if len(images) else images
+    return torch.cat([_mapped(part, theta) for part, theta in parts]) if len(images) else images
 
 
 def _maps(count: int, settings: Augmentation, generator: torch.Generator) -> Tensor:
@@ -115,8 +115,12 @@ def _maps(count: int, settings: Augmentation, generator: torch.Generator) -> Ten
     return torch.stack(rows, 1)
 
 
-def _resampled(images: Tensor, theta: Tensor) -> Tensor:
-    grid = F.affine_grid(theta, list(images.shape), align_corners=False)
+def _mapped(images: Tensor, theta: Tensor) -> Tensor:
+    return resampled(images, F.affine_grid(theta, list(images.shape), align_corners=False))
+
+
+def resampled(images: Tensor, grid: Tensor) -> Tensor:
+    """Images [n, c, h, w] looked up bilinearly at a grid [n, h, w, 2]; background lies outside."""
     # what lies outside is filled with 0, so the background is moved there and back
     return F.grid_sample(images - BACKGROUND, grid, align_corners=False) + BACKGROUND
 

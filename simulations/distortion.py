@@ -15,9 +15,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from simulations.augmentation import resampled
+
 WARP, COARSE, FINE, PATCH = 5, 7, 14, 4
 """Cells a side of the smooth fields: of a warp, of both shades, and of a patch's outline."""
-BACKGROUND = -1.0
 EDGE = 4.0
 """Steepness of a patch's outline."""
 
@@ -91,8 +92,7 @@ def warped(images: Tensor, most: float, generator: torch.Generator) -> Tensor:
     fields = [_field(count, WARP, side, generator) for _ in range(2)]
     straight = F.affine_grid(torch.eye(2, 3)[None], [1, 1, side, side], align_corners=False)
     grid = straight + (strength * torch.cat(fields, 1)).permute(0, 2, 3, 1)
-    # what lies outside is filled with 0, so the background is moved there and back
-    return F.grid_sample(images - BACKGROUND, grid, align_corners=False) + BACKGROUND
+    return resampled(images, grid)
 
 
 def shaded(images: Tensor, most: float, generator: torch.Generator) -> Tensor:

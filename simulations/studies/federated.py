@@ -26,28 +26,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-import torch
-from torch import Tensor, nn
-
 from accountant.differential import DifferentialAccountant
 from accountant.ledger import Ledger
 from server.books import spending_of
 from server.config import Config
-from server.curation import Sampler
 from server.directory import RunDirectory
-from server.privatizer import kept_filter
 from server.settings import read_config
-from simulations.apps import hiding_users, simulated_federation, simulated_secrets
 from simulations.engine import train_in_process
 from simulations.privatizers.attackers import ATTACKERS, build_attacker
 from simulations.privatizers.attackers.networks import NetworkAttacker
 from simulations.privatizers.attackers.protocol import Attacker
 from simulations.privatizers.curve.formulas import with_formula
 from simulations.privatizers.data import PrivateData
-from simulations.reading import kept_sampler
 from simulations.students import train_student
 from simulations.studies.attacking import columns, read_all
+from simulations.studies.federated_data import Trained, groups_of, halves, opened, samples_of
 from simulations.studies.frame import Report, Row, StudyError, check_names
 
 COLUMNS = (
@@ -61,11 +54,8 @@ COLUMNS = (
     "delta",
 )
 PRESETS = Path(__file__).resolve().parents[1] / "presets"
-CHUNK = 500
 FORMULAS = {"thickness": "mnist-thickness"}
 """Sources whose secret is computed as one of a run's is."""
-MOST = 6000
-"""Images that attackers are trained on, or a group is represented by, at most."""
 
 
 @dataclass(frozen=True)
@@ -90,24 +80,6 @@ class Settings:
 
     def __post_init__(self) -> None:
         check_names("attackers", self.attackers, ATTACKERS)
-
-
-@dataclass(frozen=True, eq=False)
-class Trained:
-    """A finished run with the data that it was simulated on."""
-
-    config: Config
-    network: nn.Module
-    sampler: Sampler
-    attack: PrivateData
-    """Images that no user holds, raw."""
-    test: PrivateData
-    seed: int
-
-    def filtered(self, data: PrivateData, *, hides: bool = True) -> PrivateData:
-        """The same data through the trained filter, with noise of its own."""
-        source = torch.Generator().manual_seed(self.seed + len(data))
-        return replace(data, records=_released(self.network, data.records, source, hides))
 
 
 def run(
@@ -167,33 +139,6 @@ def _trained(config: Config, folder: Path) -> RunDirectory:
     return directory
 
 
-def opened(config: Config, directory: RunDirectory, seed: int) -> Trained:
-    """A finished run, ready to be attacked.
-
-    Raises:
-        StudyError: it has no whole round, or hides nothing.
-    """
-    snapshot, secrets = directory.load_state(), simulated_secrets(config)
-    if snapshot is None or secrets is None:
-        raise StudyError(f"{directory.path} holds no run with a privatizer: train one first")
-    dataset, dealt = simulated_federation(config.data, config.seed)
-    test = _private(dataset.test_images, dataset.test_labels, secrets.test, dataset.classes)
-    free = np.setdiff1d(np.arange(len(dataset.train_labels)), dealt.indices)[:MOST]
-    if len(free):
-        attack = _private(
-            dataset.train_images[free],
-            dataset.train_labels[free],
-            secrets.train[free],
-            dataset.classes,
-        )
-    else:  # every training image is some user's: the test set serves for both
-        attack, test = _halves(test, seed)
-    if "privatizer/mean" not in snapshot.arrays:
-        raise StudyError(f"{directory.path} ended before it had a filter: give it a larger budget")
-    network = kept_filter(config, dataset.shape, snapshot.arrays)
-    return Trained(config, network, kept_sampler(directory), attack, test, seed)
-
-
 def _config(settings: Settings, seed: int, data_dir: Path | None) -> Config:
     config = read_config(PRESETS / f"{settings.preset}.toml").updated({"seed": seed})
     if not config.privatizer.active or config.privatizer.given:
@@ -229,7 +174,7 @@ def _rows(settings: Settings, trained: Trained) -> list[Row]:
     ]
     if trained.config.privatizer.pairs:
         rows += _sample_rows(settings, trained)
-    for where, (taught, tried) in _groups(trained).items():
+    for where, (taught, tried) in groups_of(trained).items():
         use = _use(settings, taught, tried)
         rows.append({**_read(settings, trained, where, taught, tried), "use": use})
     return rows
@@ -238,8 +183,8 @@ def _rows(settings: Settings, trained: Trained) -> list[Row]:
 def _sample_rows(settings: Settings, trained: Trained, before: str = "") -> list[Row]:
     """What is read of samples of pairs, by attackers that learned from them or from images."""
     attack, test = trained.filtered(trained.attack), trained.filtered(trained.test)
-    samples = _samples(trained, settings.samples)
-    taught, tried = _halves(samples, trained.seed)
+    samples = samples_of(trained, settings.samples)
+    taught, tried = halves(samples, trained.seed)
     use = _use(settings, samples, test)
     return [
         {**_read(settings, trained, f"{before}samples", taught, tried), "use": use},
@@ -284,69 +229,3 @@ def _use(settings: Settings, taught: PrivateData, tried: PrivateData) -> float:
         seed=0,
     )
     return student.accuracy
-
-
-def _samples(trained: Trained, count: int) -> PrivateData:
-    """Samples of all pairs of class and secret, with what was asked for."""
-    secrets = trained.attack.secret_classes
-    asked = torch.arange(count) % trained.sampler.classes
-    images = trained.sampler.draw(asked, trained.seed + 1)
-    return replace(trained.attack, records=images, utility=asked // secrets, secret=asked % secrets)
-
-
-def _groups(trained: Trained) -> dict[str, tuple[PrivateData, PrivateData]]:
-    """Released images of users by what they chose, each in two halves; none if nobody consents."""
-    hides = hiding_users(trained.config)
-    secrets = simulated_secrets(trained.config)
-    if hides is None or secrets is None:
-        return {}
-    dataset, dealt = simulated_federation(trained.config.data, trained.config.seed)
-    owners = np.repeat(np.arange(dealt.users), dealt.sizes)
-
-    def held(chosen: np.ndarray) -> PrivateData:
-        rows = dealt.indices[chosen[owners]][:MOST]
-        labels = dataset.train_labels[rows]
-        return _private(dataset.train_images[rows], labels, secrets.train[rows], dataset.classes)
-
-    shown = {
-        "consenting": trained.filtered(held(~hides), hides=False),
-        "observed": trained.filtered(held(hides)),
-        "unobserved": trained.filtered(trained.test),
-    }
-    return {name: _halves(data, trained.seed) for name, data in shown.items()}
-
-
-def _halves(data: PrivateData, seed: int) -> tuple[PrivateData, PrivateData]:
-    order = torch.randperm(len(data), generator=torch.Generator().manual_seed(seed))
-    return data.take(order[: len(data) // 2]), data.take(order[len(data) // 2 :])
-
-
-@torch.no_grad()
-def _released(network: nn.Module, records: Tensor, source: torch.Generator, hides: bool) -> Tensor:
-    shape: tuple[int, ...] = network.noise_shape  # type: ignore[assignment]
-    released = [
-        network(
-            part,
-            torch.randn(len(part), *shape, generator=source),
-            torch.full((len(part), 1), float(hides)),
-        )
-        for part in torch.split(records, CHUNK)
-    ]
-    return torch.cat(released)
-
-
-def _private(
-    images: np.ndarray, labels: np.ndarray, secret: np.ndarray, classes: int
-) -> PrivateData:
-    return PrivateData(
-        name="images",
-        records=torch.from_numpy(images.astype(np.float32) / 127.5 - 1),
-        utility=torch.from_numpy(labels.copy()),
-        secret=torch.from_numpy(secret.copy()),
-        side=None,
-        owners=None,
-        utility_classes=classes,
-        secret_classes=int(secret.max()) + 1,
-        low=-1.0,
-        high=1.0,
-    )

@@ -29,7 +29,7 @@ fedlens study table1 --quick
 fedlens study table1 --rows mnist-record --seeds 0 1 2 --guarantee 1@1e-10
 ```
 
-The first takes under twenty minutes on two cores that have nothing else to do. Without
+The first takes about twenty minutes on two cores that have nothing else to do. Without
 arguments the command fills in whatever the folder `runs/study` still lacks of the whole table; it
 can be stopped at any time.
 

@@ -376,9 +376,8 @@ def test_what_the_filter_cost_is_said_wherever_the_guarantee_is(
     with open_store(outcome.store) as store:
         assert cost in store.run(outcome.run_id).guarantee
     directory = RunDirectory.open(tmp_path / "run")
-    with open_store(
-        f"sqlite:///{tmp_path / 'other.db'}", create=True
-    ) as store:  # and before it has ended
+    before_its_end = f"sqlite:///{tmp_path / 'other.db'}"
+    with open_store(before_its_end, create=True) as store:
         Publication(config, directory, store, "another", "run").begin()
         assert cost in store.run("another").guarantee
     assert main(["ledger", "show", str(tmp_path / "run")]) == 0

@@ -15,8 +15,15 @@ from server.directory import RunDirectory
 from server.schedule import parts, planned_epsilon
 from simulations.apps import simulated_federation, simulated_secrets
 from simulations.privatizers.data import PrivateData
-from simulations.studies import federated
-from simulations.studies.federated import Settings, Trained, opened
+from simulations.studies import federated, federated_data
+from simulations.studies.federated import Settings
+from simulations.studies.federated_data import (
+    Trained,
+    groups_of,
+    opened,
+    private_images,
+    samples_of,
+)
 from simulations.studies.frame import StudyError, load_study, read_settings
 
 TINY = {
@@ -42,7 +49,7 @@ SETTINGS = Settings("private-thickness", ("logistic",), 10, samples=80, epochs=1
 
 @pytest.fixture(autouse=True)
 def few_images(monkeypatch):
-    monkeypatch.setattr(federated, "MOST", 600)
+    monkeypatch.setattr(federated_data, "MOST", 600)
 
 
 def configured(monkeypatch, **changes) -> Config:
@@ -65,7 +72,7 @@ class Hiding(nn.Module):
 def trained(config) -> Trained:
     dataset, _ = simulated_federation(config.data, config.seed)
     secrets = simulated_secrets(config)
-    test = federated._private(
+    test = private_images(
         dataset.test_images[:600], dataset.test_labels[:600], secrets.test[:600], 10
     )
     return Trained(config, Hiding(), None, test, test, 0)
@@ -134,7 +141,7 @@ def test_groups_are_told_apart_by_what_they_chose(monkeypatch):
     read = {row["where"]: row["attacker"] for row in rows}
     assert read["consenting"] > 0.58
     assert read["observed"] == read["unobserved"] == read["filtered"] == 0.5
-    assert federated._groups(trained(configured(monkeypatch))) == {}
+    assert groups_of(trained(configured(monkeypatch))) == {}
 
 
 def test_the_formula_attacks_where_the_secret_has_one(monkeypatch):
@@ -158,7 +165,7 @@ def test_samples_are_read_with_the_secret_that_was_asked_for(monkeypatch):
         def draw(self, asked, seed):
             return (asked % 2).float()[:, None, None, None].expand(-1, 1, 28, 28) - 0.5
 
-    samples = federated._samples(replace(made, sampler=Telling()), 40)
+    samples = samples_of(replace(made, sampler=Telling()), 40)
     assert isinstance(samples, PrivateData) and samples.secret_classes == 2
     assert torch.equal(samples.utility, torch.arange(40) % 20 // 2)
     assert bool(((samples.records[:, 0, 0, 0] > 0) == (samples.secret == 1)).all())
