@@ -19,7 +19,7 @@ from server.config import Config
 from server.config_privatizer import GIVEN, SYNTHETIC
 from server.files import write_durably
 from simulations.distortion import NONE, Distortion, distortion_for
-from simulations.study.effort import Effort
+from simulations.study.effort import Effort, serving
 from simulations.study.guarantees import Guarantee
 from simulations.study.rows import Row
 
@@ -64,8 +64,7 @@ class Cell:
         if not (self.folder / "training.json").is_file():
             return ("train", "measure")
         found = self.measured
-        enough = (plan["measures"], _measures({**plan, "curve": True}))  # or more than is asked
-        return () if found is not None and found["measures"] in enough else ("measure",)
+        return () if found is not None and found["measures"] in _enough(plan) else ("measure",)
 
     def begin(self, plan: dict[str, Any]) -> None:
         """Put the plan into the folder; a run of other settings is set aside, not deleted."""
@@ -107,6 +106,15 @@ def _measures(plan: dict[str, Any]) -> str:
     told = _is_taught(plan) and distorted != UNTOLD.get(plan["data"], NONE)
     changed = {"distortion": asdict(distorted)} if told else {}
     return _digest({**kept, **drawn, **changed, "way": MEASURED})
+
+
+def _enough(plan: dict[str, Any]) -> list[str]:
+    """Digests of what is asked for, or of more than that."""
+    return [
+        _measures({**plan, "effort": effort, "curve": curve})
+        for effort in serving(plan["effort"], plan["data"])
+        for curve in (plan["curve"], True)
+    ]
 
 
 def _is_taught(plan: dict[str, Any]) -> bool:

@@ -78,13 +78,16 @@ distances say nothing that is certain, the sound figure is that of differential 
 """
 
 
-def write_page(path: Path, lines: Sequence[Line], plots: Path) -> list[Path]:
+def write_page(
+    path: Path, lines: Sequence[Line], plots: Path, each: Effort | None = None
+) -> list[Path]:
     """Write the Markdown page with its plots and contact sheets beside it.
 
     Args:
         path: the page; pictures go to ``images/results`` beside it.
         lines: of the table.
         plots: folder for the plots, from which those of the page are copied.
+        each: what was spent on a cell; by default all of it.
 
     Returns:
         The files that were written, contact sheets aside.
@@ -99,9 +102,9 @@ def write_page(path: Path, lines: Sequence[Line], plots: Path) -> list[Path]:
     drawn = [plot for plot in made if plot is not None]
     for plot in drawn:
         _copy(plot, folder / plot.name)
-    parts = [HEAD, _tables(lines), _aims(lines), _meaning(lines, effort.FULL), _guarantees(lines)]
-    parts += [_published(published), _plots(lines, {plot.stem for plot in drawn})]
-    parts += [_faults(lines), _sheets(lines, folder)]
+    parts = [HEAD, _tables(lines), _aims(lines), _meaning(lines, each or effort.FULL)]
+    parts += [_guarantees(lines), _published(published)]
+    parts += [_plots(lines, {plot.stem for plot in drawn}), _faults(lines), _sheets(lines, folder)]
     path.write_text("\n".join(part for part in parts if part), encoding="utf-8")
     return [*drawn, path]
 

@@ -272,6 +272,28 @@ def test_the_quick_form_is_at_the_strongest_guarantee():
     assert len(quick) == 2 and {row.guarantees[0] for row in quick} == {STRONG}
 
 
+def test_the_quick_form_spends_half_the_images_and_a_page_all(capsys, tiny, tmp_path, monkeypatch):
+    begun = []
+    monkeypatch.setattr(Study, "run", lambda self: begun.extend(self._plans.values()) or [])
+    out = tmp_path / "out"
+    for flags in ([], ["--page", tmp_path / "page.md"]):
+        study(capsys, "--quick", "--out", out, *flags)
+    quick, whole = (plan["effort"] for plan in begun)
+    assert whole == SMALL.to_json()
+    assert quick["lesson"] == SMALL.lesson // 2
+    assert set(quick["labels"]) <= set(SMALL.labels)
+
+
+def test_what_was_measured_whole_serves_the_quick_form_and_not_the_other_way(tiny, tmp_path):
+    cell, whole = plan(tiny["taught"], tmp_path)
+    _, quick = plan(tiny["taught"], tmp_path, effort=efforts.quick())
+    cell.begin(whole)
+    finish(cell, whole)
+    assert cell.missing(whole) == cell.missing(quick) == ()
+    finish(cell, quick)
+    assert cell.missing(quick) == () and cell.missing(whole) == ("measure",)
+
+
 # Cells and plans
 
 
