@@ -53,8 +53,8 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     table.add_argument(
         "--quick",
         action="store_true",
-        help="MNIST records and MNIST 3,000 users at 1@1e-10 with one seed; students learn from half "
-        "as many images unless --page is given",
+        help="MNIST records and MNIST 3,000 users at 1@1e-10 with one seed; unless --page is "
+        "given, students learn from half as many images and the curve of labels has fewer points",
     )
     table.add_argument(
         "--out", type=Path, default=OUT, help="folder of the study (default: runs/study)"
@@ -184,8 +184,8 @@ def _table(args: argparse.Namespace) -> int:
     out = _folder(args)
     data_dir = str(Path(args.data_dir).absolute()) if args.data_dir else ""
     cells = cells_of(rows, guarantees, _seeds(args), out, named=bool(args.rows), first=args.quick)
-    spent = _effort(args)
-    study = Study(cells, out, effort=spent, data_dir=data_dir, jobs=args.jobs, say=_tell)
+    effort = _effort(args)
+    study = Study(cells, out, effort=effort, data_dir=data_dir, jobs=args.jobs, say=_tell)
     missing = study.missing()
     # a page that cannot be written is told before hours of work
     known = _known_before(args.page).entries if args.page else []
@@ -194,15 +194,14 @@ def _table(args: argparse.Namespace) -> int:
     elif missing:
         _check_data(rows, data_dir)
     failures = [] if args.kept else study.run()
-    absent = study.missing() if failures else []  # where one failed, another's figures may lie
+    # where one failed, or another study was at work here, other figures may lie
+    absent = [] if args.kept else study.missing()
     lines = lines_of([cell for cell in cells if cell not in absent])
     if lines:
         say(render(lines))
         say("simulation only: real test images measured this and are in no budget")
-        if args.quick and not args.page:
-            say(f"quick: students of {spent.lesson:,} images, where no more were measured before")
     if lines or args.page:
-        _draw(args, out, lines, spent)
+        _draw(args, out, lines)
     for failure in failures:
         _tell(f"fedlens: {failure}")
     if args.json:
@@ -225,7 +224,11 @@ def _kept(
 
     kept = [cell for cell in cells if cell not in missing]
     if not kept and not known:
-        raise StudyError(f"--kept: {out} has none of these {len(cells)} cells; leave it out once")
+        less = any(cell.measured for cell in cells)
+        mend = "show what was measured less with --quick and no --page, or " if less else ""
+        raise StudyError(
+            f"--kept: {out} has none of these {len(cells)} cells whole; {mend}leave it out once"
+        )
     _tell(f"{len(cells)} cells, {len(kept)} of them there, in {out}")
     return kept
 
@@ -264,11 +267,11 @@ def _check_data(rows: Sequence[Row], data_dir: str) -> None:
         load(name, data_dir or None)
 
 
-def _draw(args: argparse.Namespace, out: Path, lines: Sequence[Line], spent: Effort) -> None:
+def _draw(args: argparse.Namespace, out: Path, lines: Sequence[Line]) -> None:
     """Plots and the page in the study's folder; another page where one is asked for."""
     from simulations.study.page import write_page
 
-    made = write_page(out / "results.md", lines, out, spent) if lines else []
+    made = write_page(out / "results.md", lines, out) if lines else []
     if args.page:
         made += _draw_page(args.page, lines)
     for path in made:

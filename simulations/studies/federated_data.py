@@ -1,6 +1,7 @@
 """What the study of a run with a filter attacks: its images, raw and filtered, and its samples.
 
-Everything here is simulation only: it reads images and secrets of users, and of nobody's users.
+Everything here is simulation only: it reads images and secrets of users, and images that no user
+holds.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from simulations.students import ARCHITECTURES
+from simulations.study import effort
 from simulations.study.cells import Cell
 from simulations.study.figures import BEST, CURVE, Figure, Group, joined
 from simulations.study.guarantees import Guarantee
@@ -58,6 +59,17 @@ class Line:
         """The best of the three students of each seed, as others report it; mean over seeds."""
         return self.mean(BEST)
 
+    @cached_property
+    def images(self) -> tuple[int, ...]:
+        """How many images students learned from; several where seeds differ."""
+        whole = Figure.of([effort.FULL.on(self.row.data).lesson])  # older cells do not say
+        return tuple(sorted({int(g.figures.get("lesson", whole).mean) for g in self.groups}))
+
+    @property
+    def whole(self) -> bool:
+        """Whether students of all seeds learned from as many images as the full table gives."""
+        return self.images == (effort.FULL.on(self.row.data).lesson,)
+
     def to_json(self) -> dict[str, Any]:
         """The row as the command prints it. Accuracies and shares are in [0, 1]."""
         return {
@@ -89,6 +101,7 @@ class Line:
             "guarantee": str(self.guarantee),
             "seeds": list(self.seeds),
             "taught": self.mean("taught") == 1,
+            "images": list(self.images),
             "recognised_unfiltered": self.mean("recognised_unfiltered"),
             "frechet": self.mean("frechet"),
             "coverage": self.mean("coverage"),
@@ -180,8 +193,20 @@ COLUMNS: tuple[tuple[str, Callable[[Line], str]], ...] = (
 """What people see of a line."""
 
 
+def counts(numbers: Sequence[int]) -> str:
+    """Numbers of images for people to read."""
+    return " or ".join(f"{number:,}" for number in numbers)
+
+
 def render(lines: Sequence[Line]) -> str:
-    """The table in columns of text."""
+    """The table in columns of text, and what of it was not measured whole."""
+    table = _columns(lines)
+    for line in (line for line in lines if not line.whole):
+        table += f"\n{line.row.name} {line.guarantee}: students of {counts(line.images)} images"
+    return table
+
+
+def _columns(lines: Sequence[Line]) -> str:
     rows = [[name for name, _ in COLUMNS], *([show(li) for _, show in COLUMNS] for li in lines)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(COLUMNS))]
     return "\n".join(

@@ -98,7 +98,7 @@ def measure(plan: dict[str, Any], folder: Path, out: Path) -> None:
     )
     found |= {"peak_mb": peak_mb(), "real": measuring.real_reference()}
     known = {key: plan[key] for key in ("name", "measures")}
-    known |= {"seed": config.seed, "users": config.data.users}
+    known |= {"seed": config.seed, "users": config.data.users, "lesson": plan["effort"]["lesson"]}
     write_json(folder / "cell.json", {**known, "training": trained, **found})
 
 

@@ -110,15 +110,25 @@ def rows(tmp_path, monkeypatch) -> dict[str, Row]:
     return {row.name: row for row in made}
 
 
-def measured(row: Row, seed: int, out: Path, student: float, guarantee: str = "5@1e-3") -> None:
+def measured(
+    row: Row,
+    seed: int,
+    out: Path,
+    student: float,
+    guarantee: str = "5@1e-3",
+    effort: efforts.Effort = efforts.FULL,
+) -> None:
     """Put a cell into a study's folder as if it had been trained and measured."""
     cell = Cell.of(row, parse_guarantee(guarantee), seed, out)
-    known = plan_of(cell, configuration(row, cell.guarantee, seed), efforts.FULL)
+    known = plan_of(cell, configuration(row, cell.guarantee, seed), effort)
     cell.begin(known)
     write_json(cell.folder / "training.json", {})
-    found = cell_json(student, seed=seed, measures=known["measures"])
+    found = cell_json(student, seed=seed, measures=known["measures"], lesson=effort.lesson)
     write_json(cell.folder / "cell.json", found)
     Image.new("L", (8, 8), seed).save(cell.folder / "contact-sheet.png")
+
+
+KEPT = ("study", "table1", "--kept")
 
 
 def write(out: Path, page: Path, capsys) -> tuple[int, str]:
@@ -141,6 +151,23 @@ def test_a_page_grows_over_folders_as_if_all_had_been_in_one(rows, tmp_path, cap
     before = page.read_text()
     assert write(tmp_path / "machine-1", page, capsys)[0] == 0
     assert page.read_text() == before, "what is there already joins nothing twice"
+
+
+def test_what_was_measured_less_stands_on_no_page_and_says_so(rows, tmp_path, capsys):
+    out, page = tmp_path / "out", tmp_path / "page.md"
+    measured(rows["first"], 0, out, 0.5, effort=efforts.quick())
+    status, told = write(out, page, capsys)
+    assert status == 2 and "--quick and no --page" in told and not page.exists()
+    measured(rows["first"], 1, out, 0.75)
+    assert write(out, page, capsys)[0] == 0
+    assert "| First | (5, 1e-3)-DP | 1 | **75.0** |" in page.read_text()
+    assert "which saw 120,000 synthetic" in page.read_text()
+    assert main([*KEPT, "--quick", "--seeds", "0", "1", "--rows", "first", "--out", str(out)]) == 0
+    shown = capsys.readouterr().out
+    assert "first 5@1e-3: students of 60,000 or 120,000 images" in shown
+    assert "which saw 60,000 or 120,000 synthetic" in (out / "results.md").read_text()
+    assert main([*KEPT, "--quick", "--seeds", "1", "--rows", "first", "--out", str(out)]) == 0
+    assert "students of" not in capsys.readouterr().out
 
 
 def test_all_seeds_anew_take_the_place_of_those_before(rows, tmp_path, capsys):
