@@ -26,7 +26,7 @@ dashboard: setup ## open the dashboard on the demo's result
 
 test: setup ## run every test, two files at a time
 	$(BIN)/python tests/browser_setup.py
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: setup ## format check, lint, types, import floors
 	$(BIN)/ruff format --check .

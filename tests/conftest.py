@@ -16,6 +16,13 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 torch.set_num_threads(1)
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+LONGEST = REPOSITORY / "tests" / "transports" / "test_ray.py"
+"""The file of few tests that take a minute or two each."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the longest file, or one worker runs it alone when the others are done."""
+    items.sort(key=lambda item: item.path != LONGEST)
 
 
 @pytest.fixture(scope="session")
