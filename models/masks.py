@@ -37,7 +37,8 @@ class NoiseMap(nn.Module):
     """x + σe + μ with a deviation and a shift of its own for each entry (paper 001, section 3.2).
 
     σ = least + (most - least) · sigmoid(2ρ): the paper's M(1 + tanh ρ)/2 for a floor of 0, in the
-    form that does not round to 0. σ is in the units of the records, and so are the limits.
+    form that does not round to 0. σ is in the units of the records, and so are the limits. μ is
+    ``shift_unit`` times its parameter.
 
     Entries can be given up while the map learns (:meth:`give_up`): from then on they are the
     constant base + μ without noise, as they will be once masked. So the others learn how much they
@@ -49,9 +50,11 @@ class NoiseMap(nn.Module):
         most: M, which σ stays below.
         least: floor of σ; above 0 the information that is released has a finite bound.
         rho: ρ at the start.
+        shift_unit: what μ rises by where its parameter rises by 1, above 0. An optimiser that steps
+            alike in all parameters, as Adam does, moves μ that much slower than ρ.
 
     Raises:
-        MaskError: unless 0 <= least < most.
+        MaskError: unless 0 <= least < most and shift_unit is above 0.
     """
 
     keep: Tensor
@@ -64,16 +67,24 @@ class NoiseMap(nn.Module):
         *,
         least: float = 1e-3,
         rho: float = FIRST_RHO,
+        shift_unit: float = 1.0,
     ) -> None:
         super().__init__()
         if not 0 <= least < most < math.inf:
             raise MaskError(f"least={least}, most={most}: give noise with 0 <= least < most")
+        if not 0 < shift_unit < math.inf:
+            raise MaskError(f"shift_unit={shift_unit} must be a finite number above 0")
         self.noise_shape = tuple(int(side) for side in shape)
+        self.shift_unit = float(shift_unit)
         self.most, self.least = float(most), float(least)
         self.rho = nn.Parameter(torch.full(self.noise_shape, float(rho)))
         self.shift = nn.Parameter(torch.zeros(self.noise_shape))
         self.register_buffer("keep", torch.ones(self.noise_shape, dtype=torch.bool))
         self.register_buffer("base", torch.zeros(self.noise_shape))
+
+    def mu(self) -> Tensor:
+        """The shift of each entry, float32 in the records' units, differentiable."""
+        return self.shift_unit * self.shift
 
     def sigma(self) -> Tensor:
         """The deviation of each entry's noise, float32 in (least, most), differentiable.
@@ -108,7 +119,7 @@ class NoiseMap(nn.Module):
         ``choice`` float32 [n, secrets]: a record whose owner chose nothing goes out as it is.
         """
         sent = torch.addcmul(records, self.deviation(self.rho), noise)
-        return chosen(records, torch.where(self.keep, sent, self.base) + self.shift, choice)
+        return chosen(records, torch.where(self.keep, sent, self.base) + self.mu(), choice)
 
 
 class MaskFilter(nn.Module):
@@ -238,7 +249,7 @@ def masked(
         raise MaskError(f"fill={fill!r} is unknown: choose one of {', '.join(FILLS)}")
     if fill == "mean" and mean is None:
         raise MaskError("fill='mean' needs mean, the mean of training records")
-    sigma, shift = noise.sigma().detach(), noise.shift.detach()
+    sigma, shift = noise.sigma().detach(), noise.mu().detach()
     keep = kept(sigma, threshold)
     if fill == "noise":
         return MaskFilter(sigma, torch.ones_like(keep), torch.zeros_like(sigma), shift=shift)

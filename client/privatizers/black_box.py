@@ -5,9 +5,12 @@ substitute, and used with the provider. The provider is shown training records, 
 nothing is filtered, and what the filter makes of them.
 
 A substitute that knows the provider's answers on raw records alone is soon led astray: the filter
-learns constants to which only the substitute answers well. So the provider is asked about filtered
-records too while the filter learns (:class:`Follower`), as those who copy a network from its
-answers do (Papernot et al. 2017, arXiv:1602.02697).
+learns constants to which only the substitute answers well. So the provider is asked about more:
+
+- about records behind masks drawn at random, before there is a filter and while it learns
+  (:class:`Explorer`): what the substitute is worth is how its answers change when the filter does;
+- about what the filter releases at the moment, while it learns (:class:`Follower`), as those who
+  copy a network from its answers do (Papernot et al. 2017, arXiv:1602.02697).
 """
 
 from __future__ import annotations
@@ -25,6 +28,9 @@ from client.privatizers.protocol import PrivatizerError
 Answers = Callable[[Tensor], Tensor]
 """What a provider gives for records [n, ...]: class numbers int64 [n], or probabilities float
 [n, classes]."""
+
+Exploring = Callable[[int], tuple[Tensor, Tensor]]
+"""That many records which nobody has asked about yet, with the provider's answers."""
 
 CHUNK = 500
 
@@ -48,6 +54,33 @@ def ask(provider: Answers, records: Tensor) -> Tensor:
     return answers.float()
 
 
+class Explorer:
+    """Asks the provider about records behind masks drawn at random, each time about others.
+
+    Args:
+        provider: what is asked.
+        records: float32 [n, ...], training records.
+        vary: what becomes of them, say `client.privatizers.variations.Variations`.
+        generator: CPU generator of records and of what ``vary`` draws.
+    """
+
+    def __init__(
+        self,
+        provider: Answers,
+        records: Tensor,
+        vary: Callable[[Tensor, torch.Generator], Tensor],
+        generator: torch.Generator,
+    ) -> None:
+        self._provider, self._records, self._vary = provider, records, vary
+        self._generator = generator
+
+    def __call__(self, count: int) -> tuple[Tensor, Tensor]:
+        """``count`` varied records and the provider's answers on them."""
+        rows = torch.randint(len(self._records), (count,), generator=self._generator)
+        varied = self._vary(self._records[rows], self._generator)
+        return varied, ask(self._provider, varied)
+
+
 def train_substitute(
     substitute: nn.Module,
     records: Tensor,
@@ -57,6 +90,7 @@ def train_substitute(
     batch: int,
     rate: float,
     generator: torch.Generator,
+    explore: Exploring | None = None,
 ) -> float:
     """Teach ``substitute`` to answer as the provider did, in place; it ends frozen.
 
@@ -70,6 +104,7 @@ def train_substitute(
         batch: records a step.
         rate: Adam's at the start.
         generator: CPU generator of the batches.
+        explore: gives as many more records a step, with fresh answers.
 
     Returns:
         Share of the last tenth of the records, which it did not learn from, where both agree.
@@ -85,10 +120,19 @@ def train_substitute(
 
     def minibatch() -> tuple[Tensor, Tensor]:
         rows = torch.randint(known, (batch,), generator=generator)
-        return records[rows], answers[rows]
+        return _with_more(records[rows], answers[rows], explore, batch)
 
     _teach(substitute, minibatch, steps, rate)
     return _agreement(substitute, records[known:], answers[known:])
+
+
+def _with_more(
+    records: Tensor, answers: Tensor, explore: Exploring | None, count: int
+) -> tuple[Tensor, Tensor]:
+    if explore is None:
+        return records, answers
+    others, theirs = explore(count)
+    return torch.cat([records, others]), torch.cat([answers, theirs])
 
 
 def _teach(
@@ -123,6 +167,7 @@ class Follower:
         batch: of a step: a quarter raw records, the others filtered ones.
         rate: Adam's at the start of each time.
         generator: CPU generator of records, noise and batches.
+        explore: gives as many more records a step as raw ones, with fresh answers.
 
     Raises:
         PrivatizerError: a number is below 1, or there is not one answer for each record.
@@ -141,6 +186,7 @@ class Follower:
         memory: int = 6,
         batch: int = 128,
         rate: float = 1e-3,
+        explore: Exploring | None = None,
     ) -> None:
         if min(queries, steps, memory) < 1 or batch < 4 or len(records) != len(answers):
             raise PrivatizerError(
@@ -150,7 +196,7 @@ class Follower:
         self._substitute, self._provider = substitute, provider
         self._records, self._answers = records, answers
         self._queries, self._steps, self._batch, self._rate = queries, steps, batch, rate
-        self._generator = generator
+        self._generator, self._explore = generator, explore
         self._met: deque[tuple[Tensor, Tensor]] = deque(maxlen=memory)
 
     def __call__(self, filter_: nn.Module) -> None:
@@ -162,7 +208,8 @@ class Follower:
         def minibatch() -> tuple[Tensor, Tensor]:
             some, others = self._drawn(self._records, raw), self._drawn(released, self._batch - raw)
             shown = torch.cat([self._records[some], released[others]])
-            return shown, torch.cat([self._answers[some], theirs[others]])
+            said = torch.cat([self._answers[some], theirs[others]])
+            return _with_more(shown, said, self._explore, raw)
 
         _teach(self._substitute, minibatch, self._steps, self._rate)
 

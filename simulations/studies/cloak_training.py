@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from client.privatizers.black_box import Follower, ask, train_substitute
+from client.privatizers.black_box import Explorer, Follower, ask, train_substitute
 from client.privatizers.cloak import CloakObjective, CloakPrivatizer
 from client.privatizers.protocol import FILTER
 from client.privatizers.training import Stage, train_privatizer
+from client.privatizers.variations import Variations
 from models.classifiers import check_image
 from models.lenet import LeNet
 from models.masks import MaskFilter, NoiseMap
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 FIRST_RHO = -2.0
 """Where maps start: σ of 2 % of the greatest, whence noise that matters is some 50 steps away."""
 SUBSTITUTE_RATE = 2e-3
+CAUTIOUS = 0.1
+"""How fast the shift of a map moves on a substitute, against one on the provider."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +98,8 @@ def train_substitute_of(
 ) -> tuple[nn.Module, Follower]:
     """A strided network of two convolutions that learned the provider's answers, nothing else.
 
-    With it what keeps it close to the provider while a filter learns. The provider answers with
+    It is asked about raw records and about records behind masks drawn at random. With the
+    substitute what keeps it close to the provider while a filter learns. The provider answers with
     probabilities.
     """
     generator, settings = lesson.generator(2), lesson.settings
@@ -109,6 +113,7 @@ def train_substitute_of(
         "cnn", check_image(lesson.data.shape), lesson.data.utility_classes, generator=generator
     )
     answers = ask(said, records)
+    explore = Explorer(said, records, Variations(records, settings.most), generator)
     agreed = train_substitute(
         net,
         records,
@@ -117,6 +122,7 @@ def train_substitute_of(
         batch=settings.batch,
         rate=SUBSTITUTE_RATE,
         generator=generator,
+        explore=explore,
     )
     report(f"seed {lesson.seed}: the substitute agrees with the provider on {agreed:.1%}")
     follower = Follower(
@@ -127,6 +133,7 @@ def train_substitute_of(
         queries=settings.follow_queries,
         steps=settings.follow_steps,
         generator=generator,
+        explore=explore,
     )
     return net, follower
 
@@ -136,12 +143,16 @@ def train_path(
 ) -> Iterator[tuple[float, NoiseMap]]:
     """A noise map at each ratio of the path, each trained on from the one before.
 
-    What is given up at one ratio stays so; the others learn what they are worth without it.
+    What is given up at one ratio stays so; the others learn what they are worth without it. With a
+    follower, that is with a substitute, the map's shift μ moves slowly: what is free to move every
+    entry of every record at once finds what the substitute bears and the provider does not.
     """
     settings = lesson.settings
-    noise = NoiseMap(lesson.data.shape, settings.most, rho=FIRST_RHO)
+    unit = 1.0 if follower is None else CAUTIOUS
+    stretches = settings.steps if follower is None else settings.black_steps
+    noise = NoiseMap(lesson.data.shape, settings.most, rho=FIRST_RHO, shift_unit=unit)
     method = CloakPrivatizer(noise, network, CloakObjective(settings.gamma))
-    for ratio, steps in zip(settings.ratios, settings.steps, strict=True):
+    for ratio, steps in zip(settings.ratios, stretches, strict=True):
         if ratio > 0:
             noise.give_up(ratio, lesson.mean)
         last_rate = 0.1 if ratio in settings.reported else 0.5

@@ -37,6 +37,25 @@ def test_sigma_is_the_papers_without_its_rounding() -> None:
     assert torch.allclose(sigma, torch.tensor(list(table.values())), rtol=1e-5)
 
 
+def test_a_shift_in_smaller_units_moves_slower_and_is_what_the_mask_takes_over() -> None:
+    """Adam steps alike in every parameter; what moves in steps of a tenth goes a tenth as far."""
+    records, zero = torch.zeros(4, 3), torch.zeros(4, 3)
+    moved = []
+    for unit in (1.0, 0.1):
+        found = NoiseMap((3,), 1.5, shift_unit=unit)
+        optimiser = torch.optim.Adam(found.parameters(), lr=0.01)
+        for _ in range(5):
+            optimiser.zero_grad()
+            torch.autograd.backward((found(records, zero) - 7).square().sum())
+            optimiser.step()
+        moved.append(found(records, zero).detach()[0])
+        taken = masked(found, threshold_of(found.sigma(), 0.0), "noise")
+        assert torch.allclose(taken(records, zero)[0], moved[-1], atol=1e-7)
+    assert torch.allclose(moved[0], 10 * moved[1], rtol=1e-3)
+    with pytest.raises(MaskError, match="shift_unit=0"):
+        NoiseMap((3,), 1.5, shift_unit=0.0)
+
+
 def test_noise_stays_between_its_limits_and_can_grow_from_the_start() -> None:
     for rho in (-1000.0, -50.0, 50.0):
         sigma = NoiseMap((3,), 2.0, least=0.01, rho=rho).sigma()

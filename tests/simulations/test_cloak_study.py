@@ -31,6 +31,7 @@ def settings() -> Settings:
         provider_epochs=6,
         ratios=(0.0, 0.4, 0.7),
         steps=(60, 30, 60),
+        black_steps=(60, 30, 60),
         reported=(0.4, 0.7),
         value_steps=40,
         substitute_steps=200,
