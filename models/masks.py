@@ -57,6 +57,7 @@ class NoiseMap(nn.Module):
         MaskError: unless 0 <= least < most and shift_unit is above 0.
     """
 
+    shift_unit: Tensor
     keep: Tensor
     base: Tensor
 
@@ -75,10 +76,10 @@ class NoiseMap(nn.Module):
         if not 0 < shift_unit < math.inf:
             raise MaskError(f"shift_unit={shift_unit} must be a finite number above 0")
         self.noise_shape = tuple(int(side) for side in shape)
-        self.shift_unit = float(shift_unit)
         self.most, self.least = float(most), float(least)
         self.rho = nn.Parameter(torch.full(self.noise_shape, float(rho)))
         self.shift = nn.Parameter(torch.zeros(self.noise_shape))
+        self.register_buffer("shift_unit", torch.tensor(float(shift_unit)))
         self.register_buffer("keep", torch.ones(self.noise_shape, dtype=torch.bool))
         self.register_buffer("base", torch.zeros(self.noise_shape))
 

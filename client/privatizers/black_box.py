@@ -2,7 +2,7 @@
 
 A substitute of any architecture learns to answer as the provider does; Cloak is then trained on the
 substitute, and used with the provider. The provider is shown training records, as it is when
-nothing is filtered, and what the filter makes of them.
+nothing is filtered, and what filters, trained or drawn at random, make of them.
 
 A substitute that knows the provider's answers on raw records alone is soon led astray: the filter
 learns constants to which only the substitute answers well. So the provider is asked about more:
@@ -62,6 +62,9 @@ class Explorer:
         records: float32 [n, ...], training records.
         vary: what becomes of them, say `client.privatizers.variations.Variations`.
         generator: CPU generator of records and of what ``vary`` draws.
+
+    Raises:
+        PrivatizerError: there is no record.
     """
 
     def __init__(
@@ -71,6 +74,8 @@ class Explorer:
         vary: Callable[[Tensor, torch.Generator], Tensor],
         generator: torch.Generator,
     ) -> None:
+        if not len(records):
+            raise PrivatizerError("there is no record to vary; give at least one")
         self._provider, self._records, self._vary = provider, records, vary
         self._generator = generator
 
@@ -107,10 +112,12 @@ def train_substitute(
         explore: gives as many more records a step, with fresh answers.
 
     Returns:
-        Share of the last tenth of the records, which it did not learn from, where both agree.
+        Share of the last tenth of the records, as they are, where both agree. It did not learn from
+        these; ``explore`` may have shown it what became of them behind masks.
 
     Raises:
-        PrivatizerError: when there are fewer than 10 records, or not one answer for each.
+        PrivatizerError: when there are fewer than 10 records, or not one answer for each, or what
+            ``explore`` gives is of another kind.
     """
     if len(records) != len(answers) or len(records) < 10:
         raise PrivatizerError(
@@ -132,6 +139,11 @@ def _with_more(
     if explore is None:
         return records, answers
     others, theirs = explore(count)
+    if theirs.dtype != answers.dtype or theirs.shape[1:] != answers.shape[1:]:
+        raise PrivatizerError(
+            f"answers are {answers.dtype} {tuple(answers.shape[1:])}, of varied records "
+            f"{theirs.dtype} {tuple(theirs.shape[1:])}; ask both in one way"
+        )
     return torch.cat([records, others]), torch.cat([answers, theirs])
 
 

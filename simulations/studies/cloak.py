@@ -68,7 +68,8 @@ class Settings:
         batch: records a step.
         ratios: the path of suppression ratios, from 0 up.
         steps: of the noise map at each, on the provider.
-        black_steps: the same on a substitute, which the provider is asked for all along.
+        black_share: share of these steps that a map takes on a substitute, in (0, 1]; the provider
+            is asked all along.
         reported: those of ``ratios`` that are judged.
         value_steps: of the trained constants.
         value_rate: Adam's for these.
@@ -96,7 +97,7 @@ class Settings:
     batch: int
     ratios: tuple[float, ...]
     steps: tuple[int, ...]
-    black_steps: tuple[int, ...]
+    black_share: float
     reported: tuple[float, ...]
     value_steps: int
     value_rate: float
@@ -111,12 +112,12 @@ class Settings:
     index_records: int
 
     def __post_init__(self) -> None:
-        counts = {len(self.ratios), len(self.steps), len(self.black_steps)}
-        if len(counts) > 1 or list(self.ratios) != sorted(set(self.ratios)):
+        if len(self.ratios) != len(self.steps) or list(self.ratios) != sorted(set(self.ratios)):
             raise StudyError(
-                f"ratios={self.ratios}, steps={self.steps}, black_steps={self.black_steps}: give "
-                "rising ratios, and steps for each in both"
+                f"ratios={self.ratios}, steps={self.steps}: give rising ratios, steps for each"
             )
+        if not 0 < self.black_share <= 1:
+            raise StudyError(f"black_share={self.black_share} must lie in (0, 1]")
         if not all(0 <= ratio < 1 for ratio in self.ratios):
             raise StudyError(f"ratios={self.ratios} must lie in [0, 1): something has to be sent")
         if not self.reported:

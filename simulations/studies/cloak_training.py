@@ -148,15 +148,14 @@ def train_path(
     entry of every record at once finds what the substitute bears and the provider does not.
     """
     settings = lesson.settings
-    unit = 1.0 if follower is None else CAUTIOUS
-    stretches = settings.steps if follower is None else settings.black_steps
+    unit, share = (1.0, 1.0) if follower is None else (CAUTIOUS, settings.black_share)
     noise = NoiseMap(lesson.data.shape, settings.most, rho=FIRST_RHO, shift_unit=unit)
     method = CloakPrivatizer(noise, network, CloakObjective(settings.gamma))
-    for ratio, steps in zip(settings.ratios, stretches, strict=True):
+    for ratio, steps in zip(settings.ratios, settings.steps, strict=True):
         if ratio > 0:
             noise.give_up(ratio, lesson.mean)
         last_rate = 0.1 if ratio in settings.reported else 0.5
-        lesson.train(method, settings.rate, steps, last_rate, follower)
+        lesson.train(method, settings.rate, max(1, round(share * steps)), last_rate, follower)
         yield ratio, copy.deepcopy(noise)
 
 

@@ -15,7 +15,7 @@ from models.masks import MaskError, NoiseMap
 from simulations.privatizers.sources import load_private
 from simulations.studies.cloak import COLUMNS, Settings, run
 from simulations.studies.cloak_judging import sigma_of_bound
-from simulations.studies.cloak_training import Lesson
+from simulations.studies.cloak_training import CAUTIOUS, Lesson, train_path
 from simulations.studies.frame import Row, StudyError, load_study, read_settings
 
 FOLDER = Path(__file__).resolve().parents[2] / "simulations" / "studies"
@@ -31,7 +31,6 @@ def settings() -> Settings:
         provider_epochs=6,
         ratios=(0.0, 0.4, 0.7),
         steps=(60, 30, 60),
-        black_steps=(60, 30, 60),
         reported=(0.4, 0.7),
         value_steps=40,
         substitute_steps=200,
@@ -131,6 +130,9 @@ def test_paths_that_lead_nowhere_are_refused() -> None:
         replace(good, reported=(0.5,))
     with pytest.raises(StudyError, match="follow_every=0"):
         replace(good, follow_every=0)
+    for share in (0.0, 1.5):
+        with pytest.raises(StudyError, match="black_share"):
+            replace(good, black_share=share)
     with pytest.raises(StudyError, match="attackers: 'moon' is unknown"):
         replace(good, attackers=("moon",))
     with pytest.raises(MaskError, match=r"most=0\.0001"):
@@ -144,3 +146,19 @@ def test_the_provider_is_asked_again_and_again_while_a_filter_learns() -> None:
     asked: list[torch.nn.Module] = []
     lesson.train(method, 0.01, 50, 1.0, asked.append)  # type: ignore[arg-type]
     assert asked == [method.players["filter"]] * 3, "before the first step, after 20 and 40"
+
+
+def test_a_map_on_a_substitute_takes_its_share_of_the_steps_and_shifts_slowly() -> None:
+    """On the provider itself every step is taken, and the shift moves as fast as the noise."""
+    changed = replace(
+        settings(), ratios=(0.0,), steps=(40,), reported=(0.0,), black_share=0.25, follow_every=1
+    )
+    lesson = Lesson(changed, load_private("embedded-mnist-greater5").train, 0)
+    network = LeNet((1, 28, 28), 2, generator=lesson.generator(1))
+    asked: list[torch.nn.Module] = []
+    ((_, slow),) = train_path(lesson, network, asked.append)  # type: ignore[arg-type]
+    assert len(asked) == 1 + 10, "before the first step and after each of a quarter of 40"
+    ((_, fast),) = train_path(lesson, network)
+    assert float(slow.shift_unit) == pytest.approx(CAUTIOUS)
+    assert float(fast.shift_unit) == 1.0
+    assert 0 < float(slow.mu().abs().max()) < float(fast.mu().abs().max()) / 4

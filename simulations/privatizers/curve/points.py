@@ -203,12 +203,10 @@ class CloakImages:
         path = {ratio: count for ratio, count in steps.items() if ratio <= max(wanted)}
         path |= {one: steps[near[one]] for one in wanted}
         ratios = tuple(sorted(path))
-        counts = tuple(path[ratio] for ratio in ratios)
         return dataclasses.replace(
             self.settings,
             ratios=ratios,
-            steps=counts,
-            black_steps=counts,
+            steps=tuple(path[ratio] for ratio in ratios),
             reported=tuple(wanted),
         )
 
