@@ -74,7 +74,7 @@ def spread_of_sent(most: float) -> Tensor:
 @pytest.mark.parametrize("most", [0.5, 2.0])
 def test_what_is_sent_carries_noise_of_the_greatest_deviation_at_most(most: float) -> None:
     added = spread_of_sent(most)
-    assert 0.1 * most < float(added.std()) < most
+    assert 0.2 * most < float(added.std()) < most
     assert float(added.abs().quantile(0.99)) < 3 * most
 
 
