@@ -34,8 +34,6 @@ LARGEST_LOG = 80.0
 
 CODE = 24
 """Numbers of the code that everything passes in a filter of network ``code``."""
-GRAIN = 0.1
-"""Standard deviation of the noise on each pixel that it releases."""
 FilterNetwork = UNet | DenseFilter | ConvReleaser
 Settings = Mapping[str, bool | int | float | str]
 
@@ -192,7 +190,7 @@ def _filter(
             shape,
             width,
             code=CODE,
-            grain=GRAIN,
+            grain=float(settings["grain"]),
             low=low,
             high=high,
             choices=choices,

@@ -16,8 +16,8 @@ NETWORKS = ("unet", "dense", "code")
 _MECHANISM = ("sampling_rate", "noise_multiplier", "clipping_norm")
 _OF_ROUNDS = ("alpha", "weight", "readers", "batch", "optimiser", "filter_share", "smoothing")
 UNHEEDED = {
-    "information": ("budget", "distortion", "steps", "weight", "filter"),
-    "alpha": ("budget", "distortion", "steps", "filter"),
+    "information": ("budget", "distortion", "grain", "steps", "weight", "filter"),
+    "alpha": ("budget", "distortion", "grain", "steps", "filter"),
     SYNTHETIC: (*_MECHANISM, *_OF_ROUNDS, "condition", "filter"),
     GIVEN: (*_MECHANISM, *_OF_ROUNDS, "rate", "adversary_rate", "budget", "distortion", "steps"),
 }
@@ -100,14 +100,18 @@ class PrivatizerConfig:
     distortion: float = 0.0
     """``synthetic``: weight of the mean squared change of a pixel (their range is 2) beside the
     nats of use that are lost. At 0 released images need not look like anything to people."""
+    grain: float = 0.1
+    """``code``: standard deviation of fresh noise on each released pixel (their range is 2). The
+    filter is fitted with .1 of it at most; more drowns what it lets through of single real images,
+    which it has never met."""
     steps: int = 800
     """``synthetic``: steps of the filter against its first adversary, each after three of it; half
     as many, each after four, against each of the fresh ones that still read the secret."""
 
     filter: str = ""
     """``given``: the folder of the finished run whose filter is taken, an absolute path on the
-    server's machine (`fedlens simulate` makes it one). Its
-    ``secret``, ``network``, ``width`` and whether there is ``consenting`` must be the same here."""
+    server's machine (`fedlens simulate` makes it one). Its ``secret``, ``network``, ``width``,
+    ``grain`` and whether there is ``consenting`` must be the same here."""
 
     def __post_init__(self) -> None:
         check_mechanism(self, "privatizer")
@@ -143,7 +147,8 @@ class PrivatizerConfig:
         one_of("privatizer.optimiser", self.optimiser, ("adam", "sgd"))
         positive(self, "privatizer", "width", "readers", "batch", "rate", "adversary_rate")
         positive(self, "privatizer", "steps")
-        not_negative(self, "privatizer", "rounds", "lead", "weight", "budget", "distortion")
+        not_negative(self, "privatizer", "rounds", "lead", "weight")
+        not_negative(self, "privatizer", "budget", "distortion", "grain")
         self._check_order()
         for name in ("smoothing", "consenting"):
             share = getattr(self, name)

@@ -23,7 +23,7 @@ from server.directory import RunDirectory, RunDirectoryError, Snapshot
 KEPT = "privatizer/mean"
 """Where a run's state has its filter."""
 _ABSORBED = "privatizer/absorbed"
-_SAME = ("secret", "network", "width")
+_SAME = ("secret", "network", "width", "grain")
 
 
 @dataclass(frozen=True, eq=False)

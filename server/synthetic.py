@@ -40,6 +40,11 @@ HELD = 4000
 BATCH = 128
 READING_STEPS, READING_RATE = 400, 2e-3
 COPYING_STEPS, COPYING_RATE = 400, 3e-3
+FITTED_GRAIN = 0.1
+"""A filter is fitted with no more grain than this. Where more is released, what adversaries read
+while it was fitted still bounds what they can: noise that comes after is post-processing. Fitted
+with more, it would leave as much as that noise drowns in single images, and sums of many, which a
+generator of filtered images learns from, would bring it back."""
 SHARES = (1.0, 0.1, 0.01)
 """Of the configured rates: the budget is spent by now, so a rate that was too high is lowered."""
 
@@ -105,7 +110,8 @@ class SyntheticPrivatizer:
         )
         for share in SHARES:
             try:
-                self._filter, self._reading = self._fitted(samples, held, seed, share, on_step)
+                network, self._reading = self._fitted(samples, held, seed, share, on_step)
+                self._filter = restored_filter(self._config, self._shape, to_vector(network))
             except PrivatizerError:
                 if share == SHARES[-1]:
                     raise
@@ -117,7 +123,10 @@ class SyntheticPrivatizer:
     ) -> Fitted:
         """A filter, trained at a share of the configured rates."""
         settings, source = self._config.privatizer, torch.Generator().manual_seed(seed)
-        network: nn.Module = filter_network(asdict(settings), self._shape, source)
+        grain = min(settings.grain, FITTED_GRAIN)
+        network: nn.Module = filter_network(
+            {**asdict(settings), "grain": grain}, self._shape, source
+        )
         train_identity(
             network, samples, steps=COPYING_STEPS, rate=COPYING_RATE, batch=BATCH, seed=seed
         )

@@ -124,7 +124,7 @@ def seconded(config: Config, folder: Path) -> Config:
     on. Pairs' sums differ by their noise too, so that what is read of samples may be no secret:
     rows ``transfer`` and ``taught`` tell.
     """
-    used = ("network", "width", "secret", "consenting")
+    used = ("network", "width", "grain", "secret", "consenting")
     kept = {f"privatizer.{name}": getattr(config.privatizer, name) for name in used}
     bare = {k: v for k, v in Config().flat().items() if k.startswith("privatizer.")}
     given = {"privatizer.method": "given", "privatizer.filter": str(folder)}

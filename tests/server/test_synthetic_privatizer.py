@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -19,7 +20,7 @@ from client.records import TrainRequest
 from models.vectors import to_vector
 from server import synthetic
 from server.config import Config, ConfigError
-from server.curation import Sampler, kept_arrays, restored_sampler
+from server.curation import Sampler, kept_arrays, restored_filter, restored_sampler
 from server.directory import RunDirectory, RunDirectoryError
 from server.schedule import parts, planned_epsilon
 from server.store import (
@@ -42,6 +43,7 @@ from simulations.engine import (
 )
 from simulations.reading import as_devices_send, kept_reading, kept_run_filter, kept_sampler
 from simulations.students import train_student
+from simulations.studies.federated import seconded
 
 TINY = {
     "data.users": 40,
@@ -92,6 +94,36 @@ def test_a_run_stores_nothing_but_filtered_samples(tmp_path):
     assert [part.name for part in parts(config)] == ["critic"]
     plain = config.updated({"privatizer.method": "", "privatizer.network": "unet"})
     assert planned_epsilon(config, 1e-3) == planned_epsilon(plain, 1e-3)
+
+
+@pytest.mark.parametrize("grain", [0.0, 0.4])
+def test_released_pixels_carry_as_much_noise_as_was_asked_for(tmp_path, grain):
+    config, directory, _ = trained(tmp_path / "run", **{"privatizer.grain": grain})
+    network, _ = kept_run_filter(directory.path)
+    code = torch.zeros(200, 24)
+    free = torch.randn(200, 784, generator=torch.Generator().manual_seed(1))
+    noise = torch.cat([code, free], 1) if grain else code
+    assert noise.shape[1:] == network.noise_shape
+    released = network(torch.zeros(200, 1, 28, 28), noise)
+    # near either end of the range noise is cut off
+    middle = released.median(0).values.abs() < 0.2
+    assert released[:, middle].std(0).mean() == pytest.approx(grain, rel=0.05, abs=1e-6)
+    # nodes that are given the filter release as much
+    second = seconded(config, directory.path)
+    assert restored_filter(second, (1, 28, 28), to_vector(network)).grain == grain
+
+
+def test_noise_beyond_what_a_filter_is_fitted_with_changes_its_release_alone(tmp_path):
+    config, directory, _ = trained(tmp_path / "run")
+    bare, found = replace(kept_sampler(directory), privatizer=None, secrets=1), {}
+    for grain in (0.02, 0.1, 0.4):
+        fitted = SyntheticPrivatizer(config.updated({"privatizer.grain": grain}), (1, 28, 28), 2)
+        fitted.fit(bare, lambda done, planned: None)
+        assert fitted.network.grain == grain
+        found[grain] = fitted.state()
+    assert np.array_equal(found[0.1]["mean"], found[0.4]["mean"])
+    assert np.array_equal(found[0.1]["reading"], found[0.4]["reading"])
+    assert not np.array_equal(found[0.02]["mean"], found[0.1]["mean"])
 
 
 def test_a_runs_filter_is_exported_for_devices(tmp_path, capsys):
@@ -410,6 +442,19 @@ def test_secrets_of_samples_are_even_and_their_own(tmp_path):
         ({"privatizer.steps": 0}, "privatizer.steps"),
         ({"privatizer.budget": -1.0}, "privatizer.budget"),
         ({"privatizer.distortion": -1.0}, "privatizer.distortion"),
+        ({"privatizer.grain": -0.1}, "privatizer.grain"),
+        ({"privatizer.grain": math.nan}, "privatizer.grain"),
+        (
+            {
+                "privatizer.method": "information",
+                "privatizer.network": "unet",
+                "privatizer.steps": 800,
+                "privatizer.budget": 0.003,
+                "privatizer.rounds": 3,
+                "privatizer.grain": 0.2,
+            },
+            "privatizer.grain = 0.2 .*does not look at it",
+        ),
         ({"privatizer.secret": ""}, "privatizer.secret"),
         ({"privatizer.consenting": 1.0}, "privatizer.consenting"),
         ({"privacy.unit": "record"}, "privatizer.method"),
