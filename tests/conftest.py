@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
+from dashboard.options import STORE_VARIABLE, USER_VARIABLE
+
 os.environ["FEDLENS_TEST_MODE"] = "1"
 os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
 os.environ.setdefault("FLWR_DISABLE_UPDATE_CHECK", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+for name in (STORE_VARIABLE, USER_VARIABLE):
+    os.environ.pop(name, None)  # whoever runs the tests may have a store of their own
 
 torch.set_num_threads(1)
 
@@ -23,6 +29,14 @@ LONGEST = REPOSITORY / "tests" / "transports" / "test_ray.py"
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the longest file, or one worker runs it alone when the others are done."""
     items.sort(key=lambda item: item.path != LONGEST)
+
+
+@pytest.fixture(autouse=True)
+def no_store_left_behind() -> Iterator[None]:
+    """Serving the dashboard names its store in the environment, where later runs would look."""
+    yield
+    for name in (STORE_VARIABLE, USER_VARIABLE):
+        os.environ.pop(name, None)
 
 
 @pytest.fixture(scope="session")

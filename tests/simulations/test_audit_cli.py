@@ -37,19 +37,12 @@ SETTINGS = {
 FEW = ("--canaries", "200", "--dims", "2000")
 
 
-@pytest.fixture(autouse=True)
-def no_store_in_the_environment(monkeypatch):
-    monkeypatch.delenv("FEDLENS_STORE", raising=False)
-
-
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory) -> Path:
     """A run to audit."""
     path = tmp_path_factory.mktemp("audited") / "run"
     config = Config().updated(SETTINGS)
-    with pytest.MonkeyPatch.context() as patch:  # made before the tests' own environment is clean
-        patch.delenv("FEDLENS_STORE", raising=False)
-        simulate(config, RunDirectory.create(path, config), student=False)
+    simulate(config, RunDirectory.create(path, config), student=False)
     return path
 
 

@@ -47,12 +47,6 @@ KEYS = {
 }  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def no_store_in_the_environment(monkeypatch):
-    """Serving the dashboard, as other tests do, names its store in the environment."""
-    monkeypatch.delenv("FEDLENS_STORE", raising=False)
-
-
 @pytest.fixture
 def fast(tmp_path: Path) -> list[str]:
     """Arguments of a run that takes a second."""

@@ -44,7 +44,6 @@ def simulate(capsys, out, *settings):
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch, tmp_path):
-    monkeypatch.delenv("FEDLENS_STORE", raising=False)
     monkeypatch.setenv("FEDLENS_HOME", str(tmp_path / "home"))
 
 
@@ -54,7 +53,6 @@ def trained(tmp_path_factory):
     home = tmp_path_factory.mktemp("trained")
     terms = ("--epsilon", "50", "--delta", "1e-3", "--unit", "user", "--json")
     with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("FEDLENS_STORE", raising=False)
         patch.setenv("FEDLENS_HOME", str(home / "home"))
         assert main(["population", "create", "clinic", *terms]) == 0
         for name, more in (

@@ -93,7 +93,6 @@ def tiny(tmp_path, monkeypatch) -> dict[str, Row]:
     ]
     monkeypatch.setattr("simulations.study.rows.ROWS", {row.name: row for row in rows})
     monkeypatch.setattr(efforts, "FULL", SMALL)
-    monkeypatch.delenv("FEDLENS_STORE", raising=False)
     return {row.name: row for row in rows}
 
 
