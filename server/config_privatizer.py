@@ -13,6 +13,7 @@ SYNTHETIC = "synthetic"
 GIVEN = "given"
 METHODS = (*ROUNDS, SYNTHETIC, GIVEN)
 NETWORKS = ("unet", "dense", "code")
+MOST_GRAIN = 2.0
 _MECHANISM = ("sampling_rate", "noise_multiplier", "clipping_norm")
 _OF_ROUNDS = ("alpha", "weight", "readers", "batch", "optimiser", "filter_share", "smoothing")
 UNHEEDED = {
@@ -149,6 +150,12 @@ class PrivatizerConfig:
         positive(self, "privatizer", "steps")
         not_negative(self, "privatizer", "rounds", "lead", "weight")
         not_negative(self, "privatizer", "budget", "distortion", "grain")
+        require(
+            self.grain <= MOST_GRAIN,
+            "privatizer.grain",
+            self.grain,
+            f"nothing is left of pixels, whose range is 2: give at most {MOST_GRAIN:g}",
+        )
         self._check_order()
         for name in ("smoothing", "consenting"):
             share = getattr(self, name)
@@ -213,13 +220,14 @@ class PrivatizerConfig:
         if not self.active:
             return
         for name in UNHEEDED[self.method]:
-            value, default = getattr(self, name), type(self).__dataclass_fields__[name].default
-            require(
-                value == default,
-                f"privatizer.{name}",
-                value,
-                f"method {self.method!r} does not look at it: leave it at {default!r}",
-            )
+            self._refuse_changed(name, f"method {self.method!r}")
+        if self.network != "code":
+            self._refuse_changed("grain", f"network {self.network!r}")
+
+    def _refuse_changed(self, name: str, who: str) -> None:
+        value, default = getattr(self, name), type(self).__dataclass_fields__[name].default
+        why = f"{who} does not look at it: leave it at {default!r}"
+        require(value == default, f"privatizer.{name}", value, why)
 
     def _check_order(self) -> None:
         alpha = self.alpha

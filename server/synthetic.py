@@ -41,10 +41,10 @@ BATCH = 128
 READING_STEPS, READING_RATE = 400, 2e-3
 COPYING_STEPS, COPYING_RATE = 400, 3e-3
 FITTED_GRAIN = 0.1
-"""A filter is fitted with no more grain than this. Where more is released, what adversaries read
-while it was fitted still bounds what they can: noise that comes after is post-processing. Fitted
-with more, it would leave as much as that noise drowns in single images, and sums of many, which a
-generator of filtered images learns from, would bring it back."""
+"""A filter is fitted with no more grain than this, and what an adversary reads of it is measured
+with as much. More of it on release only degrades what the filter lets through (but for the clamp to
+a pixel's range, which comes after both). Fitted with more, a filter need not hide what that noise
+drowns in single images, and a generator of filtered images learns from sums of many."""
 SHARES = (1.0, 0.1, 0.01)
 """Of the configured rates: the budget is spent by now, so a rate that was too high is lowered."""
 

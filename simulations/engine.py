@@ -69,7 +69,8 @@ class Summary:
     """Of a student with requested classes. Simulation only."""
     secret_read: float | None
     """Where a filter was fitted on samples: of how many filtered ones a fresh network reads the
-    secret, as a share. What is left in real images is for attackers to say."""
+    secret, as a share, before any grain beyond .1. What is left in real images is for attackers to
+    say."""
     secret_read_nats: float | None
     """The same in nats: a lower bound on what the filter leaves of samples' secrets."""
     seconds: float

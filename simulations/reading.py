@@ -80,7 +80,10 @@ def as_devices_send(directory: RunDirectory, images: Tensor, seed: int) -> Tenso
 
 
 def kept_reading(directory: RunDirectory) -> Reading | None:
-    """What a fresh adversary reads of the run's filtered samples; None where nothing says."""
+    """What a fresh adversary reads of the run's filtered samples; None where nothing says.
+
+    They carry no more grain than filters are fitted with, those that are released may carry more.
+    """
     snapshot = directory.load_state()
     return None if snapshot is None else reading_of(within("privatizer", snapshot.arrays))
 

@@ -209,8 +209,8 @@ def _print(summary: Summary, tests: str) -> None:
     if summary.secret_read is not None:
         say(
             f"  secret          a fresh network reads it of {summary.secret_read:.1%} of filtered "
-            f"samples ({summary.secret_read_nats:.2g} nats); all its values are equally frequent "
-            "there"
+            f"samples ({summary.secret_read_nats:.2g} nats) with the grain that the filter was "
+            "fitted with; all its values are equally frequent there"
         )
     say(f"  took            {summary.seconds:.0f} s")
     say()

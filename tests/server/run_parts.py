@@ -23,3 +23,20 @@ FOCUSED = {
     "critic.components": 6,
     "rounds.count": 2,
 }
+TINY = {
+    "data.users": 40,
+    "data.samples_per_user": 10,
+    "privacy.delta": 1e-3,
+    "critic.family": "frozen",
+    "rounds.count": 2,
+    "generator.steps": 2,
+    "generator.batch": 40,
+    "generator.width": 8,
+    "release.samples": 30,
+    "release.strip": 1,
+    "privatizer.method": "synthetic",
+    "privatizer.network": "code",
+    "privatizer.width": 2,
+    "privatizer.steps": 2,
+}
+"""A run of a second whose filter is trained on samples."""

@@ -215,7 +215,6 @@ def test_a_damaged_copy_of_the_filter_is_told(first, second, run_small, tmp_path
 
 UNFIT = [
     ({"privatizer__width": 5}, r"privatizer\.width = 5 does not fit .* has 4"),
-    ({"privatizer__grain": 0.2}, r"privatizer\.grain = 0\.2 does not fit .* has 0\.1"),
     ({"privatizer__network": "unet"}, r"privatizer\.network = 'unet' does not fit .*'dense'"),
     ({"privatizer__secret": "column"}, r"privatizer\.secret = 'column' does not fit"),
     ({"privacy__fixed_seed": -1}, "trained without noise or with repeatable noise"),

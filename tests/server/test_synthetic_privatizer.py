@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from run_parts import TINY
 
 from client.filtered import FilteredUsers, as_asked
 from client.privatizers import fitting
@@ -20,7 +21,7 @@ from client.records import TrainRequest
 from models.vectors import to_vector
 from server import synthetic
 from server.config import Config, ConfigError
-from server.curation import Sampler, kept_arrays, restored_filter, restored_sampler
+from server.curation import Sampler, kept_arrays, restored_sampler
 from server.directory import RunDirectory, RunDirectoryError
 from server.schedule import parts, planned_epsilon
 from server.store import (
@@ -43,25 +44,6 @@ from simulations.engine import (
 )
 from simulations.reading import as_devices_send, kept_reading, kept_run_filter, kept_sampler
 from simulations.students import train_student
-from simulations.studies.federated import seconded
-
-TINY = {
-    "data.users": 40,
-    "data.samples_per_user": 10,
-    "privacy.delta": 1e-3,
-    "critic.family": "frozen",
-    "rounds.count": 2,
-    "generator.steps": 2,
-    "generator.batch": 40,
-    "generator.width": 8,
-    "release.samples": 30,
-    "release.strip": 1,
-    "privatizer.method": "synthetic",
-    "privatizer.network": "code",
-    "privatizer.width": 2,
-    "privatizer.steps": 2,
-}
-
 
 pytestmark = pytest.mark.usefixtures("a_filter_in_no_time")
 
@@ -94,36 +76,6 @@ def test_a_run_stores_nothing_but_filtered_samples(tmp_path):
     assert [part.name for part in parts(config)] == ["critic"]
     plain = config.updated({"privatizer.method": "", "privatizer.network": "unet"})
     assert planned_epsilon(config, 1e-3) == planned_epsilon(plain, 1e-3)
-
-
-@pytest.mark.parametrize("grain", [0.0, 0.4])
-def test_released_pixels_carry_as_much_noise_as_was_asked_for(tmp_path, grain):
-    config, directory, _ = trained(tmp_path / "run", **{"privatizer.grain": grain})
-    network, _ = kept_run_filter(directory.path)
-    code = torch.zeros(200, 24)
-    free = torch.randn(200, 784, generator=torch.Generator().manual_seed(1))
-    noise = torch.cat([code, free], 1) if grain else code
-    assert noise.shape[1:] == network.noise_shape
-    released = network(torch.zeros(200, 1, 28, 28), noise)
-    # near either end of the range noise is cut off
-    middle = released.median(0).values.abs() < 0.2
-    assert released[:, middle].std(0).mean() == pytest.approx(grain, rel=0.05, abs=1e-6)
-    # nodes that are given the filter release as much
-    second = seconded(config, directory.path)
-    assert restored_filter(second, (1, 28, 28), to_vector(network)).grain == grain
-
-
-def test_noise_beyond_what_a_filter_is_fitted_with_changes_its_release_alone(tmp_path):
-    config, directory, _ = trained(tmp_path / "run")
-    bare, found = replace(kept_sampler(directory), privatizer=None, secrets=1), {}
-    for grain in (0.02, 0.1, 0.4):
-        fitted = SyntheticPrivatizer(config.updated({"privatizer.grain": grain}), (1, 28, 28), 2)
-        fitted.fit(bare, lambda done, planned: None)
-        assert fitted.network.grain == grain
-        found[grain] = fitted.state()
-    assert np.array_equal(found[0.1]["mean"], found[0.4]["mean"])
-    assert np.array_equal(found[0.1]["reading"], found[0.4]["reading"])
-    assert not np.array_equal(found[0.02]["mean"], found[0.1]["mean"])
 
 
 def test_a_runs_filter_is_exported_for_devices(tmp_path, capsys):
@@ -324,7 +276,7 @@ def test_people_are_told_what_a_fresh_network_reads(tmp_path, monkeypatch, capsy
     out = str(tmp_path / "run")
     assert main(["simulate", "--config", str(path), "--out", out, "--no-student", "--json"]) == 0
     printed = capsys.readouterr().out
-    assert f"reads it of 71.0% of filtered samples ({nats:.2g} nats); all its values" in printed
+    assert f"reads it of 71.0% of filtered samples ({nats:.2g} nats) with the grain" in printed
     assert ("left more of the secret than privatizer.budget = 0.003" in printed) is missed
     found = json.loads(printed.splitlines()[-1])
     assert (found["secret_read"], found["secret_read_nats"]) == (0.71, nats)
