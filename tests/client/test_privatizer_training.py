@@ -192,7 +192,7 @@ def test_identity_training_brings_a_filter_back_to_its_record_and_its_head_reads
 def test_a_fader_paints_the_attribute_it_is_told_and_keeps_the_rest():
     data = stripes()
     net = FaderNet((1, 8, 8), HALF, 4, drawn=True, generator=seeded())
-    method = FaderPrivatizer(net, Mlp(16 * 2 * 2, 2, (16,), generator=seeded(1)), weight=0.3)
+    method = FaderPrivatizer(net, Mlp(16 * 2 * 2, 2, (16,), generator=seeded(1)), weight=0.1)
     stages = [Stage("fader", {FILTER: 5e-3, CODE: 5e-3}, 500, 2, together=True)]
     train_privatizer(method, data, stages, batch=64, seed=0)
     report = method.report(data.batch(slice(None)), torch.zeros(300, 1))
