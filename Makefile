@@ -39,10 +39,10 @@ format: setup ## rewrite the code in the house's format
 	$(BIN)/ruff check --fix .
 
 bench: setup ## measure speed and memory, print tables
-	$(BIN)/python -m simulations.benchmarks.rounds
+	$(BIN)/python -m studies.benchmarks.rounds
 
 bench-accountant: setup ## the accountants beside their peers, in one run
-	OMP_NUM_THREADS=1 $(BIN)/python -m simulations.benchmarks.accountant
+	OMP_NUM_THREADS=1 $(BIN)/python -m studies.benchmarks.accountant
 
 clean: ## remove what make made, but no run
 	rm -rf $(VENV) *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from accountant.bayesian import BayesianAccountant, NormHistogram
+from accountant.bayesian.accountant import BayesianAccountant, NormHistogram
+from accountant.bayesian.percentiles import percentile_curve
 from accountant.bounds import Bound, require_probability
-from accountant.differential import DifferentialAccountant
+from accountant.dp.differential import DifferentialAccountant
 from accountant.events import Event, SubsampledGaussian
-from accountant.evidence import EvidenceFile
-from accountant.ledger import Entry
-from accountant.percentiles import percentile_curve
+from accountant.ledger.evidence import EvidenceFile
+from accountant.ledger.ledger import Entry
 from accountant.statement import NoiseSource, Spending, statement
 
 SHARES = (0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999)

@@ -12,8 +12,8 @@ from flwr.clientapp import ClientApp
 from client.cohort import train_cohort
 from client.data import LocalUsers, NodeDataError, OpenUsers, open_node_users, secret_of
 from client.filtered import as_asked
+from client.messages import Description, TrainRequest, failure
 from client.record_mode import train_records
-from client.records import Description, TrainRequest, failure
 
 logger = logging.getLogger(__name__)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import torch
 
-from accountant.norms import NORM_BINS
+from accountant.bayesian.norms import NORM_BINS
 from client.clipping import clip_and_sum, histogram
-from client.critics import FAMILIES
+from client.cohort_data import DrawnUsers, UserSeeds
 from client.data import LocalUsers
-from client.drawn import DrawnUsers, UserSeeds
-from client.records import TrainReply, TrainRequest
+from client.messages import TrainReply, TrainRequest
+from client.tasks import FAMILIES
 
 
 def train_cohort(users: LocalUsers, request: TrainRequest) -> TrainReply:

@@ -1,6 +1,6 @@
 """A node's users as a run with a privatizer sees them: images filtered, or classes with secrets.
 
-A filter is trained first (`client.critics.privatizer`); then it travels in every request. Each
+A filter is trained first (`client.tasks.privatizer`); then it travels in every request. Each
 record is filtered once, with noise that follows from a public seed and the user's place on the
 node, so that what nodes keep between rounds stays valid and a run can be repeated. That noise is no
 secret and no protection by itself: filtered images never leave the node, only noised sums do.
@@ -20,11 +20,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from client.cohort_data import sound_records
 from client.data import LocalData, LocalUsers, NodeDataError
-from client.drawn import sound_records
-from client.records import Scalar, TrainRequest
-from models.players import FilterNetwork, filter_network
+from client.messages import Scalar, TrainRequest
 from models.vectors import load_vector
+from privatizers.networks.design import FilterNetwork, filter_network
 
 SECTION = "privatizer."
 """What the settings of the privatizer begin with in a request."""

@@ -23,18 +23,12 @@ from torch.nn import functional as F
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from client.clipping import clip_and_sum
-from client.critics.wgan import (
-    FAKES_PER_CLASS,
-    LOSSES,
-    class_slopes,
-    draw_fakes,
-    load_networks,
-)
+from client.cohort_data import sound_records
 from client.data import LocalData, LocalUsers
-from client.drawn import sound_records
+from client.messages import TrainReply, TrainRequest
 from client.record_sums import SUMS, train_sum
-from client.records import TrainReply, TrainRequest
 from client.silo import drawn, noised
+from client.tasks.wgan import FAKES_PER_CLASS, LOSSES, class_slopes, draw_fakes, load_networks
 from models.critics import WganCritic
 from models.limits import clamp_weights, weight_limits
 

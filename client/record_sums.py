@@ -16,14 +16,14 @@ import torch
 from torch import Tensor
 
 from client.clipping import Blocks, clip_and_sum, clip_and_sum_products
-from client.critics.annotator import errors, load_annotator
-from client.critics.focused import FocusedRows
-from client.critics.frozen import public_features
+from client.cohort_data import batched_records
 from client.data import LocalData, LocalUsers
-from client.drawn import batched_records
-from client.framed import FramedGroup, FramedUsers
-from client.records import TrainReply, TrainRequest
+from client.feature_cache import FramedGroup, FramedUsers
+from client.messages import TrainReply, TrainRequest
 from client.silo import chosen_of, noised, sampling_source
+from client.tasks.annotator import errors, load_annotator
+from client.tasks.focused import FocusedRows
+from client.tasks.frozen import public_features
 
 AT_ONCE = 128
 """Feature rows of images that are made and clipped together."""

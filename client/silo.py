@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from accountant.noise import gaussian, private_source
-from client.records import TrainRequest
+from client.messages import TrainRequest
 
 _SAMPLING, _NOISE = 1, 2
 

@@ -13,13 +13,13 @@ import inspect
 from collections.abc import Iterator
 from pathlib import Path
 
-import server.config
-import server.config_privatizer
-import server.config_sections
-from server.settings import documented_settings
-from simulations.cli import build_parser
-from simulations.cli.simulate import PRESETS, preset_names
-from simulations.datasets import NAMED, PATHS
+import server.config.privatizer
+import server.config.sections
+import server.config.tree
+from client.datasets.registry import NAMED, PATHS
+from fedlens.cli import build_parser
+from fedlens.cli.simulate import PRESETS, preset_names
+from server.config.reading import documented_settings
 
 TARGET = Path(__file__).with_name("reference.md")
 STATUSES = """## Exit status
@@ -41,7 +41,7 @@ ENVIRONMENT = """## Environment
 
 def meanings() -> dict[str, str]:
     """The docstring of each field of the configuration's sections."""
-    sources = (server.config, server.config_privatizer, server.config_sections)
+    sources = (server.config.tree, server.config.privatizer, server.config.sections)
     found: dict[str, str] = {}
     for node in (n for module in sources for n in ast.parse(inspect.getsource(module)).body):
         if isinstance(node, ast.ClassDef) and node.name.endswith("Config"):

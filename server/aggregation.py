@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from accountant.bayesian.norms import BIN_EDGES, NORM_BINS
 from accountant.noise import gaussian
-from accountant.norms import BIN_EDGES, NORM_BINS
-from client.records import TrainReply
+from client.messages import TrainReply
 
 NORM_SLACK = 1e-9
 """Relative float64 rounding that a sum of clipped updates may show above its bound."""

@@ -1,8 +1,8 @@
 """The Flower ServerApp: reads its run config and trains.
 
-Besides the settings of `server.config`, the run config holds ``run.out``, the absolute path of the
-run's directory (a fresh one under ``$FEDLENS_HOME/runs`` when empty; an existing run is resumed),
-and ``run.store``, the URL of the store.
+Besides the settings of `server.config.tree`, the run config holds ``run.out``, the absolute path
+of the run's directory (a fresh one under ``$FEDLENS_HOME/runs`` when empty; an existing run is
+resumed), and ``run.store``, the URL of the store.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from pathlib import Path
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from server.config import RUN_KEYS, Config
-from server.directory import RunDirectory
-from server.given import check_filter
-from server.populations import check_room
+from server.config.tree import RUN_KEYS, Config
+from server.population import check_room
+from server.pretrained_filter import check_filter
+from server.run_directory import RunDirectory
 from server.schedule import check_affordable
 from server.training import train
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from flwr.app import ConfigRecord, RecordDict
 from flwr.serverapp import Grid
 
-from client.records import DESCRIBE, Description, ReplyError
+from client.messages import DESCRIBE, Description, ReplyError
 from models.shapes import ImageShape
-from server.config import Config
+from server.config.tree import Config
 from server.exchange import exchange, wait_for_nodes
 from server.sampling import Roster
 

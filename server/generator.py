@@ -14,7 +14,7 @@ from torch import Tensor
 from models.generators import Generator
 from models.shapes import ImageShape
 from models.vectors import load_vector, to_vector
-from server.config import Config
+from server.config.tree import Config
 from server.tensors import Arrays, optimiser_state, restore_optimiser
 
 Loss = Callable[[Tensor, Tensor], Tensor]

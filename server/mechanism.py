@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from accountant.events import SubsampledGaussian
-from server.config import Config
-from server.config_sections import MechanismConfig, PrivacyConfig
+from server.config.sections import MechanismConfig, PrivacyConfig
+from server.config.tree import Config
 
 SILO_EXCESS = 8.0
 """A silo may hold this many times the records that are declared of it before its sums are refused.

@@ -9,11 +9,11 @@ from flwr.app import RecordDict
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
+from accountant.bayesian.norms import NormHistogram
 from accountant.noise import private_source
-from accountant.norms import NormHistogram
-from client.records import TRAIN, ReplyError, TrainReply, TrainRequest, Vector
+from client.messages import TRAIN, ReplyError, TrainReply, TrainRequest, Vector
 from server.aggregation import Aggregate, Answer, Limits, combine, noised_mean
-from server.config import Config
+from server.config.tree import Config
 from server.enrolment import Federation
 from server.exchange import exchange
 from server.mechanism import denominator

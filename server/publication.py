@@ -13,14 +13,14 @@ from typing import Any
 import torch
 
 from accountant.account import Spending, statement
-from accountant.ledger import Entry
+from accountant.ledger.ledger import Entry
 from accountant.statement import promise
-from server.books import noise_source, planned
-from server.config import Config
-from server.curation import Sampler
-from server.directory import RunDirectory
+from server.config.tree import Config
 from server.generator import as_pixels
-from server.given import with_cost
+from server.pretrained_filter import with_cost
+from server.run_directory import RunDirectory
+from server.run_ledger import noise_source, planned
+from server.sampler import Sampler
 from server.schedule import total_rounds
 from server.store import (
     BatchRecord,

@@ -16,15 +16,15 @@ from typing import Any
 from flwr.serverapp import Grid
 
 from accountant.account import Spending
-from accountant.population import OutOfBudget
-from server.books import Books
-from server.config import Config
-from server.curation import kept_arrays
-from server.directory import RunDirectory, Snapshot, digest_of
+from accountant.ledger.population import OutOfBudget
+from server.config.tree import Config
 from server.enrolment import Federation
-from server.learners import Learners
+from server.learner import Learners
 from server.private_step import NoUsableReply, PrivateStep
 from server.publication import Publication, round_facts
+from server.run_directory import RunDirectory, Snapshot, digest_of
+from server.run_ledger import Books
+from server.sampler import kept_arrays
 from server.schedule import Part, part_of, total_rounds
 
 

@@ -12,12 +12,12 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from accountant.differential import DifferentialAccountant
+from accountant.dp.differential import DifferentialAccountant
+from accountant.dp.moments import mechanism_divergences
 from accountant.events import SubsampledGaussian
-from accountant.moments import mechanism_divergences
 from accountant.wording import shown
-from server.config import Config, ConfigError
-from server.config_sections import MechanismConfig
+from server.config.sections import MechanismConfig
+from server.config.tree import Config, ConfigError
 from server.mechanism import mechanism_event
 
 PartName = Literal["privatizer", "warmup", "critic", "annotator"]

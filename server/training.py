@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from flwr.serverapp import Grid
 
 from accountant.account import Spending
-from accountant.ledger import Ledger
-from server.books import Books
-from server.config import Config
-from server.directory import RunDirectory, RunDirectoryError
+from accountant.ledger.ledger import Ledger
+from server.config.tree import Config
 from server.enrolment import enrol
-from server.given import given_filter
-from server.learners import Learners
-from server.populations import check_room
+from server.learner import Learners
+from server.population import check_room
+from server.pretrained_filter import given_filter
 from server.publication import Publication
 from server.rounds import Observer, Training
+from server.run_directory import RunDirectory, RunDirectoryError
+from server.run_ledger import Books
 from server.schedule import check_affordable
 from server.store import RunStatus, open_store
 

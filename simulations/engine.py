@@ -13,19 +13,16 @@ import torch
 from torch import Tensor
 
 from accountant.account import statement
-from server.books import noise_source
-from server.config import Config
-from server.directory import RunDirectory, RunDirectoryError
-from server.given import with_cost
+from server.config.tree import Config
+from server.pretrained_filter import with_cost
 from server.publication import guarantees_something
 from server.rounds import Observer
+from server.run_directory import RunDirectory, RunDirectoryError
+from server.run_ledger import noise_source
 from server.store import SampleFilter, Store, StoreError, open_store
 from server.training import Outcome, train
-from simulations.apps import client_app, simulated_federation
-from simulations.augmentation import augmentation_for
-from simulations.distillation import taught_student
-from simulations.distortion import distortion_for
-from simulations.pictures import contact_sheet, plot_run
+from simulations.federation.apps import client_app, simulated_federation
+from simulations.plots.run import contact_sheet, plot_run
 from simulations.reading import (
     as_devices_send,
     fresh_samples,
@@ -37,7 +34,10 @@ from simulations.reading import (
     stored_samples,
     without_password,
 )
-from simulations.students import StudentResult, train_student
+from simulations.students.augmentation import augmentation_for
+from simulations.students.distillation import taught_student
+from simulations.students.distortion import distortion_for
+from simulations.students.students import StudentResult, train_student
 from simulations.transports.inprocess import InProcessGrid
 
 STUDENT_IMAGES = 20_000

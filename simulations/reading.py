@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 from sqlalchemy import make_url
 from torch import Tensor, nn
 
-from accountant.ledger import Ledger
-from client.privatizers.export import release
-from client.privatizers.fitting import Reading
+from accountant.ledger.ledger import Ledger
 from models.shapes import ImageShape
-from server.curation import BATCH, Sampler, restored_sampler
-from server.directory import RunDirectory, RunDirectoryError, load_generator
-from server.privatizer import kept_filter
+from privatizers.export import release
+from privatizers.fitting import Reading
+from server.privatizer_fit import reading_of
+from server.run_directory import RunDirectory, RunDirectoryError, load_generator
+from server.sampler import BATCH, Sampler, restored_sampler
 from server.store import SampleFilter, Store, decode_png
-from server.synthetic import reading_of
+from server.tasks.privatizer import kept_filter
 from server.tensors import within
 
 

@@ -15,10 +15,10 @@ from accountant.audit.finding import (
     Verdict,
 )
 from accountant.audit.membership import Attack
-from accountant.audit.noise_test import NoiseTest
+from accountant.audit.noise import NoiseTest
 from accountant.audit.one_run import Coins, Scores
 from accountant.audit.one_shot import gaussian_epsilon, separation
-from accountant.audit.sampling_test import SamplingTest
+from accountant.audit.sampling import SamplingTest
 
 LEAST_CONTROL_AUC = 0.95
 _GUESS_SHARES = (10, 5, 2, 1)

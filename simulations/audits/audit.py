@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.audit.finding import Finding
-from accountant.audit.noise_test import DOUBLE, SINGLE, noise_test
+from accountant.audit.noise import DOUBLE, SINGLE, noise_test
 from accountant.audit.one_shot import expected_separation
-from accountant.audit.sampling_test import sampling_test
+from accountant.audit.sampling import sampling_test
 from accountant.audit.verdicts import (
     choose_guesses,
     clipping_finding,
@@ -21,6 +21,7 @@ from accountant.audit.verdicts import (
     one_shot_finding,
     sampling_finding,
 )
+from client.datasets.registry import DatasetError
 from simulations.audits.members import membership_audit
 from simulations.audits.probes import (
     CanaryRun,
@@ -32,7 +33,6 @@ from simulations.audits.probes import (
 from simulations.audits.restarts import restarts_repeat
 from simulations.audits.schedule import NothingToAudit, Schedule
 from simulations.audits.silos import WHY_NO_CANARIES, silent_silos, silo_clip_probe
-from simulations.datasets import DatasetError
 
 KINDS = ("all", "one-run", "one-shot", "noise", "membership")
 

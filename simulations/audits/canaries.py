@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from client.app import build_client_app
-from client.critics import FAMILIES
 from client.data import LocalData, LocalUsers
-from client.records import TrainRequest
-from server.config import Config
+from client.messages import TrainRequest
+from client.tasks import FAMILIES
+from server.config.tree import Config
 from server.enrolment import enrol
 from server.mechanism import denominator
 from server.private_step import PrivateStep
@@ -74,7 +74,7 @@ class CanaryUsers:
 
 
 class CanaryCritic:
-    """The `client.critics.LocalCritic` of canaries: the update is the record."""
+    """The `client.tasks.LocalCritic` of canaries: the update is the record."""
 
     chunk = 64
 

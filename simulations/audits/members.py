@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from accountant.audit.finding import BOUND_ERROR, Finding
 from accountant.audit.membership import Attack, attack, cap
 from accountant.audit.verdicts import Claim, membership_finding
-from simulations.apps import simulated_federation
 from simulations.audits.schedule import NothingToAudit, Schedule
+from simulations.federation.apps import simulated_federation
 
 MOST_UNITS = 500
 MOST_RECORDS = 10

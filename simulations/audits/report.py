@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from accountant.audit.finding import Finding
-from server.directory import RunDirectory, RunDirectoryError
 from server.files import flush_folder
+from server.run_directory import RunDirectory, RunDirectoryError
 from server.store import AuditRecord, Store
 from simulations.audits.audit import Plan
 from simulations.audits.schedule import Schedule

@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 
-from accountant.audit.noise_test import Values
+from accountant.audit.noise import Values
 
 DRAWS = 8
 _PROGRAM = (

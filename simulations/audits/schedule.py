@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 
 from accountant.audit.finding import BOUND_ERROR
 from accountant.audit.verdicts import Claim
-from accountant.calibration import noise_for
-from accountant.differential import DifferentialAccountant
+from accountant.dp.calibration import noise_for
+from accountant.dp.differential import DifferentialAccountant
 from accountant.events import LEAST_NOISE, SubsampledGaussian
-from server.books import noise_source
-from server.config import Config
+from server.config.tree import Config
 from server.publication import guarantees_something
+from server.run_ledger import noise_source
 from server.schedule import Part, PartName, parts, planned_epsilon
 
 SECTIONS: dict[PartName, str] = {

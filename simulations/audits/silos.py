@@ -13,7 +13,7 @@ from accountant.events import LEAST_NOISE
 from client.app import build_client_app
 from client.data import LocalData, LocalUsers
 from server.enrolment import enrol
-from server.learners import Learners
+from server.learner import Learners
 from server.mechanism import denominator
 from server.private_step import PrivateStep
 from simulations.audits.canaries import Floats

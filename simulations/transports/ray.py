@@ -22,11 +22,11 @@ from pathlib import Path
 
 import tomli_w
 
-from accountant.ledger import Ledger
-from server.books import spending_of
-from server.config import Config
-from server.directory import RunDirectory, digest_of
+from accountant.ledger.ledger import Ledger
+from server.config.tree import Config
 from server.rounds import Observer
+from server.run_directory import RunDirectory, digest_of
+from server.run_ledger import spending_of
 from server.store import open_store
 from server.training import Outcome
 

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accountant.account import Account, MixedEvents, statement
-from accountant.bayesian import BayesianAccountant, NormHistogram, TooManyRounds
-from accountant.differential import DifferentialAccountant
+from accountant.bayesian.accountant import BayesianAccountant, NormHistogram, TooManyRounds
+from accountant.dp.differential import DifferentialAccountant
 from accountant.events import GaussianRelease, SubsampledGaussian
-from accountant.evidence import EvidenceFile
-from accountant.ledger import Ledger
+from accountant.ledger.evidence import EvidenceFile
+from accountant.ledger.ledger import Ledger
 from accountant.wording import shown
 
 EVENT = SubsampledGaussian("user", "poisson", "add-remove", 0.05, 1.5, 0.35)

@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_bayesian_costs import DISTANCES, SETS
 
-from accountant.assessment import assess
-from accountant.bayesian import BayesianAccountant
+from accountant.bayesian.accountant import BayesianAccountant
+from accountant.bayesian.assessment import assess
+from accountant.bayesian.costs import divergence_epsilon_by_order, epsilon_by_order
+from accountant.bayesian.loss_moments import left_log_moments
+from accountant.bayesian.percentiles import DEFAULT_SHARES, capped, percentile_curve
 from accountant.bounds import Bound
-from accountant.costs import divergence_epsilon_by_order, epsilon_by_order
-from accountant.differential import DifferentialAccountant
+from accountant.dp.differential import DifferentialAccountant
 from accountant.events import SubsampledGaussian
-from accountant.loss_moments import left_log_moments
-from accountant.percentiles import DEFAULT_SHARES, capped, percentile_curve
 
 ROOMY = 40.0
 """A clipping norm so far above every distance that neither cap is reached."""
@@ -148,7 +148,10 @@ def test_markov_takes_its_share_of_what_the_failures_leave():
     event = SubsampledGaussian("user", "poisson", "add-remove", 0.01, 1.0, 1.0)
     accountant = BayesianAccountant(100, 1e-6, lambdas=(20,))
     accountant.compose(event, cohort(5000), 100)
-    whole, tenth = accountant.corrected().epsilon, accountant.percentiles((0.9,), "corrected")[0]
+    whole, tenth = (
+        accountant.corrected().epsilon,
+        accountant.percentiles((0.9,), "corrected")[0],
+    )
     assert tenth.epsilon == pytest.approx(whole + math.log(10) / 20, rel=1e-12)
     (everybody,) = accountant.percentiles((1.0,), "corrected")
     bare = BayesianAccountant(100, 1e-6, lambdas=(20,))

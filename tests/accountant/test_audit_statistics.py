@@ -10,8 +10,8 @@ from scipy.integrate import quad
 from scipy.stats import binom, norm
 
 from accountant.audit import membership, one_run, one_shot
-from accountant.audit.noise_test import SINGLE, noise_test
-from accountant.audit.sampling_test import sampling_test
+from accountant.audit.noise import SINGLE, noise_test
+from accountant.audit.sampling import sampling_test
 from accountant.audit.verdicts import (
     Claim,
     choose_guesses,

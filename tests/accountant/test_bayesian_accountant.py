@@ -7,23 +7,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accountant.bayesian import (
+from accountant.bayesian.accountant import (
     NORM_BINS,
     BayesianAccountant,
     NormHistogram,
     TooManyRounds,
 )
-from accountant.confidence import sound_cost, student_quantile
-from accountant.costs import (
+from accountant.bayesian.confidence import sound_cost, student_quantile
+from accountant.bayesian.costs import (
     divergence_epsilon_by_order,
     epsilon_by_order,
     hoelder_cost,
     plug_in_cost,
 )
+from accountant.bayesian.loss_moments import left_log_moments, right_log_moments
+from accountant.dp.moments import MomentsAccountant
+from accountant.dp.renyi import renyi_divergences
 from accountant.events import SubsampledGaussian
-from accountant.loss_moments import left_log_moments, right_log_moments
-from accountant.moments import MomentsAccountant
-from accountant.renyi import renyi_divergences
 
 CLIP = 0.35
 EVENT = SubsampledGaussian("user", "poisson", "add-remove", 0.05, 1.5, CLIP)

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accountant.confidence import student_quantile
-from accountant.costs import delta_at, epsilon_by_order, hoelder_cost, plug_in_cost
-from accountant.loss_moments import left_log_moments, right_log_moments
-from accountant.norms import BIN_EDGES, NormHistogram
+from accountant.bayesian.confidence import student_quantile
+from accountant.bayesian.costs import delta_at, epsilon_by_order, hoelder_cost, plug_in_cost
+from accountant.bayesian.loss_moments import left_log_moments, right_log_moments
+from accountant.bayesian.norms import BIN_EDGES, NormHistogram
 
 
 def _pairs():

@@ -6,11 +6,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from accountant.bayesian import BayesianAccountant, MixedRounds, NormHistogram, TooManyRounds
-from accountant.costs import divergence_epsilon_by_order, epsilon_by_order
+from accountant.bayesian.accountant import (
+    BayesianAccountant,
+    MixedRounds,
+    NormHistogram,
+    TooManyRounds,
+)
+from accountant.bayesian.costs import divergence_epsilon_by_order, epsilon_by_order
+from accountant.bayesian.norms import norms_of, pair_distances
+from accountant.dp.moments import MomentsAccountant
 from accountant.events import GaussianRelease, SubsampledGaussian
-from accountant.moments import MomentsAccountant
-from accountant.norms import norms_of, pair_distances
 
 CLIP = 0.35
 EVENT = SubsampledGaussian("user", "poisson", "add-remove", 0.05, 1.5, CLIP)

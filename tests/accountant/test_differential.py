@@ -7,7 +7,7 @@ import time
 import pytest
 
 from accountant.bounds import NOTHING_SPENT
-from accountant.differential import DifferentialAccountant
+from accountant.dp.differential import DifferentialAccountant
 from accountant.events import GaussianRelease, SubsampledGaussian
 
 HISTOGRAM = GaussianRelease("user", "add-remove", 1.0, 12.0, released="histogram")

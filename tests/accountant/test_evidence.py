@@ -4,10 +4,10 @@ import stat
 import numpy as np
 import pytest
 
-from accountant.bayesian import NormHistogram
+from accountant.bayesian.accountant import NormHistogram
 from accountant.events import SubsampledGaussian
-from accountant.evidence import EvidenceFile, Sealed
-from accountant.ledger import Ledger
+from accountant.ledger.evidence import EvidenceFile, Sealed
+from accountant.ledger.ledger import Ledger
 
 EVENT = SubsampledGaussian("user", "poisson", "add-remove", 0.1, 2.0, 0.35)
 

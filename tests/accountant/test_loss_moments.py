@@ -9,13 +9,9 @@ from hypothesis import strategies as st
 from scipy.special import logsumexp
 from scipy.stats import norm
 
-from accountant.binomial import log_moment
-from accountant.loss_moments import (
-    left_log_moments,
-    log_moments,
-    right_log_moments,
-)
-from accountant.pair_moments import pair_log_moments
+from accountant.bayesian.loss_moments import left_log_moments, log_moments, right_log_moments
+from accountant.bayesian.pair_moments import pair_log_moments
+from accountant.dp.binomial import log_moment
 
 ORDERS = (1, 2, 7, 30, 64, 200, 512)
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from accountant.differential import DifferentialAccountant
+from accountant.dp.differential import DifferentialAccountant
 from accountant.events import GaussianRelease, SubsampledGaussian
-from accountant.ledger import Ledger, LedgerError
-from accountant.population import OutOfBudget, Population, PopulationError, Terms
+from accountant.ledger.ledger import Ledger, LedgerError
+from accountant.ledger.population import OutOfBudget, Population, PopulationError, Terms
 
 EVENT = SubsampledGaussian("user", "poisson", "add-remove", 0.1, 2.0, 0.35)
 TERMS = Terms("clinic", "user", 1e-5, 1.0, users=1000)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accountant.profiles import gaussian_delta, gaussian_epsilon, sampled_delta, sampled_epsilon
+from accountant.dp.profiles import gaussian_delta, gaussian_epsilon, sampled_delta, sampled_epsilon
 
 mpmath = pytest.importorskip("mpmath")
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from accountant.binomial import log_moment
-from accountant.renyi import DEFAULT_ORDERS, deltas, epsilons, quadrature, renyi_divergences
+from accountant.dp.binomial import log_moment
+from accountant.dp.renyi import DEFAULT_ORDERS, deltas, epsilons, quadrature, renyi_divergences
 
 
 def log_moment_by_quadrature(alpha, q, z):

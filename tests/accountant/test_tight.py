@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from scipy.special import log_ndtr, ndtr
 
 from accountant.bounds import UNBOUNDED
+from accountant.dp.moments import mechanism_divergences
+from accountant.dp.renyi import DEFAULT_ORDERS, epsilons
+from accountant.dp.tight import tight_delta, tight_epsilon
 from accountant.events import Mechanism
-from accountant.moments import mechanism_divergences
-from accountant.renyi import DEFAULT_ORDERS, epsilons
-from accountant.tight import tight_delta, tight_epsilon
 
 
 def poisson(q, z):

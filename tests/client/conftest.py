@@ -7,11 +7,11 @@ import pytest
 from torch.nn.utils import parameters_to_vector
 
 from client.data import ArrayUsers
-from client.records import TrainRequest
+from client.messages import TrainRequest
 from models.critics import WganCritic
 from models.generators import Generator
 from models.vectors import to_vector
-from server.config import Config
+from server.config.tree import Config
 
 SHAPE, CLASSES = (1, 28, 28), 10
 

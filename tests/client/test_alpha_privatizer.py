@@ -14,16 +14,16 @@ import torch
 from torch import Tensor, nn
 from torch.func import grad, vmap
 
-from client.privatizers import build_privatizer
-from client.privatizers.alpha import SECRET, STEEPEST, AlphaObjective, AlphaPrivatizer, Mode
-from client.privatizers.protocol import Batch, PrivatizerError, draw_noise, named_weights
-from client.privatizers.training import Stage, train_privatizer
-from models.adversaries import LstmAdversary
+from client.datasets.attributes.data import PrivateData
 from models.classifiers import ConvClassifier, Mlp
-from models.filters import LinearFilter
-from models.information import arimoto_conditional_entropy, arimoto_uncertainty
-from models.releasers import ConvReleaser, LstmReleaser
-from simulations.privatizers.data import PrivateData
+from privatizers import build_privatizer
+from privatizers.alpha import SECRET, STEEPEST, AlphaObjective, AlphaPrivatizer, Mode
+from privatizers.networks.adversaries import LstmAdversary
+from privatizers.networks.filters import LinearFilter
+from privatizers.networks.information import arimoto_conditional_entropy, arimoto_uncertainty
+from privatizers.networks.releasers import ConvReleaser, LstmReleaser
+from privatizers.protocol import Batch, PrivatizerError, draw_noise, named_weights
+from privatizers.training import Stage, train_privatizer
 
 ORDERS = (0.2, 0.5, 1.0, 2.0, 5.0, 20.0, math.inf)
 JOINT = torch.tensor([[3.0, 1.0], [2.0, 4.0]], dtype=torch.float64)

@@ -12,9 +12,9 @@ from torch.nn import functional as F
 
 from client import framed
 from client.cohort import train_cohort
-from client.critics import FAMILIES
 from client.data import ArrayUsers, LocalData
-from client.framed import FramedUsers
+from client.feature_cache import FramedUsers
+from client.tasks import FAMILIES
 from models.annotators import Annotator
 from models.vectors import to_vector
 

@@ -6,7 +6,7 @@ import pytest
 from flwr.app import Message
 
 from client.app import build_client_app
-from client.records import DESCRIBE, TRAIN, Description, ReplyError, TrainReply
+from client.messages import DESCRIBE, TRAIN, Description, ReplyError, TrainReply
 from simulations.transports.inprocess import InProcessGrid
 
 SECRET = "patient 4711 has a rare disease"

@@ -57,7 +57,7 @@ def test_a_bin_never_understates_a_norm(shares, bound):
 
 
 def test_the_histogram_is_the_accountants():
-    from accountant.norms import NormHistogram
+    from accountant.bayesian.norms import NormHistogram
 
     norms = torch.rand(500, dtype=torch.float64) * 0.35
     mine = tuple(histogram(norms, 0.35, 64).tolist())

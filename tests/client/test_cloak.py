@@ -7,20 +7,15 @@ import torch
 from torch import Tensor, nn
 from torch.func import grad, vmap
 
-from client.privatizers import build_privatizer
-from client.privatizers.black_box import Follower, ask, train_substitute
-from client.privatizers.cloak import (
-    CloakObjective,
-    CloakPrivatizer,
-    covariance_factor,
-    information_bound,
-)
-from client.privatizers.protocol import FILTER, Batch, PrivatizerError, named_weights
-from client.privatizers.training import Stage, train_privatizer
+from client.datasets.attributes.data import PrivateData
 from models.classifiers import Mlp
-from models.information import gaussian_information_bound
-from models.masks import NoiseMap, masked, threshold_of
-from simulations.privatizers.data import PrivateData
+from privatizers import build_privatizer
+from privatizers.black_box import Follower, ask, train_substitute
+from privatizers.cloak import CloakObjective, CloakPrivatizer, covariance_factor, information_bound
+from privatizers.networks.information import gaussian_information_bound
+from privatizers.networks.masks import NoiseMap, masked, threshold_of
+from privatizers.protocol import FILTER, Batch, PrivatizerError, named_weights
+from privatizers.training import Stage, train_privatizer
 
 ENTRIES, NEEDED = 12, 3
 

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from client.cohort import train_cohort
-from client.critics import FAMILIES
 from client.data import ArrayUsers, LocalData
+from client.tasks import FAMILIES
 from models.critics import WganCritic
 
 BOTH = pytest.mark.parametrize("family", ["frozen", "wgan"])

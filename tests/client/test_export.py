@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from client.privatizers import export
-from client.privatizers.export import (
+from privatizers import export
+from privatizers.export import (
     ExportError,
     Kind,
     example_inputs,
@@ -18,9 +18,9 @@ from client.privatizers.export import (
     load_filter,
     release,
 )
-from models.filters import UNet
-from models.masks import MaskFilter, NoiseMap, masked
-from models.releasers import LstmReleaser
+from privatizers.networks.filters import UNet
+from privatizers.networks.masks import MaskFilter, NoiseMap, masked
+from privatizers.networks.releasers import LstmReleaser
 
 KINDS: tuple[Kind, ...] = ("torch", "onnx")
 

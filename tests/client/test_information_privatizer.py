@@ -8,24 +8,12 @@ import pytest
 import torch
 from torch import nn
 
-from client.privatizers import METHODS, build_privatizer
-from client.privatizers.information import (
-    RAW_USE,
-    SECRET,
-    USE,
-    InformationPrivatizer,
-    Objective,
-)
-from client.privatizers.networks import check_reads, prior_of
-from client.privatizers.protocol import (
-    FILTER,
-    Batch,
-    PrivatizerError,
-    draw_noise,
-    named_weights,
-)
 from models.classifiers import ConvClassifier, Mlp
-from models.filters import LinearFilter, MlpFilter, UNet
+from privatizers import METHODS, build_privatizer
+from privatizers.classifiers import check_reads, prior_of
+from privatizers.information import RAW_USE, SECRET, USE, InformationPrivatizer, Objective
+from privatizers.networks.filters import LinearFilter, MlpFilter, UNet
+from privatizers.protocol import FILTER, Batch, PrivatizerError, draw_noise, named_weights
 
 HALF = torch.tensor([0.5, 0.5])
 

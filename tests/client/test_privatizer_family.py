@@ -13,16 +13,16 @@ import torch
 
 from client.clipping import clip_and_sum
 from client.cohort import train_cohort
-from client.critics.privatizer import PrivatizerLocalCritic, built
+from client.cohort_data import DrawnUsers, UserSeeds, sound_records
 from client.data import ArrayUsers, LocalData, NodeDataError, open_node_users
-from client.drawn import DrawnUsers, UserSeeds, sound_records
 from client.filtered import FilteredUsers, as_asked, privatizer_settings
-from client.privatizers.protocol import Batch, named_weights
-from client.records import TrainRequest
-from models.players import design, filter_network
+from client.messages import TrainRequest
+from client.tasks.privatizer import PrivatizerLocalCritic, built
 from models.vectors import to_vector
-from server.config import Config
-from server.privatizer import PrivatizerTrainer
+from privatizers.networks.design import design, filter_network
+from privatizers.protocol import Batch, named_weights
+from server.config.tree import Config
+from server.tasks.privatizer import PrivatizerTrainer
 
 DENSE = {"privatizer.network": "dense", "privatizer.width": 6, "privatizer.readers": 5}
 UNET = {"privatizer.width": 2, "privatizer.readers": 2}

@@ -10,14 +10,14 @@ import torch
 from torch.distributions import Categorical
 from torch.nn import functional as F
 
-from client.privatizers import fitting
-from client.privatizers.fitting import Pace, Reading, fit_filter
-from client.privatizers.information import InformationPrivatizer, Objective
-from client.privatizers.networks import prior_of
-from client.privatizers.protocol import PrivatizerError
+from client.datasets.attributes import load_private
 from models.classifiers import Mlp
-from models.filters import LinearFilter
-from simulations.privatizers.sources import load_private
+from privatizers import fitting
+from privatizers.classifiers import prior_of
+from privatizers.fitting import Pace, Reading, fit_filter
+from privatizers.information import InformationPrivatizer, Objective
+from privatizers.networks.filters import LinearFilter
+from privatizers.protocol import PrivatizerError
 
 BUDGET = 0.02
 

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 import torch
 
-from client.privatizers.fader import CODE, FaderPrivatizer
-from client.privatizers.information import InformationPrivatizer, Objective
-from client.privatizers.protocol import FILTER, PrivatizerError
-from client.privatizers.training import Stage, train_identity, train_privatizer
+from client.datasets.attributes import load_private
+from client.datasets.attributes.data import PrivateData, PrivateDataError
+from client.datasets.attributes.mixture import draw_mixture, mixture_joint
 from models.classifiers import Mlp
-from models.fader import Chained, FaderNet
-from models.filters import LinearFilter, UNet
-from simulations.privatizers.data import PrivateData, PrivateDataError
-from simulations.privatizers.sources import load_private
-from simulations.privatizers.sources.mixture import draw_mixture, mixture_joint
+from privatizers.fader import CODE, FaderPrivatizer
+from privatizers.information import InformationPrivatizer, Objective
+from privatizers.networks.fader import Chained, FaderNet
+from privatizers.networks.filters import LinearFilter, UNet
+from privatizers.protocol import FILTER, PrivatizerError
+from privatizers.training import Stage, train_identity, train_privatizer
 
 HALF = torch.tensor([0.5, 0.5])
 

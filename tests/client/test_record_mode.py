@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from client.critics.wgan import LOSSES
 from client.record_mode import record_gradients, train_records
+from client.tasks.wgan import LOSSES
 from models.critics import WganCritic
 
 RECORD = {

@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from client.privatizers.black_box import Explorer, Follower, ask, train_substitute
-from client.privatizers.protocol import PrivatizerError
-from client.privatizers.variations import GREATEST_RATIO, Variations
 from models.classifiers import Mlp
-from models.masks import NoiseMap
+from privatizers.black_box import Explorer, Follower, ask, train_substitute
+from privatizers.networks.masks import NoiseMap
+from privatizers.protocol import PrivatizerError
+from privatizers.variations import GREATEST_RATIO, Variations
 
 FAR = 1000.0
 """So far from the records that were met that what is sent of it cannot be taken for noise."""

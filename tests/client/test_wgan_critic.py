@@ -7,8 +7,8 @@ import torch
 from torch.nn import functional as F
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from client.critics.wgan import WganLocalCritic
 from client.data import LocalData
+from client.tasks.wgan import WganLocalCritic
 from models.critics import WganCritic
 from models.limits import clamp_weights, weight_limits
 

@@ -9,14 +9,14 @@ import tomllib
 
 import pytest
 
-from server.config import RUN_KEYS
-from server.settings import documented_settings, flatten, read_config
-from simulations.cli import VERBS, build_parser
-from simulations.cli.simulate import PRESETS, preset_names
-from simulations.study.figures import Group
-from simulations.study.guarantees import Guarantee
-from simulations.study.rows import ROWS
-from simulations.study.table import Line
+from fedlens.cli import VERBS, build_parser
+from fedlens.cli.simulate import PRESETS, preset_names
+from server.config.reading import documented_settings, flatten, read_config
+from server.config.tree import RUN_KEYS
+from studies.table1.figures import Group
+from studies.table1.guarantees import Guarantee
+from studies.table1.rows import ROWS
+from studies.table1.table import Line
 
 
 def test_the_reference_is_what_the_code_says(repository):

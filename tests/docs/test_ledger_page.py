@@ -11,11 +11,11 @@ import sys
 import pytest
 
 from accountant.account import Account
-from accountant.chain import _ENTRY_KEYS
 from accountant.events import GaussianRelease, SubsampledGaussian
-from accountant.export import export_of
-from accountant.ledger import Ledger
-from simulations.cli import build_parser
+from accountant.ledger.chain import _ENTRY_KEYS
+from accountant.ledger.export import export_of
+from accountant.ledger.ledger import Ledger
+from fedlens.cli import build_parser
 
 POISSON = SubsampledGaussian("user", "poisson", "add-remove", 0.1, 2.0, 0.35)
 EVERYBODY = SubsampledGaussian("user", "none", "add-remove", 1.0, 8.0, 0.35)

@@ -7,8 +7,8 @@ import torch
 from torch.func import functional_call, vmap
 
 from models.classifiers import ConvClassifier, Mlp
-from models.filters import LinearFilter, MlpFilter, UNet
 from models.shapes import ShapeError
+from privatizers.networks.filters import LinearFilter, MlpFilter, UNet
 
 
 def seeded(seed=0):

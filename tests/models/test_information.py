@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.information import (
+from privatizers.networks.information import (
     InformationError,
     arimoto_conditional_entropy,
     arimoto_entropy,

@@ -10,8 +10,17 @@ import pytest
 import torch
 
 from models.lenet import LeNet
-from models.masks import FILLS, Fill, MaskError, MaskFilter, NoiseMap, kept, masked, threshold_of
 from models.shapes import ShapeError
+from privatizers.networks.masks import (
+    FILLS,
+    Fill,
+    MaskError,
+    MaskFilter,
+    NoiseMap,
+    kept,
+    masked,
+    threshold_of,
+)
 
 ORACLES = (
     Path(os.environ.get("FEDLENS_SHARED", Path(__file__).resolve().parents[3] / "shared"))

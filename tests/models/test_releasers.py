@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch.func import functional_call, grad, vmap
 
-from models.adversaries import LstmAdversary
-from models.releasers import ConvReleaser, LstmReleaser
 from models.shapes import ShapeError
+from privatizers.networks.adversaries import LstmAdversary
+from privatizers.networks.releasers import ConvReleaser, LstmReleaser
 
 
 def _noise(net: ConvReleaser | LstmReleaser, records: int) -> torch.Tensor:

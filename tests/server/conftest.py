@@ -9,12 +9,12 @@ import pytest
 import torch
 from run_parts import PARTS
 
-from client.privatizers import fitting
+from privatizers import fitting
 from server import learners, synthetic
-from server.config import Config
-from server.directory import RunDirectory
+from server.config.tree import Config
+from server.run_directory import RunDirectory
 from server.training import Outcome, train
-from simulations.apps import client_app
+from simulations.federation.apps import client_app
 from simulations.transports.inprocess import InProcessGrid
 
 SMALL = {

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from accountant.noise import FixedSeedRefused, gaussian, private_source
-from client.records import TrainReply
+from client.messages import TrainReply
 from server.aggregation import Answer, Limits, combine, noised_mean
 
 SIZE, BINS, CLIP = 6, 64, 0.5

@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from client.datasets.embedded import load_embedded
 from models.annotators import Annotator
 from models.vectors import load_vector
-from server.annotator import AnnotatorTrainer
-from server.config import Config
-from simulations.data_sources.embedded import load_embedded
+from server.config.tree import Config
+from server.tasks.annotator import AnnotatorTrainer
 
 SHAPE, CLASSES, COMPONENTS = (1, 28, 28), 10, 40
 

@@ -5,8 +5,8 @@ import tomllib
 
 import pytest
 
-from server.config import Config, ConfigError
-from server.settings import documented_settings, parse_setting, read_config
+from server.config.reading import documented_settings, parse_setting, read_config
+from server.config.tree import Config, ConfigError
 
 BAD = [
     ("privacy.sampling_rate", 0.0, "(0, 1]"),

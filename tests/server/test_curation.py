@@ -8,9 +8,9 @@ from torch.nn import functional as F
 
 from models.annotators import Annotator
 from models.generators import Generator
-from server.config import Config
-from server.curation import Sampler, kept_arrays, restored_sampler, sampler_of
-from server.directory import RunDirectory, RunDirectoryError, digest_of, load_generator
+from server.config.tree import Config
+from server.run_directory import RunDirectory, RunDirectoryError, digest_of, load_generator
+from server.sampler import Sampler, kept_arrays, restored_sampler, sampler_of
 
 SHAPE, CLASSES = (1, 28, 28), 4
 
@@ -72,7 +72,7 @@ def test_how_many_are_drawn_changes_no_image(judge, labels, latent, agreement, m
     sampler = Sampler(Generator(SHAPE, CLASSES, 8, latent).eval(), judge, agreement, 3)
     images = sampler.draw(labels, 5)
     torch.testing.assert_close(images[:13], sampler.draw(labels[:13], 5))
-    monkeypatch.setattr("server.curation.BATCH", 7)
+    monkeypatch.setattr("server.sampler.BATCH", 7)
     torch.testing.assert_close(images, sampler.draw(labels, 5))
     other = labels.clone()
     other[50:] = 0

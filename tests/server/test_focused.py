@@ -7,13 +7,13 @@ import pytest
 import torch
 from run_parts import RECORD
 
-from client.critics.focused import FocusedLocalCritic
-from client.critics.frozen import FrozenLocalCritic
 from client.data import LocalData
-from client.records import TrainRequest
-from server.config import Config, ConfigError
-from server.critics.focused import FocusedCritic
-from server.critics.frozen import FrozenCritic
+from client.messages import TrainRequest
+from client.tasks.focused import FocusedLocalCritic
+from client.tasks.frozen import FrozenLocalCritic
+from server.config.tree import Config, ConfigError
+from server.tasks.focused import FocusedCritic
+from server.tasks.frozen import FrozenCritic
 
 SHAPE, CLASSES, EACH = (1, 28, 28), 3, 6
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from server.config import Config
+from server.config.tree import Config
 from server.generator import GeneratorTrainer, as_pixels
 
 SHAPE, CLASSES = (1, 28, 28), 4

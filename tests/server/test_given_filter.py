@@ -11,29 +11,29 @@ import torch
 from flwr.app import Context, RecordDict
 from run_parts import FOCUSED, PARTS
 
+from client.cohort_data import sound_records
 from client.data import LocalData
-from client.drawn import sound_records
 from client.filtered import FilteredUsers
-from client.records import Description
-from client.records import TrainRequest as Request
+from client.messages import Description
+from client.messages import TrainRequest as Request
+from fedlens.cli import build_parser, main
+from fedlens.cli.simulate import chosen_config
 from models.vectors import to_vector
 from server.app import app
-from server.books import Books, spending_of
-from server.config import Config, ConfigError
-from server.directory import RunDirectory, RunDirectoryError
+from server.config.tree import Config, ConfigError
 from server.enrolment import EnrolmentError, Federation, _agreed
-from server.given import check_filter, given_filter
-from server.learners import Learners
-from server.privatizer import PrivatizerTrainer
+from server.learner import Learners
+from server.pretrained_filter import check_filter, given_filter
 from server.publication import Publication
+from server.run_directory import RunDirectory, RunDirectoryError
+from server.run_ledger import Books, spending_of
 from server.sampling import Roster
 from server.schedule import parts, planned_epsilon
 from server.store import SampleFilter, open_store
-from simulations.apps import node_users
+from server.tasks.privatizer import PrivatizerTrainer
 from simulations.audits.canaries import stage_config
-from simulations.cli import build_parser, main
-from simulations.cli.simulate import chosen_config
 from simulations.engine import measure_student
+from simulations.federation.apps import node_users
 from simulations.reading import kept_reading, kept_run_filter, kept_sampler
 
 DENSE = {

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from run_parts import FOCUSED, RECORD, WARM
 
-from accountant.ledger import Ledger
+from accountant.ledger.ledger import Ledger
 from client.app import build_client_app
 from client.data import ArrayUsers
-from client.records import TrainReply
+from client.messages import TrainReply
 from models.shapes import ShapeError
-from server.directory import RunDirectory
 from server.private_step import NoUsableReply
+from server.run_directory import RunDirectory
 from server.schedule import total_rounds
 from server.store import SampleFilter, open_store
-from simulations.apps import client_app, open_simulated_users
+from simulations.federation.apps import client_app, open_simulated_users
 
 
 class Federation:

@@ -9,17 +9,17 @@ from power_cuts import interrupted
 from run_parts import FOCUSED, RECORD, WARM
 
 from accountant.account import Account
-from accountant.ledger import Ledger
+from accountant.ledger.ledger import Ledger
 from client.app import build_client_app
-from server.annotator import AnnotatorTrainer
-from server.books import Books
-from server.config import ConfigError
-from server.curation import restored_sampler
-from server.directory import RunDirectory, load_generator
+from server.config.tree import ConfigError
 from server.generator import GeneratorTrainer
 from server.private_step import PrivateStep
 from server.publication import Publication
+from server.run_directory import RunDirectory, load_generator
+from server.run_ledger import Books
+from server.sampler import restored_sampler
 from server.store import SampleFilter, open_store
+from server.tasks.annotator import AnnotatorTrainer
 
 
 def entries_of(tmp_path, name="run"):

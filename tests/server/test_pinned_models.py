@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 
-from server.directory import RunDirectory
+from server.run_directory import RunDirectory
 
 PINS = Path(__file__).parent / "pinned_models.json"
 FOCUSED = {"warmup.rounds": 1, "warmup.steps": 4, "critic.family": "focused", "rounds.count": 2}

@@ -13,17 +13,17 @@ from collections import Counter
 import pytest
 from flwr.app import Context, RecordDict
 
-from accountant.differential import DifferentialAccountant
-from accountant.ledger import Ledger, LedgerError
-from accountant.population import Population, PopulationError, Terms
+from accountant.dp.differential import DifferentialAccountant
+from accountant.ledger.ledger import Ledger, LedgerError
+from accountant.ledger.population import Population, PopulationError, Terms
 from client.app import build_client_app
 from server.app import app
-from server.books import Books
-from server.config import ConfigError
-from server.directory import RunDirectory, RunDirectoryError
+from server.config.tree import ConfigError
 from server.mechanism import round_event
-from server.populations import joined, population_folder
+from server.population import joined, population_folder
 from server.private_step import NoUsableReply, PrivateStep
+from server.run_directory import RunDirectory, RunDirectoryError
+from server.run_ledger import Books
 from server.store import open_store
 
 SECRET = {"privacy__fixed_seed": -1, "privacy__population": "clinic", "generator__steps": 1}

@@ -10,17 +10,17 @@ import torch
 from run_parts import TINY
 
 from client.filtered import FilteredUsers
-from client.privatizers.export import load_filter
+from fedlens.cli import main
 from models.vectors import to_vector
-from server.config import Config, ConfigError
-from server.curation import restored_filter
-from server.directory import RunDirectory
-from server.given import check_filter
-from server.synthetic import SyntheticPrivatizer
-from simulations.cli import main
+from privatizers.export import load_filter
+from server.config.tree import Config, ConfigError
+from server.pretrained_filter import check_filter
+from server.privatizer_fit import SyntheticPrivatizer
+from server.run_directory import RunDirectory
+from server.sampler import restored_filter
 from simulations.engine import train_in_process
 from simulations.reading import kept_run_filter, kept_sampler
-from simulations.studies.federated import seconded
+from studies.papers.federated import seconded
 
 pytestmark = pytest.mark.usefixtures("a_filter_in_no_time")
 SHAPE = (1, 28, 28)

@@ -10,30 +10,30 @@ import torch
 from power_cuts import interrupted
 from run_parts import FOCUSED
 
-from accountant.ledger import Ledger
+from accountant.ledger.ledger import Ledger
 from client.app import build_client_app
-from client.critics.frozen import FrozenLocalCritic
-from client.records import Description, ReplyError, TrainReply
-from client.records import TrainRequest as Request
+from client.datasets.dataset import DatasetError
+from client.messages import Description, ReplyError, TrainReply
+from client.messages import TrainRequest as Request
+from client.tasks.frozen import FrozenLocalCritic
 from models.vectors import to_vector
-from server.books import Books
-from server.config import Config, ConfigError
-from server.directory import RunDirectory, load_generator
+from server.config.tree import Config, ConfigError
 from server.enrolment import EnrolmentError
-from server.learners import Learners, NothingLearned
+from server.learner import Learners, NothingLearned
 from server.private_step import NoUsableReply, PrivateStep
-from server.privatizer import PrivatizerTrainer, kept_filter
+from server.run_directory import RunDirectory, load_generator
+from server.run_ledger import Books
 from server.schedule import check_affordable, costs, parts, planned_epsilon, scaled
 from server.store import open_store
+from server.tasks.privatizer import PrivatizerTrainer, kept_filter
 from simulations import engine
-from simulations.apps import (
+from simulations.engine import measure_student, train_in_process
+from simulations.federation.apps import (
     hiding_users,
     node_users,
     simulated_federation,
     simulated_secrets,
 )
-from simulations.data_sources.dataset import DatasetError
-from simulations.engine import measure_student, train_in_process
 from simulations.reading import as_devices_send, kept_run_filter
 
 FILTERED = {

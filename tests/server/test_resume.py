@@ -11,11 +11,11 @@ import time
 import pytest
 from power_cuts import interrupted
 
-from accountant.ledger import Ledger, LedgerError
-from server.books import Books
-from server.directory import RunDirectory, RunDirectoryError
+from accountant.ledger.ledger import Ledger, LedgerError
 from server.generator import GeneratorTrainer
 from server.publication import Publication
+from server.run_directory import RunDirectory, RunDirectoryError
+from server.run_ledger import Books
 from server.store import Store, open_store
 
 POST_PROCESSING = [

@@ -8,14 +8,14 @@ import math
 import numpy as np
 import pytest
 
-from accountant.ledger import Ledger, LedgerError
+from accountant.ledger.ledger import Ledger, LedgerError
 from client.app import build_client_app
-from client.records import TrainReply
-from server.directory import RunDirectory, RunDirectoryError
+from client.messages import TrainReply
 from server.enrolment import EnrolmentError
 from server.private_step import NoUsableReply
+from server.run_directory import RunDirectory, RunDirectoryError
 from server.store import SampleFilter, StoreError, open_store
-from simulations.apps import node_users, open_simulated_users
+from simulations.federation.apps import node_users, open_simulated_users
 
 FAMILIES = pytest.mark.parametrize("family", ["frozen", "wgan"])
 

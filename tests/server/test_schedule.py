@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from accountant.differential import DifferentialAccountant
-from server.books import planned
-from server.config import Config, ConfigError
+from accountant.dp.differential import DifferentialAccountant
+from server.config.tree import Config, ConfigError
 from server.mechanism import denominator, largest_sum, release_deviation, round_event
+from server.run_ledger import planned
 from server.schedule import (
     check_affordable,
     costs,

@@ -13,16 +13,18 @@ import torch
 from run_parts import TINY
 
 from client.filtered import FilteredUsers, as_asked
-from client.privatizers import fitting
-from client.privatizers.export import load_filter
-from client.privatizers.networks import choices_of
-from client.privatizers.protocol import PrivatizerError
-from client.records import TrainRequest
+from client.messages import TrainRequest
+from fedlens.cli import main
 from models.vectors import to_vector
+from privatizers import fitting
+from privatizers.classifiers import choices_of
+from privatizers.export import load_filter
+from privatizers.protocol import PrivatizerError
 from server import synthetic
-from server.config import Config, ConfigError
-from server.curation import Sampler, kept_arrays, restored_sampler
-from server.directory import RunDirectory, RunDirectoryError
+from server.config.tree import Config, ConfigError
+from server.privatizer_fit import SyntheticPrivatizer, reading_of
+from server.run_directory import RunDirectory, RunDirectoryError
+from server.sampler import Sampler, kept_arrays, restored_sampler
 from server.schedule import parts, planned_epsilon
 from server.store import (
     Annotation,
@@ -32,9 +34,6 @@ from server.store import (
     StoreError,
     open_store,
 )
-from server.synthetic import SyntheticPrivatizer, reading_of
-from simulations.apps import hiding_users, node_users, simulated_federation
-from simulations.cli import main
 from simulations.engine import (
     STUDENT_SEED,
     measure_taught_student,
@@ -42,8 +41,9 @@ from simulations.engine import (
     student_of_labels,
     train_in_process,
 )
+from simulations.federation.apps import hiding_users, node_users, simulated_federation
 from simulations.reading import as_devices_send, kept_reading, kept_run_filter, kept_sampler
-from simulations.students import train_student
+from simulations.students.students import train_student
 
 pytestmark = pytest.mark.usefixtures("a_filter_in_no_time")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from server.config import Config, ConfigError
-from server.critics.wgan import WganServerCritic
+from server.config.tree import Config, ConfigError
+from server.tasks.wgan import WganServerCritic
 
 SHAPE, CLASSES = (1, 28, 28), 10
 FREE = {"critic.family": "wgan", "critic.weight_limit": 0.0, "critic.width": 2}

@@ -12,14 +12,15 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from client.privatizers.protocol import PrivatizerError
+from client.datasets.attributes import load_private
+from client.datasets.attributes.data import PrivateData, Split
 from models.students import StudentCnn
-from simulations.privatizers.attackers import build_attacker
-from simulations.privatizers.data import PrivateData, Split
-from simulations.privatizers.sources import load_private
-from simulations.studies import STUDIES, alpha_images, alpha_load, attributes
-from simulations.studies.attacking import accuracy, learn, parse_points, read_secret, release
-from simulations.studies.frame import FOLDER, StudyError, load_study, read_settings, table
+from privatizers.protocol import PrivatizerError
+from studies.attackers import build_attacker
+from studies.attackers.ink_formula import InkFormula
+from studies.papers import STUDIES, alpha_images, alpha_load, attributes
+from studies.papers.attacking import accuracy, learn, parse_points, read_secret, release
+from studies.papers.runner import FOLDER, StudyError, load_study, read_settings, table
 
 NAMES = ("attributes", "alpha-images", "alpha-load")
 
@@ -261,7 +262,7 @@ def test_the_formula_measures_the_digits_own_row() -> None:
     formula = alpha_images._attackers(_settings("alpha-images", attackers=("prior",)), reader)
     reading = read_secret(formula["formula"], split.attack, split.test, 0)
     assert reading.balanced > 0.85, "the rule's own measure nearly gives the secret away"
-    answers = alpha_images.InkFormula(reader, -0.9)(split.test.records, None)
+    answers = InkFormula(reader, -0.9)(split.test.records, None)
     assert int(answers.max()) < 29 * 10
 
 

@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from simulations.privatizers.attackers import ATTACKERS, FRESH, AttackError, build_attacker
-from simulations.privatizers.attackers.formula import FormulaAttacker
-from simulations.privatizers.attackers.logistic import LogisticAttacker
-from simulations.privatizers.attackers.networks import NetworkAttacker
-from simulations.privatizers.attackers.references import SideAttacker
-from simulations.privatizers.data import PrivateData
-from simulations.privatizers.scores import attack, score
+from client.datasets.attributes.data import PrivateData
+from studies.attackers import ATTACKERS, FRESH, AttackError, build_attacker
+from studies.attackers.formula import FormulaAttacker
+from studies.attackers.logistic import LogisticAttacker
+from studies.attackers.networks import NetworkAttacker
+from studies.attackers.references import SideAttacker
+from studies.metrics.scores import attack, score
 
 
 def private(

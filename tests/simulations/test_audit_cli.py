@@ -11,15 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from server.config import Config
-from server.directory import RunDirectory
+from fedlens.cli import ALARM, DONE, WRONG_USE, main
+from fedlens.cli.audit import _progress_bar
+from server.config.tree import Config
+from server.run_directory import RunDirectory
 from server.store import open_store
 from simulations.audits import members
 from simulations.audits.schedule import Schedule
-from simulations.benchmarks.audit_power import weaker_noise
-from simulations.cli import ALARM, DONE, WRONG_USE, main
-from simulations.cli.audit import _progress_bar
 from simulations.engine import simulate
+from studies.benchmarks.audit_power import weaker_noise
 
 SETTINGS = {
     "data.users": 60,

@@ -7,17 +7,17 @@ import json
 import numpy as np
 import pytest
 
+from fedlens.cli import main
+from fedlens.cli.audit import PARTS
 from server import learners
-from server.config import Config
+from server.config.tree import Config
 from server.schedule import planned_epsilon
 from simulations.audits import audit as audits
 from simulations.audits.audit import Plan, run_audits
 from simulations.audits.probes import canary_run
 from simulations.audits.schedule import NothingToAudit, Schedule
 from simulations.audits.silos import silent_silos, silo_clip_probe
-from simulations.benchmarks.audit_power import FAULTS
-from simulations.cli import main
-from simulations.cli.audit import PARTS
+from studies.benchmarks.audit_power import FAULTS
 
 PARTED = {
     "critic.family": "wgan",

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from server.config import Config
+from server.config.tree import Config
 from simulations.audits.audit import Plan, run_audits
 from simulations.audits.schedule import Schedule
-from simulations.benchmarks.audit_power import FAULTS
+from studies.benchmarks.audit_power import FAULTS
 
 FILTERED = {
     "privatizer.method": "information",

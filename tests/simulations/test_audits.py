@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-import simulations.apps
-from accountant.audit.sampling_test import sampling_test
-from client.critics import FAMILIES
-from client.critics.frozen import FrozenLocalCritic
+import simulations.federation.apps
+from accountant.audit.sampling import sampling_test
 from client.data import ArrayUsers
-from server.config import Config
+from client.tasks import FAMILIES
+from client.tasks.frozen import FrozenLocalCritic
+from fedlens.cli import audit as audit_cli
+from server.config.tree import Config
 from simulations.audits import members, restarts
 from simulations.audits.audit import KINDS, Plan, run_audits
 from simulations.audits.canaries import OVERLONG, Stage, canaries_answer, random_directions
@@ -19,8 +20,7 @@ from simulations.audits.members import find_suspects, membership_audit, nearest
 from simulations.audits.probes import canary_run, clip_probe, silent_releases
 from simulations.audits.schedule import NothingToAudit, Schedule
 from simulations.audits.silos import silent_silos, silo_clip_probe
-from simulations.benchmarks.audit_power import FAULTS, repeated_noise, weaker_noise
-from simulations.cli import audit as audit_cli
+from studies.benchmarks.audit_power import FAULTS, repeated_noise, weaker_noise
 
 SMALL = Plan(canaries=500, dims=8000)
 
@@ -123,8 +123,8 @@ def test_canaries_open_no_data_set(monkeypatch, source):
     def refuse(*_: object) -> None:
         raise AssertionError("an audit opened a data set")
 
-    monkeypatch.setattr(simulations.apps, "load", refuse)
-    simulations.apps.simulated_federation.cache_clear()
+    monkeypatch.setattr(simulations.federation.apps, "load", refuse)
+    simulations.federation.apps.simulated_federation.cache_clear()
     plan = Plan("one-run", canaries=100, dims=2000)
     assert list(run_audits(make_schedule(), plan, source=source))
     assert list(run_audits(make_schedule(), Plan("noise"), source=source))
@@ -241,7 +241,7 @@ def test_distances_are_those_to_the_nearest(source):
 
 def test_twins_have_the_classes_of_their_members_and_everybody_is_apart(source):
     schedule = make_schedule(data__scheme="classes", data__classes_per_user=1)
-    dataset, _ = simulations.apps.simulated_federation(schedule.config.data, 0)
+    dataset, _ = simulations.federation.apps.simulated_federation(schedule.config.data, 0)
     found = find_suspects(schedule, source)
 
     def classes(rows, images, labels):
@@ -258,7 +258,7 @@ def test_twins_have_the_classes_of_their_members_and_everybody_is_apart(source):
 def test_replayed_records_are_an_alarm_and_noise_is_none(source):
     schedule = make_schedule()
     claim = schedule.stated
-    dataset, _ = simulations.apps.simulated_federation(schedule.config.data, 0)
+    dataset, _ = simulations.federation.apps.simulated_federation(schedule.config.data, 0)
     replayed = membership_audit(
         schedule, dataset.train_images, claim=claim, confidence=0.95, source=source
     )

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from simulations.cli import DONE, FAILED, WRONG_USE, main
+from fedlens.cli import DONE, FAILED, WRONG_USE, main
 
 SCHEDULE = ("--sampling-rate", "0.01", "--noise-multiplier", "1", "--rounds", "1000")
 DELTA = ("--delta", "1e-5")
@@ -227,7 +227,7 @@ def test_no_budget_is_refused(capsys, epsilon) -> None:
 
 def test_planning_loads_no_training_framework() -> None:
     script = (
-        "import sys; from simulations.cli import main; "
+        "import sys; from fedlens.cli import main; "
         f"status = main(['budget', *{SCHEDULE!r}, *{DELTA!r}]); "
         "print(status, sorted({'torch', 'flwr', 'streamlit', 'opacus'} & set(sys.modules)))"
     )

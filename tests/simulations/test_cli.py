@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from simulations.cli import VERBS, build_parser, main
+from fedlens.cli import VERBS, build_parser, main
 
 FAST = """
 [data]
@@ -167,8 +167,8 @@ def test_a_folder_with_other_files_is_left_alone(capsys, fast, tmp_path):
 
 
 def test_a_stores_password_is_neither_written_nor_shown(tmp_path):
-    from server.config import Config
-    from server.directory import RunDirectory, RunDirectoryError
+    from server.config.tree import Config
+    from server.run_directory import RunDirectory, RunDirectoryError
 
     directory = RunDirectory.create(tmp_path / "run", Config())
     directory.remember_store("postgresql://ann:pa55word@db.example/fedlens")
@@ -222,7 +222,7 @@ def test_every_verb_has_help_with_an_example(capsys):
 def test_parsing_and_help_load_no_training_framework():
     """`fedlens --help` answers at once."""
     code = (
-        "import sys; from simulations.cli import build_parser; build_parser();"
+        "import sys; from fedlens.cli import build_parser; build_parser();"
         "sys.exit(any(m in sys.modules for m in ('torch', 'flwr', 'streamlit', 'sqlalchemy')))"
     )
     subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ})

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from client.privatizers.cloak import CloakPrivatizer
-from models.information import gaussian_information_bound
+from client.datasets.attributes import load_private
 from models.lenet import LeNet
-from models.masks import MaskError, NoiseMap
-from simulations.privatizers.sources import load_private
-from simulations.studies.cloak import COLUMNS, Settings, run
-from simulations.studies.cloak_judging import sigma_of_bound
-from simulations.studies.cloak_training import CAUTIOUS, Lesson, train_path
-from simulations.studies.frame import Row, StudyError, load_study, read_settings
+from privatizers.cloak import CloakPrivatizer
+from privatizers.networks.information import gaussian_information_bound
+from privatizers.networks.masks import MaskError, NoiseMap
+from studies.papers.cloak import COLUMNS, Settings, run
+from studies.papers.cloak_judging import sigma_of_bound
+from studies.papers.cloak_training import CAUTIOUS, Lesson, train_path
+from studies.papers.runner import Row, StudyError, load_study, read_settings
 
-FOLDER = Path(__file__).resolve().parents[2] / "simulations" / "studies"
+FOLDER = Path(__file__).resolve().parents[2] / "studies" / "papers"
 
 
 def settings() -> Settings:

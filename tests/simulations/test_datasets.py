@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from simulations import datasets
-from simulations.data import make_embedded
-from simulations.data_sources import idx_sets
-from simulations.data_sources.idx_sets import MNIST, STEMS, load_idx_set
-from simulations.datasets import NAMED, PATHS, DatasetError, load
+from client.datasets import idx_sets
+from client.datasets import registry as datasets
+from client.datasets.embedded_data import make as make_embedded
+from client.datasets.idx_sets import MNIST, STEMS, load_idx_set
+from client.datasets.registry import NAMED, PATHS, DatasetError, load
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = Path(os.environ.get("FEDLENS_SHARED", ROOT.parent / "shared"))

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from accountant.confidence import student_quantile
-from accountant.costs import hoelder_cost
-from accountant.loss_moments import log_moments
-from accountant.norms import norms_of
-from simulations.benchmarks.direct_bayesian import direct_round
+from accountant.bayesian.confidence import student_quantile
+from accountant.bayesian.costs import hoelder_cost
+from accountant.bayesian.loss_moments import log_moments
+from accountant.bayesian.norms import norms_of
+from studies.benchmarks.direct_bayesian import direct_round
 
 
 def test_the_direct_round_gives_the_costs_that_are_given_quickly() -> None:

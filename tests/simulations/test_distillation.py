@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from simulations.augmentation import Augmentation
-from simulations.datasets import load
-from simulations.distillation import lesson, sharpened, taught_student, varied_samples
-from simulations.students import predict, train_student
+from client.datasets.registry import load
+from simulations.students.augmentation import Augmentation
+from simulations.students.distillation import lesson, sharpened, taught_student, varied_samples
+from simulations.students.students import predict, train_student
 
 
 class Replay:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from simulations.distortion import (
+from simulations.students.distortion import (
     NONE,
     Distortion,
     _field,

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from simulations.data_sources import embedded
-from simulations.data_sources.dataset import DatasetError
+from client.datasets import embedded
+from client.datasets.dataset import DatasetError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -20,7 +20,9 @@ ROOT = Path(__file__).resolve().parents[2]
 def bundle(tmp_path, monkeypatch):
     """Nothing beside the module and, at first, no installed distribution."""
     monkeypatch.delenv("FEDLENS_DATA", raising=False)
-    monkeypatch.setattr(embedded, "BESIDE", tmp_path / "bundle" / "simulations" / "data")
+    monkeypatch.setattr(
+        embedded, "BESIDE", tmp_path / "bundle" / "client" / "datasets" / "embedded_data"
+    )
 
     def absent(name):
         raise metadata.PackageNotFoundError(name)
@@ -42,11 +44,11 @@ def _install(monkeypatch, folder, origin=None):
 
 def _put(folder):
     folder.mkdir(parents=True)
-    return Path(shutil.copy(ROOT / "simulations" / "data" / embedded.FILE, folder))
+    return Path(shutil.copy(ROOT / "client" / "datasets" / "embedded_data" / embedded.FILE, folder))
 
 
 def test_found_in_an_installed_distribution(bundle, monkeypatch):
-    path = _put(bundle / "site" / "simulations" / "data")
+    path = _put(bundle / "site" / "client" / "datasets" / "embedded_data")
     _install(monkeypatch, bundle / "site")
     assert embedded.find_embedded() == path
     assert len(embedded.load_embedded().train_labels) == 10_000
@@ -54,7 +56,7 @@ def test_found_in_an_installed_distribution(bundle, monkeypatch):
 
 def test_found_through_an_editable_install(bundle, monkeypatch):
     source = bundle / "my source"
-    path = _put(source / "simulations" / "data")
+    path = _put(source / "client" / "datasets" / "embedded_data")
     origin = json.dumps({"url": source.as_uri(), "dir_info": {"editable": True}})
     _install(monkeypatch, bundle / "site", origin)
     assert embedded.find_embedded() == path
@@ -96,13 +98,15 @@ def test_a_changed_file_is_refused(bundle, monkeypatch):
 
 
 def test_code_run_from_a_bundle_of_python_files_finds_it(tmp_path):
-    for path in (ROOT / "simulations").rglob("*.py"):
+    for path in (ROOT / "client").rglob("*.py"):
         target = tmp_path / path.relative_to(ROOT)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, target)
-    said = "import simulations.datasets as d; s = d.load('embedded'); print(d.__file__, s.digest)"
+    said = (
+        "import client.datasets.registry as d; s = d.load('embedded'); print(d.__file__, s.digest)"
+    )
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    environment["FEDLENS_DATA"] = str(ROOT / "simulations" / "data")
+    environment["FEDLENS_DATA"] = str(ROOT / "client" / "datasets" / "embedded_data")
     done = subprocess.run(
         [sys.executable, "-c", said],
         cwd=tmp_path,

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from simulations.privatizers.data import PrivateDataError
-from simulations.privatizers.fairness import FairnessError, fairness
-from simulations.privatizers.indices import ite_style_index, knn_divergence, knn_information
+from client.datasets.attributes.data import PrivateDataError
+from studies.metrics.fairness import FairnessError, fairness
+from studies.metrics.indices import ite_style_index, knn_divergence, knn_information
 
 ORACLES = (
     Path(os.environ.get("FEDLENS_SHARED", Path(__file__).resolve().parents[3] / "shared"))

@@ -9,22 +9,16 @@ import pytest
 import torch
 from torch import nn
 
-from accountant.differential import DifferentialAccountant
-from server.config import Config
-from server.directory import RunDirectory
+from accountant.dp.differential import DifferentialAccountant
+from client.datasets.attributes.data import PrivateData
+from server.config.tree import Config
+from server.run_directory import RunDirectory
 from server.schedule import parts, planned_epsilon
-from simulations.apps import simulated_federation, simulated_secrets
-from simulations.privatizers.data import PrivateData
-from simulations.studies import federated, federated_data
-from simulations.studies.federated import Settings
-from simulations.studies.federated_data import (
-    Trained,
-    groups_of,
-    opened,
-    private_images,
-    samples_of,
-)
-from simulations.studies.frame import StudyError, load_study, read_settings
+from simulations.federation.apps import simulated_federation, simulated_secrets
+from studies.papers import federated, federated_data
+from studies.papers.federated import Settings
+from studies.papers.federated_data import Trained, groups_of, opened, private_images, samples_of
+from studies.papers.runner import StudyError, load_study, read_settings
 
 TINY = {
     "data.users": 40,

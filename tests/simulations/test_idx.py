@@ -7,8 +7,8 @@ import struct
 import numpy as np
 import pytest
 
-from simulations.data_sources.dataset import DatasetError
-from simulations.data_sources.idx import check_counts, read_images, read_labels
+from client.datasets.dataset import DatasetError
+from client.datasets.idx import check_counts, read_images, read_labels
 
 PIXELS = np.arange(3 * 28 * 28, dtype=np.uint32).astype(np.uint8).reshape(3, 28, 28)
 IMAGES = struct.pack(">4I", 0x803, 3, 28, 28) + PIXELS.tobytes()

@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 import torch
 
-from models.filters import LinearFilter, MlpFilter
-from simulations.cli import main
-from simulations.privatizers.sources.mixture import draw_mixture, mixture_joint
-from simulations.studies import STUDIES, charts
-from simulations.studies.frame import (
+from client.datasets.attributes.mixture import draw_mixture, mixture_joint
+from fedlens.cli import main
+from privatizers.networks.filters import LinearFilter, MlpFilter
+from studies.papers import STUDIES, charts
+from studies.papers.mixture import Settings, Trained, _row, train_linear, train_nonlinear
+from studies.papers.mixture_exact import Point, best_linear, bound, evaluate, informations
+from studies.papers.runner import (
     FOLDER,
     StudyError,
     load_study,
@@ -24,8 +26,6 @@ from simulations.studies.frame import (
     summarised,
     table,
 )
-from simulations.studies.mixture import Settings, Trained, _row, train_linear, train_nonlinear
-from simulations.studies.mixture_exact import Point, best_linear, bound, evaluate, informations
 
 SHARED = Path(os.environ.get("FEDLENS_SHARED", Path(__file__).resolve().parents[3] / "shared"))
 ORACLES = SHARED / "oracles" / "privatizers.json"
@@ -192,7 +192,7 @@ def tiny():
 
 def test_the_study_gives_rows_a_plot_and_a_table(tmp_path, monkeypatch, capsys):
     module = load_study("mixture")
-    monkeypatch.setattr("simulations.studies.frame.read_settings", lambda *_, **__: tiny())
+    monkeypatch.setattr("studies.papers.runner.read_settings", lambda *_, **__: tiny())
     arguments = ["study", "mixture", "--quick", "--out", str(tmp_path), "--json"]
     assert main(arguments) == 0
     captured = capsys.readouterr()

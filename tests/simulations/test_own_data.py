@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from simulations.datasets import DatasetError, load
+from client.datasets.registry import DatasetError, load
 
 
 def picture(path, value=0, size=(28, 28), mode="L"):

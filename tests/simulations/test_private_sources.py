@@ -16,17 +16,11 @@ import pytest
 import torch
 from PIL import Image
 
-from simulations.privatizers.data import PrivateData, PrivateDataError, Split, split_in_two
-from simulations.privatizers.sources import load_private
-from simulations.privatizers.sources.household_model import simulate_households
-from simulations.privatizers.sources.load_days import LoadDays, split_households
-from simulations.privatizers.sources.thickness import (
-    NORMAL,
-    THICK,
-    THIN,
-    AnnotatedRule,
-    stroke_widths,
-)
+from client.datasets.attributes import load_private
+from client.datasets.attributes.data import PrivateData, PrivateDataError, Split, split_in_two
+from client.datasets.attributes.household_model import simulate_households
+from client.datasets.attributes.load_days import LoadDays, split_households
+from client.datasets.attributes.thickness import NORMAL, THICK, THIN, AnnotatedRule, stroke_widths
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = Path(os.environ.get("FEDLENS_SHARED", ROOT.parent / "shared")) / "data"

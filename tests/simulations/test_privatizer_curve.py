@@ -13,29 +13,23 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
-from client.privatizers.protocol import PrivatizerError
-from models.filters import DenseFilter, LinearFilter, UNet
-from models.masks import MaskFilter
-from models.releasers import ConvReleaser, LstmReleaser
+from client.datasets.attributes import load_private
+from client.datasets.attributes.data import Split
+from client.datasets.attributes.mixture import mixture_joint
+from fedlens.cli import main
+from privatizers.networks.filters import DenseFilter, LinearFilter, UNet
+from privatizers.networks.masks import MaskFilter
+from privatizers.networks.releasers import ConvReleaser, LstmReleaser
+from privatizers.protocol import PrivatizerError
 from server.store import open_store
-from simulations.cli import main
-from simulations.privatizers.curve.certified import certify
-from simulations.privatizers.curve.figures import LABEL, Curve, Place
-from simulations.privatizers.curve.filter_files import load_filter, save_filter
-from simulations.privatizers.curve.formulas import formula_of
-from simulations.privatizers.curve.knobs import Knobs, parse_knobs
-from simulations.privatizers.curve.measuring import (
-    Attack,
-    Judge,
-    Measured,
-    balanced_accuracy,
-    least_sum_of,
-)
-from simulations.privatizers.curve.points import Trained
-from simulations.privatizers.curve.report import Plan, run_curve
-from simulations.privatizers.data import Split
-from simulations.privatizers.sources import load_private
-from simulations.privatizers.sources.mixture import mixture_joint
+from studies.tradeoff.certified import certify
+from studies.tradeoff.figures import LABEL, Curve, Place
+from studies.tradeoff.filter_files import load_filter, save_filter
+from studies.tradeoff.measuring import Attack, Judge, Measured, balanced_accuracy, least_sum_of
+from studies.tradeoff.operating_points import Knobs, parse_knobs
+from studies.tradeoff.points import Trained
+from studies.tradeoff.report import Plan, run_curve
+from studies.tradeoff.stroke_formula import formula_of
 
 SMALL: dict[str, dict[str, Any]] = {
     "information": {"width": 2, "reading_steps": 60, "meeting_steps": 5, "steps": 20},
@@ -341,7 +335,7 @@ def test_the_command_prints_a_table_and_ends_with_the_list(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Real data, real training; only the number of steps is less."""
-    from simulations.privatizers.curve import points as recipes
+    from studies.tradeoff import points as recipes
 
     monkeypatch.setitem(recipes.QUICK, "attributes", {"steps": 40, "reading_steps": 60})
     out = tmp_path / "curve"

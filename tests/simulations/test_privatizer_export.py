@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from client.privatizers.export import Kind, load_filter
-from client.privatizers.networks import choices_of
-from models.fader import Chained, FaderNet
-from models.filters import UNet
-from simulations.cli import main
-from simulations.privatizers.curve.filter_files import save_filter
+from fedlens.cli import main
+from privatizers.classifiers import choices_of
+from privatizers.export import Kind, load_filter
+from privatizers.networks.fader import Chained, FaderNet
+from privatizers.networks.filters import UNet
+from studies.tradeoff.filter_files import save_filter
 
 
 def heeding() -> UNet:

@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
+from client.datasets.registry import load
 from models.shapes import ShapeError
-from simulations.datasets import load
-from simulations.students import train_student
+from simulations.students.students import train_student
 
 
 def tensors(images, labels):

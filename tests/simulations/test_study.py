@@ -12,24 +12,24 @@ import pytest
 import torch
 from PIL import Image
 
-from server.config import Config
-from server.config_sections import ReleaseConfig
-from server.settings import read_config
-from simulations.cli import main
-from simulations.datasets import load
-from simulations.distortion import Distortion
-from simulations.study import cells, federated, judges, worker
-from simulations.study import effort as efforts
-from simulations.study.cells import Cell, _trains, plan_of, read_json, write_json
-from simulations.study.controls import NoiseTeacher, noise_images
-from simulations.study.effort import Effort
-from simulations.study.errors import StudyError
-from simulations.study.faults import faulty_records, write_faulty_copy
-from simulations.study.guarantees import configuration, parse_guarantee
-from simulations.study.literature import NOTIONS, published_figures
-from simulations.study.rows import GUARANTEES, PRESETS, ROWS, STRONG, Row
-from simulations.study.runner import Study, cells_of
-from simulations.study.table import lines_of
+from client.datasets.registry import load
+from fedlens.cli import main
+from server.config.reading import read_config
+from server.config.sections import ReleaseConfig
+from server.config.tree import Config
+from simulations.students.distortion import Distortion
+from studies.table1 import cells, federated, judges, worker
+from studies.table1 import effort as efforts
+from studies.table1.cells import Cell, _trains, plan_of, read_json, write_json
+from studies.table1.controls import NoiseTeacher, noise_images
+from studies.table1.effort import Effort
+from studies.table1.errors import StudyError
+from studies.table1.faults import faulty_records, write_faulty_copy
+from studies.table1.guarantees import configuration, parse_guarantee
+from studies.table1.literature import NOTIONS, published_figures
+from studies.table1.rows import GUARANTEES, PRESETS, ROWS, STRONG, Row
+from studies.table1.runner import Study, cells_of
+from studies.table1.table import lines_of
 
 TINY = """
 [data]
@@ -91,7 +91,7 @@ def tiny(tmp_path, monkeypatch) -> dict[str, Row]:
         Row("faulty", "Faulty", str(tmp_path / "annotated"), fault=0.5, clean="taught", **common),
         Row("later", "Later", "a-preset-of-tomorrow", **common),
     ]
-    monkeypatch.setattr("simulations.study.rows.ROWS", {row.name: row for row in rows})
+    monkeypatch.setattr("studies.table1.rows.ROWS", {row.name: row for row in rows})
     monkeypatch.setattr(efforts, "FULL", SMALL)
     return {row.name: row for row in rows}
 
@@ -247,7 +247,7 @@ def test_wrong_use_is_told_in_one_line(arguments, said, capsys, tiny, tmp_path):
 
 def test_missing_data_is_told_before_anything_is_trained(capsys, tiny, tmp_path, monkeypatch):
     row = Row("far", "Far", tiny["plain"].preset, "mnist", unit="user", users=40)
-    monkeypatch.setattr("simulations.study.rows.ROWS", {"far": row})
+    monkeypatch.setattr("studies.table1.rows.ROWS", {"far": row})
     status, _, told = study(
         capsys, "--rows", "far", "--guarantee", "none", "--out", tmp_path / "out",
         "--data-dir", tmp_path,
@@ -664,7 +664,7 @@ def test_published_figures_have_a_source_and_a_guarantee():
     ],
 )
 def test_a_published_figure_without_its_terms_is_refused(spoil, said, tmp_path):
-    from simulations.study.literature import FILE
+    from studies.table1.literature import FILE
 
     text = FILE.read_text()
     (tmp_path / "published.toml").write_text(text.replace(*spoil, 1))

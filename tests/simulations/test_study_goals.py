@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from simulations.study.figures import Figure, Group
-from simulations.study.goals import GOALS, goal_rows
-from simulations.study.guarantees import parse_guarantee
-from simulations.study.rows import ROWS
-from simulations.study.table import Line
+from studies.table1.figures import Figure, Group
+from studies.table1.goals import GOALS, goal_rows
+from studies.table1.guarantees import parse_guarantee
+from studies.table1.rows import ROWS
+from studies.table1.table import Line
 
 
 def line_of(row="mnist-record", guarantee="10@1e-5", seeds=1, **figures):

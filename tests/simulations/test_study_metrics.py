@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from simulations.study.metrics import coverage_and_density, frechet_distance
+from studies.metrics.generation import coverage_and_density, frechet_distance
 
 
 def normals(count, dim, seed, scale=1.0, shift=0.0):
@@ -73,7 +73,7 @@ def test_the_same_distribution_is_covered_and_one_point_of_it_is_not():
 def test_covers_do_not_depend_on_how_many_are_computed_at_once(monkeypatch):
     real, synthetic = normals(50, 3, 6), normals(40, 3, 7)
     whole = coverage_and_density(real, synthetic)
-    monkeypatch.setattr("simulations.study.metrics.CHUNK", 7)
+    monkeypatch.setattr("studies.metrics.generation.CHUNK", 7)
     assert coverage_and_density(real, synthetic) == pytest.approx(whole)
 
 

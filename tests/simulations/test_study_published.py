@@ -9,12 +9,12 @@ import pytest
 import torch
 from PIL import Image
 
-from server.config import Config
-from simulations.cli.simulate import preset_names
-from simulations.datasets import load
-from simulations.study import published, published_training
-from simulations.study.errors import CellFailed
-from simulations.study.rows import ROWS
+from client.datasets.registry import load
+from fedlens.cli.simulate import preset_names
+from server.config.tree import Config
+from studies.table1 import published, published_training
+from studies.table1.errors import CellFailed
+from studies.table1.rows import ROWS
 
 SMALL = {
     "data.users": 2,

@@ -13,16 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from fedlens.cli import main
 from server.schedule import _rounded_up
-from simulations.cli import main
-from simulations.study import effort as efforts
-from simulations.study.cells import Cell, alike, plan_of, write_json
-from simulations.study.figures import Figure, Group, counted, joined
-from simulations.study.guarantees import configuration, parse_guarantee
-from simulations.study.page import IMAGES, write_page
-from simulations.study.record import read_record
-from simulations.study.rows import Row
-from simulations.study.runner import Study
+from studies.table1 import effort as efforts
+from studies.table1.cells import Cell, alike, plan_of, write_json
+from studies.table1.figures import Figure, Group, counted, joined
+from studies.table1.guarantees import configuration, parse_guarantee
+from studies.table1.page import IMAGES, write_page
+from studies.table1.record import read_record
+from studies.table1.rows import Row
+from studies.table1.runner import Study
 
 VALUES = st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=5)
 PLAIN = """
@@ -105,7 +105,7 @@ def rows(tmp_path, monkeypatch) -> dict[str, Row]:
             curve=True, guarantees=("5@1e-3",))
         for name in ("first", "second")
     ]  # fmt: skip
-    monkeypatch.setattr("simulations.study.rows.ROWS", {row.name: row for row in made})
+    monkeypatch.setattr("studies.table1.rows.ROWS", {row.name: row for row in made})
     monkeypatch.setattr(Study, "run", lambda self: pytest.fail("computed"))
     return {row.name: row for row in made}
 
@@ -251,7 +251,7 @@ def test_figures_of_other_settings_leave_the_page(rows, tmp_path, capsys, monkey
     path.write_text(PLAIN.replace("0.3", "0.4"))
     other = Row("first", "First", str(path.with_suffix("")), "embedded", "user", users=40,
                 curve=True, guarantees=("5@1e-3",))  # fmt: skip
-    monkeypatch.setattr("simulations.study.rows.ROWS", {**rows, "first": other})
+    monkeypatch.setattr("studies.table1.rows.ROWS", {**rows, "first": other})
     measured(rows["second"], 1, tmp_path / "later", 0.5)
     status, told = write(tmp_path / "later", page, capsys)
     assert status == 0 and "first 5@1e-3: leaves the page" in told
@@ -306,7 +306,7 @@ def test_a_row_whose_preset_is_gone_leaves_the_page_and_the_others_stay(rows, tm
     rows["first"].preset_path.rename(tmp_path / "elsewhere.toml")
     second = Row(**{**asdict(rows["second"]), "preset": str(tmp_path / "elsewhere")})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("simulations.study.rows.ROWS", {"first": rows["first"], "second": second})
+        patch.setattr("studies.table1.rows.ROWS", {"first": rows["first"], "second": second})
         status, told = write(tmp_path / "none", page, capsys)
     assert status == 0 and "first 5@1e-3: leaves the page" in told
     assert "First" not in page.read_text() and "Second" in page.read_text()

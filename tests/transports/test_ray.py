@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from server.config import Config
-from server.directory import RunDirectory
+from server.config.tree import Config
+from server.run_directory import RunDirectory
 from server.schedule import total_rounds
 from server.store import open_store
 from simulations.engine import train_in_process

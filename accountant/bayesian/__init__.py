@@ -1,0 +1,1 @@
+"""Bayesian differential privacy: estimates and sound bounds from realised norms."""

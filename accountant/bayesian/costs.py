@@ -1,0 +1,144 @@
+"""A round's Bayesian cost from its users' moments, and what summed costs mean as ε or δ.
+
+Paper: A. Triastcyn, B. Faltings, "Generating Higher-Fidelity Synthetic Datasets with Privacy
+Guarantees", arXiv:2003.00997, equations 6 to 8. Log-moments come from
+`accountant.bayesian.loss_moments`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from accountant.dp.binomial import Floats
+
+__all__ = [
+    "delta_at",
+    "divergence_epsilon_by_order",
+    "epsilon_by_order",
+    "hoelder_cost",
+    "largest_share",
+    "plug_in_cost",
+]
+
+
+def plug_in_cost(log_moments: Floats, weights: Floats) -> Floats:
+    """Log E_x M(x) with the mean over a sample in place of the expectation, float64 [orders].
+
+    Args:
+        log_moments: log M, float64 [orders, m].
+        weights: how often each of the m distances was seen, float64 [m], their sum above 0.
+    """
+    x, weights = seen(log_moments, weights)
+    top = x.max(axis=1, keepdims=True)
+    mean = np.exp(x - top) @ weights / weights.sum()
+    result: Floats = top[:, 0] + np.log(mean)
+    return result
+
+
+def hoelder_cost(
+    log_moments: Floats, weights: Floats, *, power: int, rounds: int, quantile: float
+) -> Floats:
+    """Upper confidence bound on one round's share of the total cost, float64 [orders].
+
+    By Hölder's inequality E_x Π_t M_t(x) ≤ Π_t (E_x M_t(x)^T)^(1/T) over T rounds, so a round costs
+    (1/T)·log E_x[M(x)^power], where M is the moment of one release and ``power`` is T times the
+    releases in the round. The expectation is bounded by the sample's mean plus ``quantile``
+    standard errors. That is a confidence bound only as far as M(x)^power is close to normal, which
+    it is for users of similar norms and is not for heavy tails; see `confidence.sound_cost`.
+
+    Args:
+        log_moments: log M of one release, float64 [orders, m].
+        weights: how often each of the m distances was seen, float64 [m], their sum 2 at least.
+        power: exponent on M, ≥ 1.
+        rounds: T, at least the number of rounds that there will ever be.
+        quantile: of Student's t with m − 1 degrees of freedom; see `confidence.student_quantile`.
+            0 where the sample is everybody there is.
+    """
+    x, weights = seen(power * log_moments, weights)
+    top = x.max(axis=1, keepdims=True)
+    scaled = np.exp(x - top)
+    total = weights.sum()
+    mean = scaled @ weights / total
+    variance = (scaled - mean[:, None]) ** 2 @ weights / total
+    upper = mean + quantile * np.sqrt(variance / (total - 1)) if quantile else mean
+    result: Floats = (top[:, 0] + np.log(upper)) / rounds
+    return result
+
+
+def largest_share(log_moments: Floats, weights: Floats, power: int) -> Floats:
+    """Share of the largest observation in Σ M^power, float64 [orders]: a check on the tail."""
+    x, weights = seen(power * log_moments, weights)
+    scaled = np.exp(x - x.max(axis=1, keepdims=True))
+    result: Floats = 1.0 / (scaled @ weights)
+    return result
+
+
+def epsilon_by_order(costs: Floats, lambdas: Floats, delta: float, failure: float) -> Floats:
+    """Equation 8 solved for epsilon, each order by itself: float64 [orders], each ≥ 0.
+
+    The privacy loss exceeds this ε with probability ``delta`` at most, over the mechanism and over
+    x: log δ ≤ Σ_t c_t(λ) − λε.
+
+    Args:
+        costs: Σ_t c_t(λ), float64 [orders].
+        lambdas: λ, float64 [orders].
+        delta: δ_μ that must hold altogether.
+        failure: probability that a confidence bound in ``costs`` fails; it is part of ``delta``.
+
+    Raises:
+        ValueError: delta is not above ``failure``, or is no probability.
+    """
+    return np.maximum((costs - _log_left(delta, failure)) / lambdas, 0.0)
+
+
+def divergence_epsilon_by_order(
+    costs: Floats, lambdas: Floats, delta: float, failure: float
+) -> Floats:
+    """ε of definition 4 of the paper, each order by itself: float64 [orders], each ≥ 0.
+
+    Definition 4 bounds Pr[A(D) ∈ S] − e^ε·Pr[A(D') ∈ S], which is E[(1 − e^(ε−L))₊] at worst; as
+    (1 − e^(ε−L))₊ ≤ e^(λ(L−ε))·λ^λ/(λ+1)^(λ+1) at every L, it is log(λ+1)/λ and a little more below
+    `epsilon_by_order`. It is linear in the law of x, so it holds on average over x too. At one x:
+    Canonne, Kamath, Steinke, arXiv:2004.00010, proposition 12. Arguments and errors as there.
+    """
+    gain = np.log1p(lambdas) + lambdas * np.log1p(1 / lambdas)
+    return np.maximum((costs - _log_left(delta, failure) - gain) / lambdas, 0.0)
+
+
+def delta_at(costs: Floats, lambdas: Floats, epsilon: float, failure: float) -> float:
+    """Equation 8 solved for delta at ``epsilon`` ≥ 0, the confidence bounds' failure included."""
+    _require_failure(failure)
+    if not (math.isfinite(epsilon) and epsilon >= 0):
+        raise ValueError(f"epsilon = {epsilon!r} cannot be used: give a finite number ≥ 0")
+    exponent = float((costs - lambdas * epsilon).min())
+    return min(1.0, failure + math.exp(min(exponent, 0.0)))
+
+
+def seen(values: Floats, weights: Floats) -> tuple[Floats, Floats]:
+    """The columns of positive weight: one that was never seen must not set the scale.
+
+    Raises:
+        ValueError: a weight is negative, or all are 0.
+    """
+    positive = weights > 0
+    if not positive.any() or (weights < 0).any():
+        raise ValueError("weights: give numbers ≥ 0, one of them at least above 0")
+    return values[:, positive], weights[positive]
+
+
+def _log_left(delta: float, failure: float) -> float:
+    """Log of what is left of δ for the privacy loss itself."""
+    _require_failure(failure)
+    if not failure < delta < 1.0:
+        raise ValueError(
+            f"delta = {delta!r} cannot be used: give one above the confidence bounds' own "
+            f"probability of failure, {failure:.3g}, and below 1"
+        )
+    return math.log(delta - failure)
+
+
+def _require_failure(failure: float) -> None:
+    if not 0.0 <= failure < 1.0:
+        raise ValueError(f"failure = {failure!r} cannot be used: give a probability in [0, 1)")

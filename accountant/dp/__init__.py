@@ -1,0 +1,1 @@
+"""Differential privacy: events priced by moments, privacy loss and exact inversion."""

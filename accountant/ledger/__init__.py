@@ -1,0 +1,1 @@
+"""The tamper-evident record of what was spent, alone and over a population."""

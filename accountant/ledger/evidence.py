@@ -1,0 +1,97 @@
+"""Private bookkeeping of the Bayesian accountant: norm histograms that the ledger commits to.
+
+The ledger may be shown; this file may not. The ledger's entry carries SHA-256(salt ‖ histogram),
+which says nothing about the histogram (the salt has 256 random bits) and leaves no room for
+changing it later. Evidence that is missing or does not fit its entry is no error: that round is
+then charged at the clipping norm, which is always valid.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from accountant.bayesian.norms import NormHistogram
+from accountant.ledger.chain import Entry, canonical
+
+_SALT_BYTES = 32
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """A histogram with the salt of its commitment."""
+
+    histogram: NormHistogram
+    salt: bytes
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of salt and canonical histogram, 64 hexadecimal digits."""
+        return hashlib.sha256(self.salt + canonical(self.histogram.to_json())).hexdigest()
+
+
+class EvidenceFile:
+    """One JSON line a round: ledger index, salt, histogram. Readable by its owner alone (0600).
+
+    Lines that cannot be read are left out, and `problems` counts them.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = Path(path)
+        self._sealed: dict[int, list[Sealed]] = {}
+        self._whole: int | None = None
+        self.problems = 0
+        """How many lines of the file could not be read."""
+        if self._path.exists():
+            self._load()
+
+    @staticmethod
+    def seal(histogram: NormHistogram) -> Sealed:
+        """Commit to a histogram with a fresh salt of the operating system's entropy."""
+        return Sealed(histogram, secrets.token_bytes(_SALT_BYTES))
+
+    def append(self, index: int, sealed: Sealed) -> None:
+        """Keep the evidence of the ledger entry ``index``; it is on disk when this returns."""
+        record = {
+            "index": index,
+            "salt": sealed.salt.hex(),
+            "histogram": sealed.histogram.to_json(),
+        }
+        if self._whole is not None:
+            os.truncate(self._path, self._whole)
+            self._whole = None
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        descriptor = os.open(self._path, flags, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(descriptor, 0o600)
+            file.write(canonical(record) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        self._sealed.setdefault(index, []).append(sealed)
+
+    def matching(self, entry: Entry) -> NormHistogram | None:
+        """The histogram that ``entry`` committed to, or None if it is not here."""
+        for sealed in self._sealed.get(entry.index, ()):
+            if sealed.digest == entry.evidence_digest:
+                return sealed.histogram
+        return None
+
+    def _load(self) -> None:
+        data = self._path.read_bytes()
+        lines = data.split(b"\n")
+        if lines.pop():  # a write that a crash interrupted
+            self.problems += 1
+            self._whole = data.rfind(b"\n") + 1  # cut by the next append: reading writes nothing
+        for line in lines:
+            try:
+                record = json.loads(line)
+                sealed = Sealed(
+                    NormHistogram.from_json(record["histogram"]), bytes.fromhex(record["salt"])
+                )
+                self._sealed.setdefault(int(record["index"]), []).append(sealed)
+            except (ValueError, KeyError, TypeError, RecursionError):
+                self.problems += 1

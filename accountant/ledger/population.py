@@ -1,0 +1,343 @@
+"""One privacy budget for a population, whatever number of runs spend from it.
+
+A run's own ledger knows that run alone, so two runs over the same users would each spend a whole
+budget. A population is a folder with a chained ledger of its own: its header fixes whose privacy it
+is and how much may be spent, its entries are the releases of all runs, in the order granted. The
+check against the budget and the entry are one step that no other process comes between.
+
+An entry is a grant, on disk before anything is released. A grant that a crash left unused stays
+spent: whether noise was drawn for it cannot be known where a run's folder may have been copied or
+restored from an older copy, so an entry is never used twice. Nothing gives budget back, neither
+resuming nor deleting a run.
+
+The decision rests on differential privacy alone. It looks at no data, so being refused tells
+nothing. It presumes what composing known mechanisms presumes: that the noise and sampling rate of a
+run are not chosen by looking at what earlier runs released.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import os
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from accountant.bounds import Bound
+from accountant.dp.differential import DifferentialAccountant
+from accountant.events import Adjacency, Event, Unit
+from accountant.ledger.ledger import Entry, Ledger, LedgerError
+
+LEDGER = "ledger.jsonl"
+
+
+class PopulationError(ValueError):
+    """A population that cannot be used, or not by this run; the message says why."""
+
+
+class OutOfBudget(ValueError):
+    """A release that a budget forbids. Nothing was spent, and nothing may be released."""
+
+
+def _require(holds: bool, name: str, value: object, mend: str) -> None:
+    if not holds:
+        raise PopulationError(f"{name} = {value!r} cannot be used: {mend}")
+
+
+def _real(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a population's ledger fixes for all its runs, once and for all."""
+
+    population: str
+    """What people call it."""
+    unit: Unit
+    """Whose presence is hidden. User and record level are never added up."""
+    delta: float
+    """δ that the budget is stated at."""
+    epsilon_budget: float
+    """Most that differential privacy's ε at ``delta`` may come to, over all runs."""
+    adjacency: Adjacency = "add-remove"
+    """Between which data sets the guarantee holds."""
+    users: int = 0
+    """How many enrolled users (silos at record level) there are; 0 where that was not said."""
+
+    def __post_init__(self) -> None:
+        text = isinstance(self.population, str) and self.population
+        _require(bool(text), "population", self.population, "give it a name")
+        _require(self.unit in ("user", "record"), "unit", self.unit, "'user' or 'record'")
+        _require(
+            self.adjacency in ("add-remove", "replace-one"),
+            "adjacency",
+            self.adjacency,
+            "'add-remove' or 'replace-one'",
+        )
+        delta, budget, users = self.delta, self.epsilon_budget, self.users
+        _require(_real(delta) and 0 < delta < 1, "delta", delta, "give a probability in (0, 1)")
+        _require(_real(budget) and budget > 0, "epsilon", budget, "give a finite number above 0")
+        whole = isinstance(users, int) and not isinstance(users, bool)
+        _require(whole and users >= 0, "users", users, "give a whole number ≥ 0")
+        _require(
+            self.unit == "record" or users == 0 or delta <= 1 / users,
+            "delta",
+            delta,
+            f"make it at most 1/N for N = {users} users: a larger δ protects nobody",
+        )
+
+    @classmethod
+    def from_header(cls, header: Mapping[str, Any]) -> Terms:
+        """The terms in a ledger's header.
+
+        Raises:
+            PopulationError: it is not that of a population.
+        """
+        names = {item.name for item in fields(cls)}
+        if set(header) != names | {"id"}:
+            raise PopulationError("is the ledger of something else than a population")
+        return cls(**{name: header[name] for name in names})
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one run has spent of a population's budget."""
+
+    run: str
+    grants: int
+    """Entries, those that a crash left unused included."""
+    rounds: int
+    """Different rounds among them."""
+    alone: Bound
+    """ε at the population's δ, had there been no other run. Such figures do not add up to ε."""
+    last: str
+    """When the last of them was granted: ISO 8601, UTC."""
+
+
+class Population:
+    """A population's folder, opened. Several processes may charge it at once."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        try:
+            self.terms = Terms.from_header(ledger.header)
+        except PopulationError as error:
+            raise PopulationError(f"{ledger.path}: {error}") from None
+        self._ledger, self._account, self._booked = ledger, DifferentialAccountant(), 0
+        self._book()
+
+    @classmethod
+    def create(cls, folder: Path, terms: Terms) -> Population:
+        """Make a population, durable on return, told by its id from any other of the same terms.
+
+        Args:
+            folder: of the population; made if need be.
+            terms: fixed from now on.
+
+        Raises:
+            PopulationError: there is one already.
+        """
+        if (folder / LEDGER).exists():
+            raise PopulationError(f"{folder} holds a population already; its budget stays as it is")
+        _make_folder(folder)
+        return cls(Ledger.create(folder / LEDGER, {**asdict(terms), "id": uuid.uuid4().hex}))
+
+    @classmethod
+    def open(cls, folder: Path) -> Population:
+        """Open a population for its runs and check its whole chain.
+
+        Raises:
+            PopulationError: there is none.
+            LedgerError: its ledger cannot be trusted; the message names the line.
+        """
+        return cls(Ledger.open(_ledger_in(folder)))
+
+    @classmethod
+    def read(cls, folder: Path) -> Population:
+        """The same for who only looks: nothing is changed, and no right to write is needed."""
+        return cls(Ledger.read(_ledger_in(folder)))
+
+    @property
+    def identity(self) -> str:
+        """Hash of the ledger's header: no two populations have the same."""
+        return self._ledger.header_hash
+
+    @property
+    def ledger(self) -> Ledger:
+        """All grants so far, as far as this process has read them."""
+        return self._ledger
+
+    def refusal(self, event: Event) -> str | None:
+        """Why the budget forbids ``event`` now, or None. Nothing is spent by asking.
+
+        Raises:
+            PopulationError: the event is of another unit or adjacency.
+            LedgerError: the ledger was harmed since.
+        """
+        self._check(event)
+        with self._ledger.held():
+            self._book()
+            return self._why_not(event)
+
+    def charge(
+        self, event: Event, *, run: str, number: int, purpose: str = "training round"
+    ) -> Entry:
+        """Grant a release: it is within the budget and on disk when this returns.
+
+        Args:
+            event: the mechanism whose result is about to be released.
+            run: whose release it is.
+            number: its round.
+            purpose: what it is for, in words.
+
+        Raises:
+            OutOfBudget: it would take ε above the budget. Nothing was spent.
+            PopulationError: the event is of another unit or adjacency.
+            LedgerError: the ledger was harmed, or cannot be written. Nothing may be released.
+        """
+        self._check(event)
+        with self._ledger.held():
+            self._book()
+            reason = self._why_not(event)
+            if reason is not None:
+                raise OutOfBudget(reason)
+            entry = self._ledger.append(
+                event, round=number, purpose=purpose, evidence_digest=None, run=run
+            )
+            self._book()
+        return entry
+
+    def require_entries(self, run: str, entries: Iterable[Entry]) -> None:
+        """Check that every entry of a run's own ledger was granted here.
+
+        Raises:
+            PopulationError: one was not: this population is an older copy, or not the run's.
+        """
+        granted = Counter((e.round, e.event) for e in self._ledger.entries if e.run == run)
+        spent = Counter((entry.round, entry.event) for entry in entries)
+        missing = sorted(number for number, _ in spent - granted)
+        if missing:
+            raise PopulationError(
+                f"{self._ledger.path} has no entry for round {missing[0]} of run {run}: it was "
+                "cut off or restored from an older copy, so what is left of the budget is unknown"
+            )
+
+    def spent(self) -> Bound:
+        """ε at the terms' δ of all grants, as far as this process has read them."""
+        return self._account.epsilon(self.terms.delta)
+
+    def rounds_left(self, event: Event, most: int = 10**6) -> int:
+        """How many more rounds of ``event`` the budget allows, if no other run spends; ≤ ``most``.
+
+        Raises:
+            PopulationError: the event is of another unit or adjacency.
+        """
+        self._check(event)
+
+        def fits(rounds: int) -> bool:
+            many = replace(event, count=event.count * rounds)
+            return self._why_not(many) is None
+
+        low, high = 0, 1
+        while high <= most and fits(high):
+            low, high = high, 2 * high
+        high = min(high, most + 1)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if fits(middle) else (low, middle)
+        return low
+
+    def affordable(self, events: Sequence[Event]) -> int:
+        """How many of ``events``, one after another, the budget allows, if no other run spends.
+
+        Raises:
+            PopulationError: one is of another unit or adjacency.
+            LedgerError: the ledger was harmed since.
+        """
+        for event in events:
+            self._check(event)
+        with self._ledger.held():
+            self._book()
+            account = copy.deepcopy(self._account)
+        for number, event in enumerate(events):
+            if account.would_exceed(
+                event, epsilon=self.terms.epsilon_budget, delta=self.terms.delta
+            ):
+                return number
+            account.compose(event)
+        return len(events)
+
+    def shares(self) -> tuple[Share, ...]:
+        """What each run has spent, in the order in which they first did."""
+        runs: dict[str, list[Entry]] = {}
+        for entry in self._ledger.entries:
+            runs.setdefault(entry.run or "", []).append(entry)
+        return tuple(self._share(run, entries) for run, entries in runs.items())
+
+    def _share(self, run: str, entries: list[Entry]) -> Share:
+        account = DifferentialAccountant()
+        for event, count in Counter(entry.event for entry in entries).items():
+            account.compose(event, count)
+        return Share(
+            run=run,
+            grants=len(entries),
+            rounds=len({entry.round for entry in entries}),
+            alone=account.epsilon(self.terms.delta),
+            last=entries[-1].at,
+        )
+
+    def _check(self, event: Event) -> None:
+        for name in ("unit", "adjacency"):
+            fixed, given = getattr(self.terms, name), getattr(event, name)
+            if fixed != given:
+                raise PopulationError(
+                    f"{name} = {given!r}, but population {self.terms.population!r} is of "
+                    f"{name} {fixed!r}: the two never add up; keep a population for each"
+                )
+
+    def _why_not(self, event: Event) -> str | None:
+        budget, delta = self.terms.epsilon_budget, self.terms.delta
+        if not self._account.would_exceed(event, epsilon=budget, delta=delta):
+            return None
+        return (
+            f"the next round would take DP ε of population {self.terms.population!r} above its "
+            f"budget {budget:g} (spent {self.spent().epsilon:.4g} in {len(self._ledger)} rounds "
+            "of all its runs)"
+        )
+
+    def _book(self) -> None:
+        """Take in entries that were read since."""
+        entries = self._ledger.since(self._booked)
+        for event, alike in groupby(entries, key=lambda entry: entry.event):
+            first, *more = alike
+            try:
+                self._check(event)
+            except PopulationError as error:
+                raise LedgerError(self._ledger.path, first.index + 2, str(error)) from None
+            self._account.compose(event, 1 + len(more))
+        self._booked += len(entries)
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder and those it lies in, durably."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in missing:
+        descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _ledger_in(folder: Path) -> Path:
+    if not (folder / LEDGER).exists():
+        raise PopulationError(
+            f"there is no population in {folder}: `fedlens population create` makes one"
+        )
+    return folder / LEDGER

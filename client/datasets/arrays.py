@@ -1,0 +1,103 @@
+"""A data set from one NumPy archive (.npz)."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from client.datasets.dataset import Dataset, DatasetError, build_dataset
+
+REQUIRED = ("train_images", "train_labels", "test_images", "test_labels")
+SECRETS = ("train_secrets", "test_secrets")
+OPTIONAL = ("user_ids", *SECRETS)
+MOST_CLASSES = 1000
+"""A label above is a mistake rather than a class; it would size the networks."""
+
+
+def load_npz(path: Path) -> Dataset:
+    """Arrays train_images, train_labels, test_images, test_labels and some that need not be there.
+
+    These are user_ids and, both or none, train_secrets and test_secrets (what a privatizer is to
+    hide). Images are uint8 [n, h, w] (grey) or [n, c, h, w]; all else is whole numbers. The
+    number of classes is the highest label plus one. Pickled objects in the file are refused.
+
+    Raises:
+        DatasetError: when the file or an array is missing, damaged or of the wrong kind.
+    """
+    arrays = _read(path)
+    labels = {key: _whole(path, key, arrays[key]) for key in arrays if not key.endswith("images")}
+    highest = int(max(labels[key].max(initial=0) for key in ("train_labels", "test_labels")))
+    if highest >= MOST_CLASSES:
+        raise DatasetError(
+            f"{path}: label {highest} would mean {highest + 1} classes; number the classes from 0 "
+            f"(at most {MOST_CLASSES})"
+        )
+    return build_dataset(
+        f"npz:{path.name}",
+        path,
+        (_images(path, "train_images", arrays), labels["train_labels"]),
+        (_images(path, "test_images", arrays), labels["test_labels"]),
+        class_names=[str(label) for label in range(highest + 1)],
+        attribution=f"your own data, from {path.name}",
+        user_ids=labels.get("user_ids"),
+        secrets=_secrets(path, labels),
+    )
+
+
+def _secrets(
+    path: Path, found: dict[str, NDArray[np.int64]]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+    given = [key for key in SECRETS if key in found]
+    if not given:
+        return None
+    if len(given) < len(SECRETS):
+        raise DatasetError(f"{path}: has {given[0]} alone; give both of {' and '.join(SECRETS)}")
+    return found[SECRETS[0]], found[SECRETS[1]]
+
+
+def _read(path: Path) -> dict[str, NDArray[np.generic]]:
+    try:
+        archive = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise DatasetError(
+            f"{path}: no readable .npz archive ({error}); write it with numpy.savez"
+        ) from error
+    if not isinstance(archive, np.lib.npyio.NpzFile):
+        raise DatasetError(f"{path}: holds a single array; write all arrays with numpy.savez")
+    with archive:
+        if missing := [key for key in REQUIRED if key not in archive.files]:
+            raise DatasetError(
+                f"{path}: lacks {', '.join(missing)}; it needs {', '.join(REQUIRED)}"
+            )
+        wanted = [*REQUIRED, *(key for key in OPTIONAL if key in archive.files)]
+        try:
+            return {key: archive[key] for key in wanted}
+        except (OSError, ValueError, EOFError, zlib.error, zipfile.BadZipFile) as error:
+            raise DatasetError(
+                f"{path}: an array cannot be read ({error}); write plain numbers with numpy.savez"
+            ) from error
+
+
+def _images(path: Path, key: str, arrays: dict[str, NDArray[np.generic]]) -> NDArray[np.uint8]:
+    images = arrays[key]
+    if images.dtype != np.uint8 or images.ndim not in (3, 4):
+        raise DatasetError(
+            f"{path}: {key} has type {images.dtype} and shape {images.shape}; give uint8 "
+            "[n, h, w] or [n, channels, h, w] with pixels 0..255"
+        )
+    pixels = images.astype(np.uint8, copy=False)
+    return pixels[:, None] if pixels.ndim == 3 else pixels
+
+
+def _whole(path: Path, key: str, array: NDArray[np.generic]) -> NDArray[np.int64]:
+    if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
+        raise DatasetError(
+            f"{path}: {key} has type {array.dtype} and shape {array.shape}; give whole numbers [n]"
+        )
+    if array.dtype == np.uint64 and array.size and int(array.max()) > np.iinfo(np.int64).max:
+        raise DatasetError(f"{path}: {key} has numbers over 2**63 - 1; number them from 0")
+    return array.astype(np.int64)

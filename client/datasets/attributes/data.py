@@ -1,0 +1,184 @@
+"""Private data, in three parts: records with what a service may know and what nobody should.
+
+A filter is trained on one part, attackers on the *filtered* second part (an attacker who has seen
+what the filter was trained on would be judged on memories of it), and both are scored on the third.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from client.datasets.dataset import DatasetError
+
+if TYPE_CHECKING:
+    from privatizers.protocol import Batch
+
+Rows = Tensor | Sequence[int] | slice
+"""Which records: int64 row numbers, a bool mask of all records, or a slice."""
+
+
+class PrivateDataError(DatasetError):
+    """Records, uses or secrets that no privatizer can be trained on; the message says the mend."""
+
+
+@dataclass(frozen=True, eq=False)
+class PrivateData:
+    """Records of people, what a service wants to know of each, and what the people want hidden.
+
+    Attributes:
+        name: the source's name.
+        records: float32 [n, ...], finite: images [n, c, h, w], series [n, T, 1], points [n, d].
+        utility: int64 [n], each in [0, utility_classes); [n, T] of zeros with one class where the
+            use is the record itself (series).
+        secret: int64 [n] or, one for each step of a series, [n, T]; each in [0, secret_classes).
+        side: float32 [n, k] or [n, T, k], what adversary and attacker also know, or None.
+        owners: int64 [n], the person each record belongs to, or None where nobody knows.
+        utility_classes: number of classes of ``utility``; 1 where the record is its own use.
+        secret_classes: number of classes of ``secret``, at least 2.
+        low: least value that a record's entry may have.
+        high: greatest such value.
+
+    Raises:
+        PrivateDataError: on an empty set, a shape or type that does not fit, values out of range.
+    """
+
+    name: str
+    records: Tensor
+    utility: Tensor
+    secret: Tensor
+    side: Tensor | None
+    owners: Tensor | None
+    utility_classes: int
+    secret_classes: int
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        if len(self.records) == 0:
+            raise PrivateDataError(f"{self.name}: no records are left; give at least one")
+        if self.records.dtype != torch.float32 or not bool(torch.isfinite(self.records).all()):
+            raise PrivateDataError(
+                f"{self.name}: records are {self.records.dtype} or not finite; give finite float32"
+            )
+        if self.secret_classes < 2:
+            raise PrivateDataError(
+                f"{self.name}: secret_classes={self.secret_classes}, so there is nothing to hide; "
+                "choose a secret with at least 2 classes"
+            )
+        _check_labels(self.name, "utility", self.utility, len(self), self.utility_classes)
+        _check_labels(self.name, "secret", self.secret, len(self), self.secret_classes)
+        for name, column in (("side", self.side), ("owners", self.owners)):
+            if column is not None and len(column) != len(self):
+                raise PrivateDataError(
+                    f"{self.name}: {name} has {len(column)} rows for {len(self)} records; "
+                    "give one a record"
+                )
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one record."""
+        return tuple(self.records.shape[1:])
+
+    def take(self, rows: Rows) -> PrivateData:
+        """The records in ``rows``, in that order.
+
+        Raises:
+            PrivateDataError: when none is left.
+        """
+        chosen = _index(rows)
+        return replace(
+            self,
+            records=self.records[chosen],
+            utility=self.utility[chosen],
+            secret=self.secret[chosen],
+            side=None if self.side is None else self.side[chosen],
+            owners=None if self.owners is None else self.owners[chosen],
+        )
+
+    def batch(self, rows: Rows, choice: Tensor | None = None) -> Batch:
+        """What a privatizer's step takes of the records in ``rows``.
+
+        Args:
+            rows: as for :meth:`take`.
+            choice: float32 [len(rows), 1], 1 where an owner wants the secret hidden; None
+                where everybody does.
+        """
+        from privatizers.protocol import Batch
+
+        chosen = _index(rows)
+        return Batch(
+            records=self.records[chosen],
+            utility=self.utility[chosen],
+            secret=self.secret[chosen],
+            side=None if self.side is None else self.side[chosen],
+            choice=choice,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """The three parts of a source, with no record in two of them.
+
+    Attributes:
+        train: what a filter and its adversaries are trained on.
+        attack: what fresh attackers are trained on, once filtered.
+        test: what everything is scored on; nothing is tuned on it.
+
+    Raises:
+        PrivateDataError: when a part's secret has one class only, or parts differ in shape.
+    """
+
+    train: PrivateData
+    attack: PrivateData
+    test: PrivateData
+
+    def __post_init__(self) -> None:
+        for part, data in (("train", self.train), ("attack", self.attack), ("test", self.test)):
+            if int(data.secret.min()) == int(data.secret.max()):
+                raise PrivateDataError(
+                    f"{data.name}: every record of the {part} part has secret "
+                    f"{int(data.secret.flatten()[0])}; there is nothing to hide: choose another "
+                    "secret or give records of both kinds"
+                )
+            if data.shape != self.train.shape:
+                raise PrivateDataError(
+                    f"{data.name}: records of the {part} part are {data.shape}, those of the train "
+                    f"part {self.train.shape}; bring all to one shape"
+                )
+
+
+def split_in_two(data: PrivateData, share: float, seed: int) -> tuple[PrivateData, PrivateData]:
+    """Deal ``data`` into two parts at random: about ``share`` of it and the rest.
+
+    Raises:
+        PrivateDataError: when a part would be empty.
+    """
+    order = torch.randperm(len(data), generator=torch.Generator().manual_seed(seed))
+    cut = round(share * len(data))
+    return data.take(order[:cut]), data.take(order[cut:])
+
+
+def _index(rows: Rows) -> Tensor | slice:
+    return rows if isinstance(rows, Tensor | slice) else torch.tensor(rows, dtype=torch.int64)
+
+
+def _check_labels(where: str, name: str, labels: Tensor, records: int, classes: int) -> None:
+    if labels.dtype != torch.int64 or len(labels) != records or labels.ndim not in (1, 2):
+        raise PrivateDataError(
+            f"{where}: {name} is {labels.dtype} {tuple(labels.shape)} for {records} records; "
+            "give int64 [n], or [n, T] for series"
+        )
+    low, high = int(labels.min()), int(labels.max())
+    if low < 0 or high >= classes:
+        raise PrivateDataError(
+            f"{where}: {name} runs from {low} to {high}; with {classes} classes it must lie in "
+            f"0..{classes - 1}"
+        )

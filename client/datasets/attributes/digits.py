@@ -1,0 +1,104 @@
+"""MNIST with a secret: which digit it is, or how thick it was written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from client.datasets.attributes.data import PrivateData, PrivateDataError, Split, split_in_two
+from client.datasets.attributes.thickness import NORMAL, AnnotatedRule, stroke_widths
+from client.datasets.dataset import Dataset
+from client.datasets.registry import load
+
+Part = tuple[NDArray[np.uint8], NDArray[np.int64]]
+Make = Callable[[str, Part, Part], tuple[PrivateData, PrivateData]]
+Loader = Callable[[str, str, Path | None, int], Split]
+
+TRAIN_SHARE = 0.5
+"""Share of the training images that filters are trained on; attackers have the rest."""
+
+
+def digits(make: Make, data: str) -> Loader:
+    """A loader of images in [-1, 1] with the use and secret that ``make`` gives them.
+
+    Args:
+        make: turns the training and test images (uint8) with their digits into private data.
+        data: ``mnist`` or ``embedded``.
+    """
+
+    def load_digits(name: str, argument: str, data_dir: Path | None, seed: int) -> Split:
+        if argument:
+            raise PrivateDataError(f"{name}: nothing may follow {name.partition(':')[0]}")
+        found: Dataset = load(data, data_dir)
+        known, test = make(
+            name, (found.train_images, found.train_labels), (found.test_images, found.test_labels)
+        )
+        train, attack = split_in_two(known, TRAIN_SHARE, seed)
+        return Split(train, attack, test)
+
+    return load_digits
+
+
+def greater_than_five(name: str, train: Part, test: Part) -> tuple[PrivateData, PrivateData]:
+    """Use: is the digit above 5 (paper 001, section 4). Secret: the digit."""
+    first, second = (
+        _private(name, images, numbers > 5, numbers, (2, 10)) for images, numbers in (train, test)
+    )
+    return first, second
+
+
+def annotated(name: str, train: Part, test: Part) -> tuple[PrivateData, PrivateData]:
+    """Use: the digit. Secret: thin (0) or thick (1) by the annotated-MNIST rule; normal is dropped.
+
+    Each part is measured by its own mean widths, which gives paper 002's numbers of images.
+    """
+    parts = []
+    for images, numbers in (train, test):
+        widths = AnnotatedRule.fit(images, numbers).label(images > 0, numbers)
+        kept = widths != NORMAL
+        parts.append(_private(name, images[kept], numbers[kept], widths[kept], (10, 2)))
+    return parts[0], parts[1]
+
+
+def thickness(name: str, train: Part, test: Part) -> tuple[PrivateData, PrivateData]:
+    """Use: the digit. Secret: strokes at most as wide as (0), or wider than (1), the median.
+
+    The median is each digit's own in the training images; so the digit says next to nothing of the
+    secret, and to hide the second need not cost the first.
+    """
+    widths = [stroke_widths(images) for images, _ in (train, test)]
+    middles = np.array([_median(widths[0][train[1] == digit]) for digit in range(10)])
+    first, second = (
+        _private(name, images, numbers, width > middles[numbers], (10, 2))
+        for (images, numbers), width in zip((train, test), widths, strict=True)
+    )
+    return first, second
+
+
+def _median(widths: NDArray[np.float64]) -> float:
+    return float(np.median(widths)) if len(widths) else 0.0
+
+
+def _private(
+    name: str,
+    images: NDArray[np.uint8],
+    utility: NDArray[np.generic],
+    secret: NDArray[np.generic],
+    classes: tuple[int, int],
+) -> PrivateData:
+    return PrivateData(
+        name=name,
+        records=torch.from_numpy(images.astype(np.float32) / 127.5 - 1),
+        utility=torch.from_numpy(utility.astype(np.int64)),
+        secret=torch.from_numpy(secret.astype(np.int64)),
+        side=None,
+        owners=None,
+        utility_classes=classes[0],
+        secret_classes=classes[1],
+        low=-1.0,
+        high=1.0,
+    )

@@ -1,0 +1,59 @@
+"""The FaceScrub layout: actors and actresses, a folder of faces each (Ng and Winkler 2014)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from client.datasets.attributes.data import PrivateDataError, Split
+from client.datasets.attributes.options import parse_options
+from client.datasets.attributes.pictures import Labelled, read_pictures, split_at_random
+
+GENDERS = ("actors", "actresses")
+SUFFIXES = (".jpg", ".jpeg", ".png")
+DEFAULTS = {"side": "64", "limit": "100"}
+
+
+def load_facescrub(name: str, argument: str, data_dir: Path | None, seed: int) -> Split:
+    """``facescrub:PATH,side=64,limit=100``: use is the person, secret the gender.
+
+    PATH has ``actors/faces/PERSON/*.jpeg`` and ``actresses/faces/PERSON/*.jpeg`` (the folder
+    ``faces`` may be left out). At most ``limit`` pictures a person, in alphabetical order; they are
+    dealt to the three parts at random, so that a person is in all of them (paper 000, section 5.3).
+
+    Raises:
+        PrivateDataError: when a folder is missing or a picture damaged.
+    """
+    options = parse_options("facescrub", argument, DEFAULTS)
+    people = [
+        (gender, person)
+        for gender, folder in enumerate(GENDERS)
+        for person in _people(options.path / folder)
+    ]
+    found = [
+        (number, gender, path)
+        for number, (gender, person) in enumerate(people)
+        for path in _faces(person)[: options.number("limit", 1)]
+    ]
+    persons = np.array([number for number, _, _ in found], np.int64)
+    labelled = Labelled(
+        name,
+        read_pictures([path for _, _, path in found], options.number("side", 16)),
+        persons,
+        np.array([gender for _, gender, _ in found], np.int64),
+        persons,
+        (len(people), len(GENDERS)),
+    )
+    return split_at_random(labelled.private(), seed)
+
+
+def _people(folder: Path) -> list[Path]:
+    inner = folder / "faces" if (folder / "faces").is_dir() else folder
+    if not inner.is_dir():
+        raise PrivateDataError(f"{inner} is no folder; FaceScrub has {' and '.join(GENDERS)}")
+    return sorted(path for path in inner.iterdir() if path.is_dir())
+
+
+def _faces(person: Path) -> list[Path]:
+    return sorted(path for path in person.iterdir() if path.suffix.lower() in SUFFIXES)

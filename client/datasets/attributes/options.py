@@ -1,0 +1,73 @@
+"""What stands behind the colon of a source's name: ``PATH,option=value,option=value``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from client.datasets.attributes.data import PrivateDataError
+
+
+@dataclass(frozen=True)
+class Options:
+    """A folder or file, and the options that follow it.
+
+    Attributes:
+        source: the kind of source, named in errors.
+        path: where the data lie.
+        values: every option's value: as given, else its default.
+    """
+
+    source: str
+    path: Path
+    values: Mapping[str, str]
+
+    def number(self, name: str, least: int) -> int:
+        """The option ``name`` as a whole number of at least ``least``.
+
+        Raises:
+            PrivateDataError: when it is none.
+        """
+        text = self.values[name]
+        if not text.isdecimal() or int(text) < least:
+            raise PrivateDataError(
+                f"{self.source}: {name}={text} must be a whole number of at least {least}"
+            )
+        return int(text)
+
+    def one_of(self, name: str, allowed: Mapping[str, int]) -> str:
+        """The option ``name``, which must be a key of ``allowed``.
+
+        Raises:
+            PrivateDataError: when the attribute is absent.
+        """
+        value = self.values[name]
+        if value not in allowed:
+            raise PrivateDataError(
+                f"{self.source}: {name}={value} is absent from {self.path}; choose one of "
+                f"{', '.join(allowed)}"
+            )
+        return value
+
+
+def parse_options(source: str, argument: str, defaults: Mapping[str, str]) -> Options:
+    """Read ``argument``; options not given have their default.
+
+    Raises:
+        PrivateDataError: without a path that exists, or with an option there is not.
+    """
+    path, *pairs = argument.split(",")
+    if not path:
+        raise PrivateDataError(f"{source} needs a path: write {source}:PATH")
+    values = dict(defaults)
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if name not in defaults or not equals or not value:
+            known = ", ".join(f"{key}={default}" for key, default in defaults.items())
+            raise PrivateDataError(f"{source}: {pair!r} is no option; there are {known}")
+        values[name] = value
+    found = Path(path).expanduser()
+    if not found.exists():
+        raise PrivateDataError(f"{source}: {found} does not exist; give the data's folder")
+    return Options(source, found, values)

@@ -1,0 +1,97 @@
+"""Pictures of faces and things, read from files and made private data of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+
+from client.datasets.attributes.data import PrivateData, PrivateDataError, Split, split_in_two
+
+FORMATS = ("PNG", "JPEG", "PPM")
+
+
+@dataclass(frozen=True, eq=False)
+class Labelled:
+    """Pictures with two labels each, before they are split.
+
+    Attributes:
+        name: of the source.
+        images: uint8 [n, c, h, w].
+        utility: int64 [n], numbered from 0.
+        secret: int64 [n], numbered from 0.
+        owners: int64 [n], the person shown, or None.
+        classes: of utility and secret.
+    """
+
+    name: str
+    images: NDArray[np.uint8]
+    utility: NDArray[np.int64]
+    secret: NDArray[np.int64]
+    owners: NDArray[np.int64] | None
+    classes: tuple[int, int]
+
+    def private(self) -> PrivateData:
+        """The same as private data, pixels in [-1, 1].
+
+        Raises:
+            PrivateDataError: when there is nothing, or nothing to hide.
+        """
+        return PrivateData(
+            name=self.name,
+            records=torch.from_numpy(self.images.astype(np.float32) / 127.5 - 1),
+            utility=torch.from_numpy(self.utility.astype(np.int64)),
+            secret=torch.from_numpy(self.secret.astype(np.int64)),
+            side=None,
+            owners=None if self.owners is None else torch.from_numpy(self.owners),
+            utility_classes=self.classes[0],
+            secret_classes=self.classes[1],
+            low=-1.0,
+            high=1.0,
+        )
+
+
+def split_at_random(data: PrivateData, seed: int) -> Split:
+    """Two fifths for filters, two fifths for attackers, one fifth for scoring."""
+    test, known = split_in_two(data, 0.2, seed)
+    train, attack = split_in_two(known, 0.5, seed + 1)
+    return Split(train, attack, test)
+
+
+def read_pictures(paths: Sequence[Path], side: int, channels: int = 3) -> NDArray[np.uint8]:
+    """Pictures cut to their middle square and scaled, uint8 [n, channels, side, side].
+
+    Raises:
+        PrivateDataError: when there is none, or one is missing or damaged.
+    """
+    if not paths:
+        raise PrivateDataError("no pictures are left; give a folder that has some")
+    return np.stack([read_picture(path, str(path), side, channels) for path in paths])
+
+
+def read_picture(file: Path | IO[bytes], name: str, side: int, channels: int) -> NDArray[np.uint8]:
+    """One picture; as above.
+
+    Raises:
+        PrivateDataError: when it is missing or damaged.
+    """
+    try:
+        with Image.open(file, formats=FORMATS) as picture:
+            plain = picture.convert("L" if channels == 1 else "RGB")
+    except (OSError, UnidentifiedImageError, Image.DecompressionBombError, SyntaxError) as error:
+        raise PrivateDataError(
+            f"{name}: no readable picture ({error}); fetch it again or remove it"
+        ) from error
+    edge = min(plain.size)
+    left, top = (plain.width - edge) // 2, (plain.height - edge) // 2
+    square = plain.resize(
+        (side, side), Image.Resampling.BOX, box=(left, top, left + edge, top + edge)
+    )
+    pixels = np.asarray(square, np.uint8)
+    return pixels[None] if channels == 1 else np.moveaxis(pixels, 2, 0)

@@ -1,0 +1,96 @@
+"""What simulated users want hidden: one name, one rule that gives every image's secret."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from client.datasets.dataset import Dataset, DatasetError, Labels
+
+MOST_SECRETS = 100
+"""More classes than that are a mistake rather than a secret; they would size the networks."""
+
+
+@dataclass(frozen=True, eq=False)
+class Secrets:
+    """The secret of every image of a data set.
+
+    Attributes:
+        name: the rule's.
+        train: int64 [n], in [0, classes).
+        test: int64 [m].
+        classes: at least 2, each with at least one training image.
+    """
+
+    name: str
+    train: Labels
+    test: Labels
+    classes: int
+
+
+def secrets_of(dataset: Dataset, name: str) -> Secrets:
+    """The secret ``name`` of a data set's images.
+
+    Raises:
+        DatasetError: there is no such secret, the data has none of the kind, or it has one class
+            only.
+    """
+    if name not in SECRETS:
+        raise DatasetError(f"there is no secret {name!r}; use one of {', '.join(SECRETS)}")
+    train, test = SECRETS[name](dataset)
+    classes = int(max(train.max(), test.max())) + 1
+    if classes > MOST_SECRETS:
+        raise DatasetError(
+            f"{dataset.name}: secret {name!r} runs up to {classes - 1}; number its classes from 0 "
+            f"(at most {MOST_SECRETS})"
+        )
+    missing = np.flatnonzero(np.bincount(train, minlength=classes) == 0)
+    if classes < 2 or len(missing):
+        why = "has one class only" if classes < 2 else f"has nobody of class {int(missing[0])}"
+        raise DatasetError(
+            f"{dataset.name}: secret {name!r} {why}, so there is nothing to hide there; choose "
+            "another secret or number the classes that occur from 0"
+        )
+    return Secrets(name, train, test, classes)
+
+
+def _column(dataset: Dataset) -> tuple[Labels, Labels]:
+    """The data set's own column."""
+    if dataset.train_secrets is None or dataset.test_secrets is None:
+        raise DatasetError(
+            f"{dataset.name} has no column of secrets; give train_secrets and test_secrets in an "
+            ".npz file, or choose another secret"
+        )
+    return dataset.train_secrets, dataset.test_secrets
+
+
+def _thickness(dataset: Dataset) -> tuple[Labels, Labels]:
+    """Strokes at most as wide as (0), or wider than (1), the median of their class.
+
+    The medians are those of the test images, class by class, so that the class says next to nothing
+    of the secret. No user holds a test image: were they the users' own, one user could change what
+    another one's secret is.
+    """
+    from client.datasets.attributes.thickness import stroke_widths
+
+    if dataset.shape[0] != 1:
+        raise DatasetError(
+            f"{dataset.name} has {dataset.shape[0]} channels; the secret 'thickness' is of strokes "
+            "in grey images: choose another"
+        )
+    widths = stroke_widths(dataset.test_images)
+    own = [widths[dataset.test_labels == label] for label in range(dataset.classes)]
+    middles = np.array([np.median(width) if len(width) else 0.0 for width in own])
+    return (
+        (stroke_widths(dataset.train_images) > middles[dataset.train_labels]).astype(np.int64),
+        (widths > middles[dataset.test_labels]).astype(np.int64),
+    )
+
+
+SECRETS: dict[str, Callable[[Dataset], tuple[Labels, Labels]]] = {
+    "thickness": _thickness,
+    "column": _column,
+}
+"""Rules by name; a new one is a function and one line here."""

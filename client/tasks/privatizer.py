@@ -1,0 +1,150 @@
+"""The privatizer on a node: each user's gradients of every player, on that user's records alone.
+
+Paper 000's Algorithm 1 (and paper 002's) as one federated step: minus the gradient of each
+player's loss, the scalars whose squares (or logarithm) the objective takes, and the shares of the
+secret's classes. The square of a mean does not decompose over users, so each takes the gradient at
+*everybody's* scalars of the rounds before, which travel with the request. Every block is clipped by
+itself here, and the whole again where sums are made, so that the sensitivity of the sum is C.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.func import grad, vmap
+from torch.nn import functional as F
+
+from client.cohort_data import shuffled
+from client.data import LocalData, LocalUsers, NodeDataError, secret_of
+from client.filtered import privatizer_settings
+from client.messages import TrainRequest
+from models.vectors import load_vector
+from privatizers.alpha import AlphaObjective, AlphaPrivatizer
+from privatizers.information import InformationPrivatizer, Objective
+from privatizers.networks.design import SCALARS, SHARES, Design, design
+from privatizers.protocol import Batch, Privatizer, Weights, named_weights
+
+LEAST_SHARE = 1e-3
+"""A class of the secret counts as at least so frequent: nobody's may be impossible."""
+
+
+def built(
+    planned: Design, settings: Mapping[str, bool | int | float | str], shares: Tensor
+) -> Privatizer:
+    """The method over the design's networks, with the secret's prior float32 [secrets]."""
+    networks, alpha = dict(planned.networks), float(settings["alpha"])
+    filter_ = networks.pop("filter")
+    if settings["method"] == "information":
+        prior = shares.clamp_min(LEAST_SHARE)
+        return InformationPrivatizer(
+            filter_, prior / prior.sum(), Objective(alpha=alpha), **networks
+        )
+    objective = AlphaObjective(alpha=alpha, weight=float(settings["weight"]), beta=1.0)
+    return AlphaPrivatizer(filter_, networks["secret"], objective, use=networks["use"])
+
+
+class PrivatizerLocalCritic:
+    """Updates are laid out as `Design.blocks` says, each block within its bound."""
+
+    chunk = 16
+
+    def __init__(self, users: LocalUsers, request: TrainRequest) -> None:
+        """Build the players as the request carries them.
+
+        Raises:
+            NodeDataError: the users do not hold the secret that is to be hidden.
+        """
+        settings = privatizer_settings(request.settings)
+        name, secrets = secret_of(users)
+        if name != settings["secret"] or secrets < 2:
+            raise NodeDataError(f"the run hides {settings['secret']!r}, this node has {name!r}")
+        self._design = design(settings, users.shape, users.classes, secrets)
+        self._bounds = self._design.bounds(float(request.settings["clipping_norm"]))
+        self._batch, self._chooses = int(settings["batch"]), float(settings["consenting"]) > 0
+        self._load(request)
+        public = torch.from_numpy(request.weights["public"].copy())
+        self._shared = public[: len(self._design.scalars)]
+        self._method = built(self._design, settings, public[len(self._design.scalars) :])
+        self._start = named_weights(self._method.players)
+
+    def _load(self, request: TrainRequest) -> None:
+        vector, start = request.weights["players"], 0
+        for block in self._design.blocks:
+            if block.name in self._design.networks:
+                end = start + block.size
+                load_vector(self._design.networks[block.name], vector[start:end])
+                start = end
+
+    def updates(self, cohort: Sequence[LocalData], seeds: Sequence[int]) -> Tensor:
+        """Each user's update; a user without records contributes zeros."""
+        rows = torch.zeros(len(cohort), self._design.size)
+        held = [i for i, data in enumerate(cohort) if len(data.labels) and data.secrets is not None]
+        if held:
+            drawn = [self._draw(cohort[i], seeds[i]) for i in held]
+            batches = [torch.stack(part) for part in zip(*drawn, strict=True)]
+            rows[held] = self._rows(batches)
+        return rows
+
+    def _draw(self, data: LocalData, seed: int) -> tuple[Tensor, ...]:
+        """One user's batch: images, use, secret, choice [b, 1] and the filter's noise."""
+        if data.secrets is None:
+            raise ValueError("a user without secrets has no batch")
+        picks = shuffled(len(data.labels), self._batch, np.random.default_rng(seed))
+        picked = torch.from_numpy(picks)
+        source = torch.Generator().manual_seed(seed)
+        noise = torch.randn(self._batch, *self._method.noise_shape, generator=source)
+        choice = torch.ones(len(data.labels), 1) if data.choice is None else data.choice
+        return (
+            data.images[picked],
+            data.labels[picked],
+            data.secrets[picked],
+            choice[picked] if self._chooses else torch.ones(self._batch, 1),
+            noise,
+        )
+
+    def _rows(self, batches: Sequence[Tensor]) -> Tensor:
+        slopes, scalars = vmap(self._slopes)(*batches)
+        hidden = batches[3]
+        shares = (F.one_hot(batches[2], self._design.secrets) * hidden).mean(1)
+        blocks = {
+            SCALARS: self._told(scalars, hidden.amax((1, 2))),
+            SHARES: shares * self._bounds[SHARES],
+            **{player: -slope for player, slope in slopes.items()},
+        }
+        found = [_clipped(blocks[b.name], self._bounds[b.name]) for b in self._design.blocks]
+        return torch.cat(found, 1).detach()
+
+    def _told(self, scalars: Tensor, hides: Tensor) -> Tensor:
+        """Scalars as a block; those over who hides something are 0 of a user who hides nothing."""
+        block = self._design.encoded(scalars, self._bounds.get(SCALARS, 0.0))
+        for place, scalar in enumerate(self._design.scalars):
+            if scalar.hidden:
+                block[:, place] *= hides
+        return block
+
+    def _slopes(self, *batch: Tensor) -> tuple[dict[str, Tensor], Tensor]:
+        """Flat gradients by player and the scalars, of one user's batch."""
+        images, use, secret, choice, noise = batch
+        records = Batch(images, use, secret, choice=choice if self._chooses else None)
+
+        def loss(weights: Mapping[str, Weights]) -> tuple[Tensor, Any]:
+            step = self._method.local_step(weights, records, noise, self._shared)
+            return torch.stack(list(step.losses.values())).sum(), step.scalars
+
+        slopes, scalars = grad(loss, has_aux=True)(self._start)
+        flat = {
+            player: torch.cat([part.reshape(-1) for part in named.values()])
+            for player, named in slopes.items()
+        }
+        return flat, scalars
+
+
+def _clipped(rows: Tensor, bound: float) -> Tensor:
+    """Rows [users, n] of L2 norm at most ``bound``; what is not finite stays so, to be left out."""
+    norms = rows.norm(dim=1, keepdim=True)
+    clipped: Tensor = rows * (bound / norms.clamp_min(1e-30)).clamp(max=1.0)
+    return clipped

@@ -1,0 +1,175 @@
+"""``fedlens budget bayesian``: Bayesian differential privacy of norms that are known."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedlens.cli import WrongUse
+from fedlens.cli.output import add_json_flag, bound_record, figure, print_json, say
+from fedlens.cli.schedules import (
+    add_mechanism_flags,
+    check_users,
+    parse_orders,
+    plain_refusals,
+    round_of,
+    share_in_words,
+)
+
+if TYPE_CHECKING:
+    from accountant.bayesian.assessment import Assessment
+    from accountant.bayesian.percentiles import Percentile
+    from accountant.bounds import Bound
+
+NEEDED = ("--sampling-rate", "--noise-multiplier", "--delta", "--rounds")
+MEANINGS = {
+    "as_published": "as published: equations 6-8 of the paper; bounds nothing",
+    "corrected": "corrected: Hölder over rounds, Student-t; an estimate",
+    "sound": "sound: distribution-free confidence bounds",
+    "dp": "differential privacy at the same δ, for anybody",
+    "panel": "panel: the norms are all users' there are; no confidence needed",
+}
+
+
+def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """The sub-verb and its flags."""
+    parser = kinds.add_parser(
+        "bayesian",
+        help="Bayesian differential privacy of given norms",
+        description="Bayesian differential privacy of a list of norms, observed in each of T like "
+        "rounds, beside differential privacy at the same δ. Norms are private: keep the "
+        "figures as you keep the norms.",
+        epilog="example: fedlens budget bayesian --norms norms.json --clipping-norm 1 "
+        "--noise-multiplier 1 --sampling-rate 0.01 --rounds 1000 --delta 1e-10",
+    )
+    parser.add_argument(
+        "--norms",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="JSON list of norms after clipping, absolute, at most C (distances of pairs of users "
+        "for replace-one, at most 2C)",
+    )
+    parser.add_argument(
+        "--clipping-norm", type=float, required=True, metavar="C", help="L2 bound of an update"
+    )
+    add_mechanism_flags(parser, required=NEEDED)
+    parser.add_argument("--orders", metavar="A:B", help="orders λ to try, as 1:64 or 2,4,8")
+    parser.add_argument(
+        "--gamma", type=float, metavar="G", help="failure of one confidence bound (default: 1%% of "
+        "δ, split over rounds and orders)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--panel", action="store_true", help="the norms are those of all users there are"
+    )
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the percentile curve (PNG)")
+    add_json_flag(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Assess the norms and print every figure beside differential privacy."""
+    check_users(args.users)
+    from accountant.bayesian.assessment import assess
+
+    optional: dict[str, Any] = {} if args.orders is None else {"orders": parse_orders(args.orders)}
+    norms = read_norms(args.norms)
+    with plain_refusals():
+        event = round_of(args, args.noise_multiplier)
+        assessment = assess(
+            norms,
+            clipping_norm=args.clipping_norm,
+            noise_multiplier=args.noise_multiplier,
+            sampling_rate=args.sampling_rate,
+            rounds=args.rounds,
+            delta=args.delta,
+            gamma=args.gamma,
+            panel=args.panel,
+            users=args.users,
+            unit=event.unit,
+            sampler=event.sampler,
+            adjacency=event.adjacency,
+            **optional,
+        )
+    _print(assessment, args.delta)
+    if args.plot is not None:
+        from simulations.plots.style import plot_percentiles
+
+        plot_percentiles(assessment, args.delta, args.plot)
+        say(f"plot: {args.plot}")
+    if args.json:
+        print_json(_record(assessment, args))
+    return 0
+
+
+def read_norms(path: Path) -> list[float]:
+    """A JSON list of numbers.
+
+    Raises:
+        WrongUse: the file holds something else.
+    """
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise WrongUse(f"--norms {path}: not JSON ({error}); give a list of numbers") from error
+    if not isinstance(found, list) or not all(_is_number(value) for value in found):
+        raise WrongUse(f"--norms {path}: give a JSON list of numbers, one norm a user")
+    try:
+        return [float(value) for value in found]
+    except OverflowError as error:
+        raise WrongUse(f"--norms {path}: one number is too large; give norms up to C") from error
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _figures(assessment: Assessment) -> dict[str, Bound]:
+    found = {
+        "as_published": assessment.as_published,
+        "corrected": assessment.corrected,
+        "sound": assessment.sound,
+        "dp": assessment.dp,
+    }
+    return found if assessment.panel is None else {**found, "panel": assessment.panel}
+
+
+def _print(assessment: Assessment, delta: float) -> None:
+    for name, bound in _figures(assessment).items():
+        say(f"ε = {figure(bound.epsilon):>9}  order {bound.order:<6g} {MEANINGS[name]}")
+    failure = assessment.confidence_failure
+    say(f"All at δ = {delta:g}; confidence bounds fail with probability {failure:.3g} within it.")
+    if assessment.corrected.epsilon > assessment.dp.epsilon:
+        say(
+            "Differential privacy is below the corrected figure here: it holds, and is what counts."
+        )
+    say(f"ε that holds at δ = {delta:g} for a share of users at least: sound / corrected")
+    curves = zip(assessment.percentiles, assessment.percentiles_corrected, strict=True)
+    for sound, corrected in curves:
+        mark = "" if sound.meaningful else "  (leaves out less than one user: says nothing)"
+        epsilons = " / ".join(f"{figure(p.bound.epsilon):>8}" for p in (sound, corrected))
+        say(f"  {share_in_words(sound.share):>8}  {epsilons}{mark}")
+    for warning in assessment.warnings:
+        say(f"Note: {warning}.")
+
+
+def _record(assessment: Assessment, args: argparse.Namespace) -> dict[str, Any]:
+    record: dict[str, Any] = {
+        name: bound_record(bound) for name, bound in _figures(assessment).items()
+    }
+    record["corrected"]["confidence_failure"] = assessment.confidence_failure
+    return {
+        **record,
+        "delta": args.delta,
+        "rounds": args.rounds,
+        "percentiles": _curve(assessment.percentiles),
+        "percentiles_corrected": _curve(assessment.percentiles_corrected),
+        "warnings": list(assessment.warnings),
+    }
+
+
+def _curve(points: Sequence[Percentile]) -> list[dict[str, Any]]:
+    return [{"share": p.share, "meaningful": p.meaningful, **bound_record(p.bound)} for p in points]

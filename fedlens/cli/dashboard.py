@@ -1,0 +1,50 @@
+"""``fedlens dashboard``: look at runs, inspect samples, label them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+
+def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """The verb and its flags."""
+    parser = verbs.add_parser(
+        "dashboard",
+        help="open the dashboard over a store",
+        description="Serve the dashboard on this machine; the printed link carries its token.",
+        epilog="example: fedlens dashboard runs/demo",
+    )
+    parser.add_argument("run_dir", type=Path, metavar="RUN_DIR", nargs="?")
+    parser.add_argument("--store", default="", help="URL of a store, instead of a run's own")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
+    parser.add_argument("--port", type=int, default=8501, help="port (default: 8501)")
+    parser.add_argument("--token", help="token of the link (default: a fresh random one)")
+    parser.add_argument("--open", action="store_true", help="open it in a browser")
+    parser.add_argument(
+        "--allow-remote", action="store_true", help="listen on an address that others can reach"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until interrupted."""
+    from dashboard.serve import serve
+    from fedlens.cli import WrongUse
+    from server.run_directory import RunDirectory
+    from simulations.reading import store_url_of
+
+    url = args.store or os.environ.get("FEDLENS_STORE", "")
+    if args.run_dir is not None:
+        url = store_url_of(RunDirectory.open(args.run_dir), args.store)
+    if not url:
+        raise WrongUse("name a RUN_DIR or a --store to look at")
+    serve(
+        url,
+        host=args.host,
+        port=args.port,
+        token=args.token,
+        open_browser=args.open,
+        allow_remote=args.allow_remote,
+    )
+    return 0

@@ -1,0 +1,155 @@
+"""``fedlens ledger``: read, check and hand on what a run spent."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedlens.cli.output import add_json_flag, print_json, say
+
+if TYPE_CHECKING:
+    from accountant.events import Event
+    from accountant.ledger.ledger import Ledger
+    from server.run_directory import RunDirectory
+
+
+def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """The verb, its actions and their flags."""
+    parser = verbs.add_parser(
+        "ledger",
+        help="show, verify or export a run's privacy ledger",
+        description="Read a run's ledger: one chained line for every release.",
+        epilog="example: fedlens ledger verify runs/demo",
+    )
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    for name, about, run in (
+        ("show", "list what was spent, entry by entry, and both accountants' sums", show),
+        (
+            "verify",
+            "check the chain of hashes, and that checkpoint, store and population agree",
+            verify,
+        ),
+        ("export", "all that an outside auditor needs to recompute the figures", export),
+    ):
+        action = actions.add_parser(name, help=about, description=about.capitalize() + ".")
+        action.add_argument("run_dir", type=Path, metavar="RUN_DIR")
+        action.set_defaults(run=run)
+        if run is export:
+            _add_export_flags(action)
+        else:
+            action.add_argument("--store", default="", help="URL of the store, if another one")
+            add_json_flag(action)
+
+
+def _add_export_flags(action: argparse.ArgumentParser) -> None:
+    action.add_argument(
+        "--format", choices=("json", "csv"), default="json", help="one JSON object, or one table"
+    )
+    action.add_argument("--out", type=Path, help="file to write; standard output by default")
+
+
+def show(args: argparse.Namespace) -> int:
+    """Print every entry, then the sums."""
+    from accountant.statement import statement
+    from server.pretrained_filter import with_cost
+    from server.run_directory import RunDirectory
+    from server.run_ledger import spending_of
+
+    directory = RunDirectory.open(args.run_dir)
+    ledger = _checked(directory)
+    config = directory.config()
+    spending = spending_of(config, directory)
+    for entry in ledger.entries:
+        event = entry.event
+        say(
+            f"{entry.index:5d}  round {entry.round:5d}  {event.unit} level  {_in_short(event)}  "
+            f"x{event.count}  {event.released}  {entry.hash[:12]}"
+        )
+    say(f"{len(ledger)} entries")
+    say(with_cost(statement(spending, config.data.users), directory))
+    if args.json:
+        entries = [{"index": e.index, "round": e.round, "hash": e.hash} for e in ledger.entries]
+        print_json({"entries": entries, "head": ledger.head})
+    return 0
+
+
+def _in_short(event: Event) -> str:
+    from accountant.events import SubsampledGaussian
+
+    noise = f"z={event.noise_multiplier:g}"
+    if isinstance(event, SubsampledGaussian):
+        return f"q={event.sampling_rate:g}  {noise}  C={event.clipping_norm:g}"
+    return f"once  {noise}  sensitivity={event.sensitivity:g}"
+
+
+def verify(args: argparse.Namespace) -> int:
+    """Check the chain against itself, the settings, the checkpoint, the store, the population."""
+    from server.run_directory import RunDirectory
+    from server.run_ledger import population_of, spending_of
+
+    directory = RunDirectory.open(args.run_dir)
+    ledger, config = _checked(directory), directory.config()
+    spending_of(config, directory)
+    population = population_of(config, ledger)
+    agreed = [_check_mirror(ledger, directory, args.store)]
+    if population is not None:
+        agreed.append(f"all in population {population.terms.population}")
+    say(f"the ledger holds: {len(ledger)} entries, head {ledger.head[:16]}, {', '.join(agreed)}")
+    if args.json:
+        print_json({"verified": True, "entries": len(ledger), "head": ledger.head})
+    return 0
+
+
+def export(args: argparse.Namespace) -> int:
+    """Write the export, of a ledger that holds."""
+    from accountant.ledger.export import as_csv, export_of
+    from server.files import write_durably
+    from server.run_directory import RunDirectory
+    from server.run_ledger import population_of, spending_of
+
+    directory = RunDirectory.open(args.run_dir)
+    ledger, config = _checked(directory), directory.config()
+    spending, population = spending_of(config, directory), population_of(config, ledger)
+    record = export_of(ledger, spending, config.data.users, population)
+    whole = as_csv(record) if args.format == "csv" else json.dumps(record, allow_nan=False) + "\n"
+    if args.out is None:
+        say(whole.rstrip("\n"))
+    else:
+        write_durably(args.out, whole.encode())
+        say(f"{len(ledger)} entries, head {ledger.head[:16]}, in {args.out}")
+    return 0
+
+
+def _checked(directory: RunDirectory) -> Ledger:
+    """The ledger, verified with what the last checkpoint knows of it."""
+    from accountant.ledger.ledger import Ledger, LedgerError
+
+    snapshot = directory.load_state()
+    if not directory.ledger.exists():
+        raise LedgerError(directory.ledger, 1, "there is no ledger")
+    return Ledger.read(
+        directory.ledger,
+        expected_head=snapshot.facts["ledger_head"] if snapshot else None,
+        expected_entries=snapshot.facts["ledger_entries"] if snapshot else None,
+    )
+
+
+def _check_mirror(ledger: Ledger, directory: RunDirectory, named: str) -> str:
+    """Compare with the store's copy of the entries.
+
+    Raises:
+        LedgerError: an entry differs.
+    """
+    from accountant.ledger.ledger import LedgerError
+    from server.store import open_store
+    from simulations.reading import store_url_of
+
+    with open_store(store_url_of(directory, named)) as store:
+        rows = store.ledger(str(ledger.header["run_id"]))
+    entries = ledger.entries
+    for row in rows:
+        if row.index >= len(entries) or entries[row.index].hash != row.entry_hash:
+            raise LedgerError(directory.ledger, row.index + 2, "the store mirrors another entry")
+    return f"{len(rows)} of them mirrored in the store"

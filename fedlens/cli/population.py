@@ -1,0 +1,163 @@
+"""``fedlens population``: a privacy budget that several runs share."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedlens.cli.output import add_json_flag, bound_record, figure, print_json, say
+
+if TYPE_CHECKING:
+    from accountant.ledger.population import Population
+
+NAME_HELP = "name under $FEDLENS_HOME/populations, or an absolute path"
+
+
+def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """The verb, its actions and their flags."""
+    parser = verbs.add_parser(
+        "population",
+        help="keep one privacy budget for all runs over the same users",
+        description="A population has one budget for all runs that name it. Every round of such a "
+        "run is entered in the population's chained ledger before anything is released.",
+        epilog="example: fedlens population create clinic --epsilon 8 --delta 1e-5 --unit user",
+    )
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    for name, about, run in (
+        ("create", "fix a population's unit, δ and budget, once and for all", create),
+        ("show", "what all its runs have spent, and what is left", show),
+        ("verify", "check the chain of hashes of its ledger", verify),
+    ):
+        description = about[0].upper() + about[1:] + "."
+        action = actions.add_parser(name, help=about, description=description)
+        action.add_argument("name", metavar="NAME", help=NAME_HELP)
+        if run is create:
+            _add_terms(action)
+        add_json_flag(action)
+        action.set_defaults(run=run)
+
+
+def _add_terms(action: argparse.ArgumentParser) -> None:
+    from typing import get_args
+
+    from accountant.events import Adjacency, Unit
+
+    action.add_argument(
+        "--epsilon", type=float, required=True, help="most that DP ε may come to over all runs"
+    )
+    action.add_argument(
+        "--delta", type=float, required=True, help="δ of that ε; its runs must have the same"
+    )
+    action.add_argument(
+        "--unit", choices=get_args(Unit), required=True, help="whose presence is hidden"
+    )
+    action.add_argument(
+        "--adjacency",
+        choices=get_args(Adjacency),
+        default="add-remove",
+        help="neighbouring data sets (training runs are add-remove)",
+    )
+    action.add_argument(
+        "--users", type=int, default=0, help="how many users are in it; runs enrol no more"
+    )
+
+
+def create(args: argparse.Namespace) -> int:
+    """Make a population."""
+    from accountant.ledger.population import Population, PopulationError, Terms
+    from fedlens.cli import WrongUse
+
+    folder = _folder(args.name)
+    try:
+        terms = Terms(folder.name, args.unit, args.delta, args.epsilon, args.adjacency, args.users)
+    except PopulationError as error:
+        raise WrongUse(str(error)) from None
+    population = Population.create(folder, terms)
+    say(f"{folder}: ε ≤ {args.epsilon:g} at δ = {args.delta:g}, {args.unit} level, over all runs")
+    say(f"name it in a run's settings: --set privacy.population={args.name}")
+    if args.json:
+        print_json({"folder": str(folder), **population.ledger.header})
+    return 0
+
+
+def show(args: argparse.Namespace) -> int:
+    """Print what was spent, run by run."""
+    population = _read(args.name)
+    terms, spent = population.terms, population.spent()
+    say(
+        f"population {terms.population}: {terms.unit} level, {terms.adjacency}, δ = {terms.delta:g}"
+    )
+    for share in population.shares():
+        unused = f", {share.grants - share.rounds} granted anew" * (share.grants > share.rounds)
+        say(
+            f"  run {share.run}  {share.rounds} rounds{unused}, last {share.last}  "
+            f"alone ε = {figure(share.alone.epsilon)}"
+        )
+    say(f"spent     ε = {figure(spent.epsilon)} in {len(population.ledger)} grants")
+    say(f"budget    ε = {terms.epsilon_budget:g}, left {figure(_left(population))}")
+    rounds = _rounds_left(population)
+    if rounds is not None:
+        say(f"enough for {rounds} more rounds like the last")
+    if args.json:
+        print_json(_record(population))
+    return 0
+
+
+def verify(args: argparse.Namespace) -> int:
+    """Check the chain; a ledger that was changed fails with the line at fault."""
+    ledger = _read(args.name).ledger
+    say(f"the population's ledger holds: {len(ledger)} grants, head {ledger.head[:16]}")
+    if args.json:
+        print_json({"verified": True, "entries": len(ledger), "head": ledger.head})
+    return 0
+
+
+def _folder(name: str) -> Path:
+    from fedlens.cli import WrongUse
+    from server.config.tree import POPULATION_NAME
+    from server.population import population_folder
+
+    if not POPULATION_NAME.fullmatch(name):
+        raise WrongUse(
+            f"NAME {name!r} cannot be used: letters, digits, '.', '_', '-', or an absolute path"
+        )
+    return population_folder(name)
+
+
+def _read(name: str) -> Population:
+    from accountant.ledger.population import Population
+
+    return Population.read(_folder(name))
+
+
+def _left(population: Population) -> float:
+    return max(0.0, population.terms.epsilon_budget - population.spent().epsilon)
+
+
+def _rounds_left(population: Population) -> int | None:
+    """How many more rounds like the last one fit; None before there was any."""
+    entries = population.ledger.entries
+    return population.rounds_left(entries[-1].event) if entries else None
+
+
+def _record(population: Population) -> dict[str, Any]:
+    shares = [
+        {
+            "run": share.run,
+            "grants": share.grants,
+            "rounds": share.rounds,
+            "alone": bound_record(share.alone),
+            "last": share.last,
+        }
+        for share in population.shares()
+    ]
+    return {
+        **population.ledger.header,
+        "spent": bound_record(population.spent()),
+        "left": _left(population),
+        "rounds_left": _rounds_left(population),
+        "entries": len(population.ledger),
+        "head": population.ledger.head,
+        "runs": shares,
+    }

@@ -1,0 +1,331 @@
+"""``fedlens study``: what samples are worth, measured alike for every row of a table."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedlens.cli.output import print_json, say
+
+if TYPE_CHECKING:
+    from studies.table1.cells import Cell
+    from studies.table1.effort import Effort
+    from studies.table1.record import Entry, Record
+    from studies.table1.rows import Row
+    from studies.table1.table import Line
+
+OUT = Path("runs") / "study"
+
+
+def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """The verb, its one table, and its flags."""
+    parser = verbs.add_parser(
+        "study",
+        help="train and measure whole tables of runs",
+        description="Train and measure whole tables of runs, each the same way.",
+        epilog="example: fedlens study table1 --quick",
+    )
+    tables = parser.add_subparsers(dest="table", metavar="TABLE", required=True)
+    table = tables.add_parser(
+        "table1",
+        help="what samples are worth, by data, unit and guarantee",
+        description="Train real runs at several guarantees and measure what their samples are "
+        "worth, beside a control and published figures. Goes on where it was stopped: only what is "
+        "missing is computed. Simulation only: real test images are in no privacy budget.",
+        epilog="example: fedlens study table1 --quick",
+    )
+    table.add_argument("--rows", nargs="+", default=[], metavar="ROW", help=_rows_help())
+    table.add_argument(
+        "--seeds", nargs="+", default=[], metavar="SEED", help="seeds (default: 0 1 2)"
+    )
+    table.add_argument(
+        "--guarantee",
+        nargs="+",
+        default=[],
+        metavar="EPSILON@DELTA",
+        help="guarantees, each for everything that a run releases: 1@1e-10, none for no noise, "
+        "preset for the preset's own noise (default: 1@1e-10 1@1e-5 10@1e-5 none)",
+    )
+    table.add_argument(
+        "--quick",
+        action="store_true",
+        help="MNIST records and MNIST 3,000 users at 1@1e-10 with one seed; unless --page is "
+        "given, students learn from half as many images and the curve of labels has fewer points",
+    )
+    table.add_argument(
+        "--out", type=Path, default=OUT, help="folder of the study (default: runs/study)"
+    )
+    table.add_argument("--data-dir", help="folder of the data sets' files")
+    table.add_argument(
+        "--jobs",
+        type=int,
+        default=min(2, os.cpu_count() or 1),
+        help="runs trained or measured at a time (default: 2, or 1 on one core)",
+    )
+    table.add_argument(
+        "--kept",
+        action="store_true",
+        help="compute nothing: show what of the rows, guarantees and seeds is in the folder",
+    )
+    table.add_argument(
+        "--page",
+        type=Path,
+        help="write the results as a Markdown page there too, and its figures as JSON beside it; "
+        "figures that are there from before and were measured in the same way stay on the page",
+    )
+    table.add_argument(
+        "--json", action="store_true", help="print the list of the table's lines as the last line"
+    )
+    table.set_defaults(run=run)
+    _add_privatizer_studies(tables)
+
+
+def _add_privatizer_studies(
+    tables: argparse._SubParsersAction[argparse.ArgumentParser],
+) -> None:
+    """A sub-command for each study of privatizers."""
+    from studies.papers import STUDIES
+
+    for name, entry in STUDIES.items():
+        study = tables.add_parser(
+            name,
+            help=entry.about,
+            description=f"{entry.about[0].upper()}{entry.about[1:]}. Prints a table with the "
+            "paper's figures where it has any, writes rows and plots. Simulation only: raw data is "
+            "used and no budget is kept.",
+            epilog=f"example: fedlens study {name} --quick",
+        )
+        study.add_argument("--quick", action="store_true", help="a small form of it, one seed")
+        study.add_argument(
+            "--seeds", nargs="+", default=[], metavar="SEED", help="seeds (default: 0 1 2)"
+        )
+        study.add_argument(
+            "--set",
+            action="append",
+            default=[],
+            dest="settings",
+            metavar="KEY=VALUE",
+            help="one setting over the study's own: 'points=[\"1:0.2\"]'; may be repeated",
+        )
+        study.add_argument(
+            "--out", type=Path, help=f"folder of rows and plots (default: {OUT}-{name})"
+        )
+        study.add_argument("--data-dir", help="folder of the data sets' files")
+        study.add_argument(
+            "--json", action="store_true", help="print the list of rows as the last line"
+        )
+        study.set_defaults(run=run_privatizer_study, jobs=1)
+
+
+def run_privatizer_study(args: argparse.Namespace) -> int:
+    """Run a study of privatizers, print its table."""
+    from fedlens.cli import DONE, WrongUse
+    from privatizers.networks.masks import MaskError
+    from privatizers.protocol import PrivatizerError
+    from server.config.reading import parse_setting
+    from studies.papers.runner import StudyError, load_study, run_study, table
+    from studies.table1.errors import StudyError as TableError
+
+    if args.settings and args.out is None:
+        raise WrongUse("--set: give --out too, so that a part does not replace the whole study")
+    try:
+        args.out = args.out or OUT.with_name(f"{OUT.name}-{args.table}")
+        rows = run_study(
+            args.table,
+            quick=args.quick,
+            changes=dict(parse_setting(text) for text in args.settings),
+            seeds=_seeds(args),
+            data_dir=Path(args.data_dir) if args.data_dir else None,
+            out=_folder(args),
+            report=_tell,
+        )
+    except (PrivatizerError, StudyError, TableError, MaskError) as error:
+        raise WrongUse(str(error)) from None
+    say(table(rows, load_study(args.table).COLUMNS))
+    say("simulation only: raw data measured this, no budget was kept")
+    for made in sorted(args.out.iterdir()):
+        say(f"  {made}")
+    if args.json:
+        print_json(rows)
+    return DONE
+
+
+def _rows_help() -> str:
+    from studies.table1.rows import ROWS
+
+    return f"rows (default: all whose preset is there): {', '.join(ROWS)}"
+
+
+def run(args: argparse.Namespace) -> int:
+    """Check, fill in what is missing, print the table."""
+    from client.datasets.registry import DatasetError
+    from fedlens.cli import WrongUse
+    from studies.table1.errors import StudyError
+
+    try:
+        return _table(args)
+    except (StudyError, DatasetError) as error:
+        raise WrongUse(str(error)) from None
+
+
+def _table(args: argparse.Namespace) -> int:
+    from fedlens.cli import DONE, FAILED
+    from studies.table1.guarantees import parse_guarantee
+    from studies.table1.rows import chosen_rows
+    from studies.table1.runner import Study, cells_of
+    from studies.table1.table import lines_of, render
+
+    rows = chosen_rows(args.rows, quick=args.quick)
+    guarantees = [parse_guarantee(text) for text in args.guarantee]
+    out = _folder(args)
+    data_dir = str(Path(args.data_dir).absolute()) if args.data_dir else ""
+    cells = cells_of(rows, guarantees, _seeds(args), out, named=bool(args.rows), first=args.quick)
+    effort = _effort(args)
+    study = Study(cells, out, effort=effort, data_dir=data_dir, jobs=args.jobs, say=_tell)
+    missing = study.missing()
+    # a page that cannot be written is told before hours of work
+    known = _known_before(args.page).entries if args.page else []
+    if args.kept:
+        cells = _kept(cells, missing, out, known)
+    elif missing:
+        _check_data(rows, data_dir)
+    failures = [] if args.kept else study.run()
+    # where one failed, or another study was at work here, other figures may lie
+    absent = [] if args.kept else study.missing()
+    lines = lines_of([cell for cell in cells if cell not in absent])
+    if lines:
+        say(render(lines))
+        say("simulation only: real test images measured this and are in no budget")
+    if lines or args.page:
+        _draw(args, out, lines)
+    for failure in failures:
+        _tell(f"fedlens: {failure}")
+    if args.json:
+        print_json([line.to_json() for line in lines])
+    return FAILED if failures else DONE
+
+
+def _effort(args: argparse.Namespace) -> Effort:
+    """How much is measured: a page wants all of it, whichever rows it is asked for."""
+    from studies.table1 import effort
+
+    return effort.quick() if args.quick and not args.page else effort.FULL
+
+
+def _kept(
+    cells: Sequence[Cell], missing: Sequence[Cell], out: Path, known: Sequence[Entry]
+) -> list[Cell]:
+    """The cells that are there; a page may have figures from before without any."""
+    from studies.table1.errors import StudyError
+
+    kept = [cell for cell in cells if cell not in missing]
+    if not kept and not known:
+        less = any(cell.measured for cell in cells)
+        mend = "show what was measured less with --quick and no --page, or " if less else ""
+        raise StudyError(
+            f"--kept: {out} has none of these {len(cells)} cells whole; {mend}leave it out once"
+        )
+    _tell(f"{len(cells)} cells, {len(kept)} of them there, in {out}")
+    return kept
+
+
+def _seeds(args: argparse.Namespace) -> list[int]:
+    from studies.table1.errors import StudyError
+    from studies.table1.rows import SEEDS
+
+    if not args.seeds:
+        return [0] if args.quick else list(SEEDS)
+    for text in args.seeds:
+        if not text.isdecimal() or int(text) >= 1_000_000:
+            raise StudyError(f"--seeds {text!r}: give whole numbers from 0, below a million")
+    return list(dict.fromkeys(int(text) for text in args.seeds))
+
+
+def _folder(args: argparse.Namespace) -> Path:
+    """The study's folder, which may be written to."""
+    from studies.table1.errors import StudyError
+
+    if args.jobs < 1:
+        raise StudyError(f"--jobs {args.jobs}: give at least 1")
+    out: Path = args.out
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StudyError(f"--out {out}: cannot be written to: {error.strerror}") from None
+    return out
+
+
+def _check_data(rows: Sequence[Row], data_dir: str) -> None:
+    """Bad data is told before anything is trained."""
+    from client.datasets.registry import load
+
+    for name in dict.fromkeys(row.data for row in rows):
+        load(name, data_dir or None)
+
+
+def _draw(args: argparse.Namespace, out: Path, lines: Sequence[Line]) -> None:
+    """Plots and the page in the study's folder; another page where one is asked for."""
+    from studies.table1.page import write_page
+
+    made = write_page(out / "results.md", lines, out) if lines else []
+    if args.page:
+        made += _draw_page(args.page, lines)
+    for path in made:
+        say(f"  {path}")
+
+
+def _draw_page(page: Path, lines: Sequence[Line]) -> list[Path]:
+    """A page of these lines and of those that its record keeps from before."""
+    from studies.table1 import effort
+    from studies.table1.page import IMAGES, write_page
+    from studies.table1.record import Entry, with_kept, write_record
+
+    known = _known_before(page)  # again: hours may have passed
+    entries = with_kept([Entry.of(line, effort.FULL) for line in lines], known.entries)
+    for name in known.left_out:
+        _tell(f"{name}: leaves the page, its settings or the way it is measured have changed")
+    for entry in entries:
+        shown = [group.seeds for group in entry.line.groups]
+        waiting = [seed for g in entry.groups if g.seeds not in shown for seed in g.seeds]
+        if waiting:
+            name = f"{entry.line.row.name} {entry.line.guarantee}"
+            _tell(f"{name}: seeds {waiting} are part of a group and wait until all of it are there")
+    if not entries:
+        return []
+    record = page.with_suffix(".json")
+    write_record(record, entries)  # first: a page without its figures would lose them
+    return [*write_page(page, [e.line for e in entries], page.parent / IMAGES), record]
+
+
+def _known_before(page: Path) -> Record:
+    """What a page's record has from before, once it is certain that both can be written."""
+    from studies.table1 import effort
+    from studies.table1.errors import StudyError
+    from studies.table1.page import IMAGES
+    from studies.table1.record import read_record
+
+    record = page.with_suffix(".json")
+    if page.suffix != ".md" or page.is_dir():
+        raise StudyError(f"--page {page}: give a file name that ends in .md")
+    if page.exists() and not record.exists():
+        raise StudyError(
+            f"--page {page}: it is there without its figures, {record}, and would lose what it "
+            "shows; bring them back, or move the page away"
+        )
+    try:
+        (page.parent / IMAGES).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StudyError(f"--page {page}: cannot be written: {error.strerror}") from None
+    if not os.access(page.parent, os.W_OK):
+        raise StudyError(f"--page {page}: {page.parent} cannot be written to")
+    return read_record(record, page.parent / IMAGES, effort.FULL)
+
+
+def _tell(text: str) -> None:
+    """One line for people on standard error, at once."""
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()

@@ -1,0 +1,1 @@
+"""The networks of filters, releasers, and those who read from what they release."""

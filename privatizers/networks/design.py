@@ -1,0 +1,254 @@
+"""The networks of a privatizer that a federation trains, and how a user's update is laid out.
+
+Server and nodes build the same design from the same public settings. A user's update is one vector
+of blocks, in the order of `Design.blocks`: minus each player's gradient, the objective's scalars,
+and the shares of the secret's classes. Each block has its own share of the clip, so that no large
+gradient drowns a small number that everybody needs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from models.classifiers import ConvClassifier, Mlp
+from privatizers.networks.filters import DenseFilter, UNet
+from privatizers.networks.releasers import ConvReleaser
+
+FILTER = "filter"
+SCALARS, SHARES = "scalars", "shares"
+SCALAR_SHARE, SECRET_SHARE = 0.03, 0.02
+"""Shares of C² that bound the blocks of the scalars and of the secret's shares."""
+PIXELS = (-1.0, 1.0)
+DENSE_NOISE = 16
+"""Entries of noise beside the dense filter's units."""
+ORDER_ONE = 1e-4
+"""Orders so near 1 need no scalar: Shannon's entropy is a plain mean."""
+
+LARGEST_LOG = 80.0
+"""An order must not take e to a higher power than this, which float32 could not hold."""
+
+CODE = 24
+"""Numbers of the code that everything passes in a filter of network ``code``."""
+FilterNetwork = UNet | DenseFilter | ConvReleaser
+Settings = Mapping[str, bool | int | float | str]
+
+
+class PlanError(ValueError):
+    """Settings that no design can be made of; the message names the mend."""
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A mean over everybody that an objective depends on.
+
+    Attributes:
+        low: least value that a user's may have; what is below counts as it.
+        high: greatest such value.
+        start: what stands in before the first release.
+        hidden: whether it is a mean over records whose owner hides the secret.
+    """
+
+    low: float
+    high: float
+    start: float
+    hidden: bool
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some neighbouring entries of an update.
+
+    Attributes:
+        name: of a player, or ``scalars`` or ``shares``.
+        size: entries.
+        bound: L2 bound of the block relative to C; their squares add up to 1 at most.
+    """
+
+    name: str
+    size: int
+    bound: float
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """What is trained.
+
+    Attributes:
+        networks: by player; ``filter`` is the one that nodes run afterwards.
+        scalars: what the objective squares, or takes the logarithm of.
+        secrets: classes of the secret.
+        blocks: how an update is laid out.
+    """
+
+    networks: dict[str, nn.Module]
+    scalars: tuple[Scalar, ...]
+    secrets: int
+    blocks: tuple[Block, ...]
+
+    @property
+    def size(self) -> int:
+        """P: length of an update."""
+        return sum(block.size for block in self.blocks)
+
+    def split(self, update: Tensor) -> dict[str, Tensor]:
+        """The blocks of updates [..., P] by name."""
+        parts = torch.split(update, [block.size for block in self.blocks], -1)
+        return {block.name: part for block, part in zip(self.blocks, parts, strict=True)}
+
+    def bounds(self, clipping_norm: float) -> dict[str, float]:
+        """Each block's L2 bound at clipping norm C."""
+        return {block.name: block.bound * clipping_norm for block in self.blocks}
+
+    def public_start(self) -> Tensor:
+        """Scalars and uniform shares before the first release, float32 [scalars + secrets]."""
+        starts = [scalar.start for scalar in self.scalars]
+        return torch.tensor([*starts, *[1 / self.secrets] * self.secrets])
+
+    def encoded(self, scalars: Tensor, bound: float) -> Tensor:
+        """A user's scalars as a block of norm at most ``bound``; its values are linear in them."""
+        if not self.scalars:
+            return scalars
+        low, high = self._ends(scalars)
+        return torch.clamp(scalars, low, high) * self._factors(scalars, bound)
+
+    def decoded(self, block: Tensor, bound: float) -> Tensor:
+        """Scalars of a mean of blocks."""
+        return block / self._factors(block, bound) if self.scalars else block
+
+    def within_ends(self, scalars: Tensor) -> Tensor:
+        """Scalars brought back to where a user's can be."""
+        return torch.clamp(scalars, *self._ends(scalars)) if self.scalars else scalars
+
+    def _ends(self, like: Tensor) -> tuple[Tensor, Tensor]:
+        return like.new_tensor([s.low for s in self.scalars]), like.new_tensor(
+            [s.high for s in self.scalars]
+        )
+
+    def _factors(self, like: Tensor, bound: float) -> Tensor:
+        largest = [max(abs(s.low), abs(s.high)) for s in self.scalars]
+        return bound / (math.sqrt(len(largest)) * like.new_tensor(largest))
+
+
+def design(
+    settings: Settings, shape: tuple[int, int, int], classes: int, secrets: int, seed: int = 0
+) -> Design:
+    """The networks and the layout that a ``privatizer`` section's settings give.
+
+    Args:
+        settings: ``method``, ``alpha``, ``network``, ``width``, ``readers``, ``filter_share`` and
+            ``consenting``.
+        shape: of an image.
+        classes: of the use.
+        secrets: of the secret.
+        seed: of the first weights.
+
+    Raises:
+        ShapeError: no network is built for such images.
+        PlanError: the secret has one class only, the method is unknown, or its order too small.
+    """
+    if secrets < 2:
+        raise PlanError(f"secrets={secrets}: a secret with one class cannot be hidden")
+    method, alpha = str(settings["method"]), float(settings["alpha"])
+    if method not in ("information", "alpha"):
+        raise PlanError(f"method={method!r} is unknown: choose information or alpha")
+    if method == "alpha" and alpha < 1 and (1 / alpha - 1) * math.log(secrets) > LARGEST_LOG:
+        raise PlanError(f"alpha={alpha} is too small for {secrets} secrets: give a larger order")
+    source = torch.Generator().manual_seed(seed)
+    networks = _networks(settings, shape, classes, secrets, source)
+    scalars = (
+        _information_scalars(classes, secrets)
+        if method == "information"
+        else _order_scalars(alpha, secrets)
+    )
+    blocks = _blocks(networks, scalars, secrets, float(settings["filter_share"]))
+    return Design(networks, scalars, secrets, blocks)
+
+
+def filter_network(
+    settings: Settings, shape: tuple[int, int, int], source: torch.Generator | None = None
+) -> FilterNetwork:
+    """The filter alone, with first weights from ``source``; those of no meaning without it."""
+    return _filter(settings, shape, source or torch.Generator().manual_seed(0))
+
+
+def _filter(
+    settings: Settings, shape: tuple[int, int, int], source: torch.Generator
+) -> FilterNetwork:
+    if settings["network"] == "dense":
+        return DenseFilter(
+            shape, int(settings["width"]), noise=DENSE_NOISE, limits=PIXELS, generator=source
+        )
+    width, choices = int(settings["width"]), 1 if float(settings["consenting"]) > 0 else 0
+    if settings["network"] == "code":
+        low, high = PIXELS
+        return ConvReleaser(
+            shape,
+            width,
+            code=CODE,
+            grain=float(settings["grain"]),
+            low=low,
+            high=high,
+            choices=choices,
+            generator=source,
+        )
+    return UNet(shape, width, choices=choices, limits=PIXELS, generator=source)
+
+
+def _networks(
+    settings: Settings,
+    shape: tuple[int, int, int],
+    classes: int,
+    secrets: int,
+    source: torch.Generator,
+) -> dict[str, nn.Module]:
+    width = int(settings["readers"])
+    readers = {"use": classes, "secret": secrets}
+    if settings["method"] == "information":
+        readers = {"raw_use": classes, **readers}
+    networks: dict[str, nn.Module] = {FILTER: _filter(settings, shape, source)}
+    for name, answers in readers.items():
+        if settings["network"] == "dense":
+            networks[name] = Mlp(math.prod(shape), answers, (width,), generator=source)
+        else:
+            networks[name] = ConvClassifier(shape, answers, width, generator=source)
+    return networks
+
+
+def _information_scalars(classes: int, secrets: int) -> tuple[Scalar, ...]:
+    """A, the use that is lost, and B, the secret that leaks, in nats (paper 000, algorithm 1)."""
+    use, secret = math.log(max(classes, 2)), math.log(secrets)
+    return (
+        Scalar(0.0, 2 * use, use, hidden=False),
+        Scalar(-secret, secret, secret, hidden=True),
+    )
+
+
+def _order_scalars(alpha: float, secrets: int) -> tuple[Scalar, ...]:
+    """The mean of (Σ p^α)^(1/α) over records: between those of a sure and of a uniform answer."""
+    if abs(alpha - 1) < ORDER_ONE:
+        return ()
+    doubtful = float(secrets) ** (1 / alpha - 1)
+    return (Scalar(min(1.0, doubtful), max(1.0, doubtful), doubtful, hidden=True),)
+
+
+def _blocks(
+    networks: Mapping[str, nn.Module], scalars: tuple[Scalar, ...], secrets: int, share: float
+) -> tuple[Block, ...]:
+    left = 1 - SECRET_SHARE - (SCALAR_SHARE if scalars else 0.0)
+    each = left * (1 - share) / (len(networks) - 1)
+    blocks = [
+        Block(name, _entries(net), math.sqrt(left * share if name == FILTER else each))
+        for name, net in networks.items()
+    ]
+    if scalars:
+        blocks.append(Block(SCALARS, len(scalars), math.sqrt(SCALAR_SHARE)))
+    return (*blocks, Block(SHARES, secrets, math.sqrt(SECRET_SHARE)))
+
+
+def _entries(net: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in net.parameters())

@@ -1,0 +1,193 @@
+"""Releasers of paper 002: networks that turn a record and noise into a record to hand out.
+
+Noise is always an argument, standard normal, so that a releaser is a function. What a releaser
+lets through is for attackers to find out; as such it promises nothing.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from models.shapes import ShapeError
+from models.weights import initialise, unset_weights
+from privatizers.networks.masks import chosen
+from privatizers.networks.recurrent import build_lstm, check_sizes
+
+LEAST_SIDE = 8
+
+
+class ConvReleaser(nn.Module):
+    """A convolutional encoder and decoder (paper 002, section III-A and Figure 2).
+
+    Between them stands a code of a few numbers, to which noise is added, and nothing goes around
+    it: how thick a digit is concerns all of an image at once, and a code can change it as one,
+    where a U-Net's short-cuts would carry every stroke past it. So it must first learn to
+    reproduce. The paper prints no layer sizes; these are ours. No norm layers: a record's answer
+    depends on that record and its noise alone.
+
+    Args:
+        shape: (channels, height, width) of an image, sides multiples of 4 and at least 8.
+        width: channels at half size; twice as many at a quarter.
+        code: numbers of the code.
+        noisy: add N(0, 1) noise to each number of the code; the paper's releaser of images has
+            none. What the code is scaled to is learnt, so the noise alone promises nothing.
+        grain: standard deviation of noise on each released pixel. Without it a filter hides the
+            secret from networks by writing it small, where trees and linear readers find it.
+        low: least value of a released pixel.
+        high: greatest value.
+        choices: opt-in bits; with 1 an image whose owner minds nothing goes out as it is. 0 where
+            everybody's is filtered.
+        generator: CPU generator of the weights; ``None`` is seed 0.
+
+    Raises:
+        ShapeError: on a shape or size that is not supported.
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, int, int],
+        width: int = 8,
+        *,
+        code: int = 32,
+        noisy: bool = True,
+        grain: float = 0.0,
+        low: float = -1.0,
+        high: float = 1.0,
+        choices: int = 0,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        channels, height, breadth = _check_image(shape)
+        self.choices = choices
+        check_sizes(width=width, code=code)
+        self.low, self.high, self.grain = low, high, _check_grain(grain)
+        self.coded = code if noisy else 0
+        entries = self.coded + (channels * height * breadth if grain else 0)
+        self.noise_shape = (entries,) if entries else ()
+        self.quarter = (2 * width, height // 4, breadth // 4)
+        maps = math.prod(self.quarter)
+        with unset_weights(self):
+            self.down1 = nn.Conv2d(channels, width, 4, stride=2, padding=1)
+            self.down2 = nn.Conv2d(width, 2 * width, 4, stride=2, padding=1)
+            self.encode = nn.Linear(maps, code)
+            self.decode = nn.Linear(code, maps)
+            self.up1 = nn.Conv2d(2 * width, 4 * width, 3, padding=1)
+            self.up2 = nn.Conv2d(width, 4 * channels, 3, padding=1)
+        initialise(self, generator, "relu")
+
+    def forward(self, records: Tensor, noise: Tensor, choice: Tensor | None = None) -> Tensor:
+        """Released images [n, c, h, w] in (low, high) of images and noise [n, *noise_shape].
+
+        Where there are opt-in bits, float32 [n, choices], images without one go out as they are.
+        """
+        return chosen(records, self._filtered(records, noise), choice if self.choices else None)
+
+    def _filtered(self, records: Tensor, noise: Tensor) -> Tensor:
+        maps = F.relu(self.down2(F.relu(self.down1(records))))
+        code = self.encode(maps.flatten(1))
+        if self.coded:
+            code = code + noise[:, : self.coded]
+        quarter = F.relu(self.decode(code)).view(-1, *self.quarter)
+        half = F.relu(F.pixel_shuffle(self.up1(quarter), 2))
+        full = F.pixel_shuffle(self.up2(half), 2).sigmoid()
+        released = self.low + (self.high - self.low) * full
+        if not self.grain:
+            return released
+        grain = self.grain * noise[:, self.coded :].view_as(released)
+        return (released + grain).clamp(self.low, self.high)
+
+
+class LstmReleaser(nn.Module):
+    """A causal LSTM over a series and one uniform noise a step (paper 002, section IV-D).
+
+    Each released step is ``level + keep · (step − level)`` plus a correction that depends on it, on
+    the steps before and on their noises: a meter can run it as hours come. The correction starts
+    near 0, and ``keep`` is learnt: started at 1 training starts at full utility, started at 0 at
+    full privacy, where next to nothing but ``level`` is released. Four layers of 64 cells: 117,314
+    parameters.
+
+    Args:
+        channels: of a series.
+        hidden: units of each layer.
+        layers: layers one upon the other.
+        low: least value that is released; None for none.
+        high: greatest value that is released; None for none.
+        steps: of the series that the noise is drawn for.
+        keep: share of a step's distance to ``level`` that is kept at the start, 0 to 1.
+        level: what is released where nothing is kept, say the mean.
+        grain: standard deviation of noise on each released step, in units of the series. Without
+            it a filter hides the secret from networks by writing it small, where trees find it.
+        generator: CPU generator of the weights; ``None`` is seed 0.
+
+    Raises:
+        ShapeError: a size is below 1, ``keep`` outside [0, 1], or ``grain`` negative.
+    """
+
+    def __init__(
+        self,
+        channels: int = 1,
+        *,
+        hidden: int = 64,
+        layers: int = 4,
+        low: float | None = None,
+        high: float | None = None,
+        steps: int = 24,
+        keep: float = 1.0,
+        level: float = 0.0,
+        grain: float = 0.0,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        check_sizes(channels=channels, hidden=hidden, layers=layers, steps=steps)
+        if not 0 <= keep <= 1:
+            raise ShapeError(f"keep={keep} must lie in [0, 1]: 1 starts at full utility")
+        self.low, self.high, self.level = low, high, level
+        self.grain = _check_grain(grain)
+        self.noise_shape = (steps, 1 + channels if grain else 1)
+        source = generator if generator is not None else torch.Generator().manual_seed(0)
+        with unset_weights(self):
+            self.correct = nn.Linear(hidden, channels)
+        initialise(self, source, "linear")
+        with torch.no_grad():
+            self.correct.weight.mul_(0.1)
+        self.keep = nn.Parameter(torch.tensor(float(keep)))
+        self.lstm = build_lstm(channels + 1, hidden, layers, source)
+
+    def forward(self, records: Tensor, noise: Tensor, choice: Tensor | None = None) -> Tensor:
+        """Released series [n, T, channels] of series and noise, both float32 [n, T, ...].
+
+        The noise is N(0, 1) as every filter's; the distribution function makes U[0, 1) of its first
+        channel, and the others are the grain.
+        Values beyond the limits are cut, but passed through in the gradient: where a cut had
+        none, a step once cut could never come back.
+        """
+        uniform = (1 + torch.erf(noise[..., :1] / math.sqrt(2))) / 2
+        states = self.lstm(torch.cat([records, uniform], 2))[0]
+        free: Tensor = self.level + self.keep * (records - self.level) + self.correct(states)
+        if self.grain:
+            free = free + self.grain * noise[..., 1:].reshape(records.shape)
+        if self.low is None and self.high is None:
+            return free
+        return free + (free.clamp(self.low, self.high) - free).detach()
+
+
+def _check_grain(grain: float) -> float:
+    if not 0 <= grain < math.inf:
+        raise ShapeError(f"grain={grain} must be at least 0")
+    return grain
+
+
+def _check_image(shape: tuple[int, int, int]) -> tuple[int, int, int]:
+    if len(shape) != 3:
+        raise ShapeError(f"shape {tuple(shape)} must be (channels, height, width)")
+    channels, height, width = (int(side) for side in shape)
+    if channels < 1 or min(height, width) < LEAST_SIDE or height % 4 or width % 4:
+        raise ShapeError(
+            f"shape {tuple(shape)}: give at least one channel, and sides that are multiples of 4 "
+            f"and at least {LEAST_SIDE} pixels"
+        )
+    return channels, height, width

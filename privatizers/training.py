@@ -1,0 +1,267 @@
+"""Training a privatizer on one machine: adversaries learn, then the filter steps.
+
+For records that one machine may hold: a study's, where a method is measured apart from its
+federation and the data is in no budget, or samples of a private generator. Bit-reproducible for
+equal arguments on one thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from privatizers.classifiers import noise_shape_of
+from privatizers.protocol import (
+    FILTER,
+    Batch,
+    Privatizer,
+    PrivatizerError,
+    draw_noise,
+    named_weights,
+)
+
+Progress = Callable[[int, int], None]
+"""Called with the iterations done and the iterations of all stages."""
+OnStep = Callable[[int, Tensor], None]
+"""Called after each iteration with its number and the filter step's scalars (detached; empty where
+the filter rests)."""
+Change = Callable[[Batch, torch.Generator], Batch]
+"""Changes a minibatch before it is used, say by shifting images."""
+
+
+class Records(Protocol):
+    """What minibatches are drawn from."""
+
+    @property
+    def records(self) -> Tensor:
+        """Float32 [n, ...]."""
+
+    def __len__(self) -> int:
+        """N."""
+
+    def batch(self, rows: Tensor, choice: Tensor | None = None) -> Batch:
+        """The records in int64 ``rows`` with use and secret, and whether each is to be hidden."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stretch of training.
+
+    Attributes:
+        name: what it is for.
+        players: who learns, each with Adam's learning rate; the others stay as they are.
+        steps: iterations; in each the adversaries step, then the filter once.
+        per_releaser_step: steps of the adversaries in an iteration, each on a fresh minibatch.
+        last_rate: share of each learning rate that is left at the end, reached along a line.
+        together: the filter steps on the adversaries' last minibatch and beside them, not after
+            them: nearly twice as fast where there is one step of theirs.
+
+    Raises:
+        PrivatizerError: on a rate, or a number of steps, that is not positive.
+    """
+
+    name: str
+    players: Mapping[str, float]
+    steps: int
+    per_releaser_step: int = 1
+    last_rate: float = 1.0
+    together: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.players or not all(rate > 0 for rate in self.players.values()):
+            raise PrivatizerError(f"stage {self.name!r}: give players learning rates above 0")
+        if self.steps < 1 or self.per_releaser_step < 1 or not 0 <= self.last_rate <= 1:
+            raise PrivatizerError(
+                f"stage {self.name!r}: steps={self.steps}, per_releaser_step="
+                f"{self.per_releaser_step}: at least 1; last_rate={self.last_rate}: in [0, 1]"
+            )
+
+
+def train_privatizer(
+    method: Privatizer,
+    data: Records,
+    stages: Sequence[Stage],
+    *,
+    batch: int,
+    seed: int,
+    choice: Tensor | None = None,
+    change: Change | None = None,
+    progress: Progress | None = None,
+    on_step: OnStep | None = None,
+) -> None:
+    """Train the method's players in place, stage by stage, each with fresh optimisers.
+
+    Args:
+        method: whose players learn.
+        data: the train part; minibatches are drawn from it with replacement.
+        stages: what happens, in order.
+        batch: records of a minibatch.
+        seed: decides minibatches, noise and changes.
+        choice: float32 [n, 1], 1 where a record's owner wants that secret hidden.
+        change: applied to every minibatch.
+        progress: called after each iteration.
+        on_step: called after each iteration with the filter's scalars.
+
+    Raises:
+        PrivatizerError: a stage names a player the method has not, the batch is not positive, or
+            a loss stops being a number.
+    """
+    _check(method, stages, batch)
+    source = _Minibatches(method, data, batch, torch.Generator().manual_seed(seed), choice, change)
+    total, done = sum(stage.steps for stage in stages), 0
+    for stage in stages:
+        learners = _Learners(method, stage)
+        for step in range(stage.steps):
+            learners.set_rates(1 - (1 - stage.last_rate) * step / stage.steps)
+            scalars = _iterate(learners, source, stage)
+            done += 1
+            if progress is not None:
+                progress(done, total)
+            if on_step is not None:
+                on_step(done, scalars)
+
+
+def train_identity(
+    net: nn.Module,
+    data: Records,
+    *,
+    steps: int,
+    rate: float,
+    batch: int,
+    seed: int,
+    head: nn.Module | None = None,
+    labels: Tensor | None = None,
+) -> float:
+    """Bring a filter near the identity before its method trains it (paper 000, section 7.3).
+
+    Args:
+        net: a filter; it learns in place to answer with its record, whatever the noise.
+        data: the train part.
+        steps: minibatches.
+        rate: Adam's learning rate.
+        batch: records of a minibatch.
+        seed: decides minibatches and noise.
+        head: reads ``labels`` (say who consents) from what is released, and learns beside the
+            filter, so that the released record shows it; not needed afterwards.
+        labels: int64 [n], what the head reads.
+
+    Returns:
+        The root of the last minibatch's mean squared error.
+
+    Raises:
+        PrivatizerError: a head is given without labels for every record.
+    """
+    if head is not None and (labels is None or len(labels) != len(data)):
+        raise PrivatizerError(f"give the head one label for each of the {len(data)} records")
+    generator = torch.Generator().manual_seed(seed)
+    learning = [*net.parameters(), *(head.parameters() if head is not None else ())]
+    adam = torch.optim.Adam(learning, lr=rate)
+    shape = noise_shape_of(net)
+    error = torch.zeros(())
+    for _ in range(steps):
+        rows = torch.randint(len(data), (batch,), generator=generator)
+        noise = torch.randn(batch, *(shape or (0,)), generator=generator)
+        released = net(data.records[rows], noise)
+        error = F.mse_loss(released, data.records[rows]).clamp_min(1e-12).sqrt()
+        loss = error
+        if head is not None and labels is not None:
+            loss = error + F.cross_entropy(head(released), labels[rows])
+        adam.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        adam.step()
+    return float(error.detach())
+
+
+def _iterate(learners: _Learners, source: _Minibatches, stage: Stage) -> Tensor:
+    """One iteration; gives the scalars of its last step."""
+    scalars = torch.zeros(0)
+    for players in learners.turns:
+        scalars = learners.step(players, *source.draw())
+    return scalars
+
+
+@dataclass(frozen=True, eq=False)
+class _Minibatches:
+    method: Privatizer
+    data: Records
+    size: int
+    generator: torch.Generator
+    choice: Tensor | None
+    change: Change | None
+
+    def draw(self) -> tuple[Batch, Tensor]:
+        rows = torch.randint(len(self.data), (self.size,), generator=self.generator)
+        bits = None if self.choice is None else self.choice[rows]
+        batch = self.data.batch(rows, choice=bits)
+        if self.change is not None:
+            batch = self.change(batch, self.generator)
+        return batch, draw_noise(self.method, len(batch.records), self.generator)
+
+
+class _Learners:
+    """A stage's players with their optimiser."""
+
+    def __init__(self, method: Privatizer, stage: Stage) -> None:
+        self.method, self.stage = method, stage
+        self.turns = _turns(stage)
+        self._adam = torch.optim.Adam(
+            [
+                {"params": list(method.players[name].parameters()), "lr": rate}
+                for name, rate in stage.players.items()
+            ]
+        )
+
+    def set_rates(self, share: float) -> None:
+        for group, rate in zip(self._adam.param_groups, self.stage.players.values(), strict=True):
+            group["lr"] = rate * share
+
+    def step(self, players: Sequence[str], batch: Batch, noise: Tensor) -> Tensor:
+        """One step of these players on a batch; the others' parameters stay as they are."""
+        weights = named_weights(self.method.players)
+        filtering = FILTER in players
+        losses, scalars = self.method.local_step(weights, batch, noise, filtering=filtering)
+        self._check_losses(players, losses)
+        own = [value for name in players for value in weights[name].values()]
+        # A loss depends on other players through constants only: the sum's gradient is each one's.
+        loss = torch.stack([losses[name] for name in players]).sum()
+        self._adam.zero_grad(set_to_none=True)
+        for value, gradient in zip(own, torch.autograd.grad(loss, own), strict=True):
+            value.grad = gradient
+        self._adam.step()
+        return scalars
+
+    def _check_losses(self, players: Sequence[str], losses: Mapping[str, Tensor]) -> None:
+        for name in players:
+            if not torch.isfinite(losses[name]):
+                raise PrivatizerError(
+                    f"stage {self.stage.name!r}: the loss of {name} is {float(losses[name])}; "
+                    f"lower its rate of {self.stage.players[name]:g}"
+                )
+
+
+def _turns(stage: Stage) -> list[list[str]]:
+    """Who steps on each minibatch of an iteration."""
+    adversaries = [name for name in stage.players if name != FILTER]
+    turns = [adversaries] * stage.per_releaser_step if adversaries else []
+    if FILTER not in stage.players:
+        return turns
+    if stage.together and turns:
+        return [*turns[:-1], [*adversaries, FILTER]]
+    return [*turns, [FILTER]]
+
+
+def _check(method: Privatizer, stages: Sequence[Stage], batch: int) -> None:
+    if batch < 1:
+        raise PrivatizerError(f"batch={batch} must be at least 1")
+    for stage in stages:
+        strange = sorted(set(stage.players) - set(method.players))
+        if strange:
+            raise PrivatizerError(
+                f"stage {stage.name!r} names {', '.join(strange)}; "
+                f"the method's players are {', '.join(method.players)}"
+            )

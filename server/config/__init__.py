@@ -1,0 +1,1 @@
+"""A run's configuration: one frozen tree, checked when it is made."""

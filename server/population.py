@@ -1,0 +1,78 @@
+"""Where populations lie, and which of them a run's configuration may spend from."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from accountant.ledger.population import Population, PopulationError
+from server.config.tree import Config
+from server.mechanism import round_event
+from server.schedule import parts
+
+
+def population_folder(named: str) -> Path:
+    """The folder of a population: an absolute path, or a name under ``$FEDLENS_HOME``."""
+    home = Path(os.environ.get("FEDLENS_HOME", "~/.fedlens")).expanduser()
+    return home / "populations" / named  # an absolute path replaces what stands before it
+
+
+def joined(config: Config) -> Population | None:
+    """The population that a run spends from, or None where it is alone.
+
+    Raises:
+        PopulationError: there is none of that name, or the run is not of its kind.
+        LedgerError: its ledger cannot be trusted.
+    """
+    named, privacy = config.privacy.population, config.privacy
+    if not named:
+        return None
+    population = Population.open(population_folder(named))
+    terms, event = population.terms, round_event(config)
+    for key, given, fixed in (
+        ("privacy.unit", privacy.unit, terms.unit),
+        ("adjacency", event.adjacency, terms.adjacency),
+        ("privacy.delta", privacy.delta, terms.delta),
+    ):
+        if given != fixed:
+            raise PopulationError(
+                f"{key} = {given!r}, but population {named!r} has {fixed!r}: its runs must agree"
+            )
+    if 0 < terms.users < config.data.users:
+        raise PopulationError(
+            f"data.users = {config.data.users}, but population {named!r} has {terms.users}: "
+            "a run may enrol some of its population, not more"
+        )
+    if privacy.fixed_seed >= 0:
+        raise PopulationError(
+            f"privacy.fixed_seed = {privacy.fixed_seed}: noise that anybody may repeat protects "
+            f"nobody, so such a run cannot spend from population {named!r}"
+        )
+    return population
+
+
+def check_room(config: Config) -> None:
+    """Refuse a new run of several parts that what is left of its population's budget cannot pay.
+
+    A run of one part stops before the round that would pass the budget. Of several parts the last
+    would be cut off after the first were paid for. Another run may still take what is left
+    meanwhile: then this one stops like any other.
+
+    Raises:
+        PopulationError: naming the part at which the budget is passed; or what `joined` says.
+        LedgerError: the population's ledger cannot be trusted.
+    """
+    schedule, population = parts(config), joined(config)
+    if population is None or len(schedule) < 2:
+        return
+    events = [replace(part.event, count=part.event.count * part.rounds) for part in schedule]
+    fitting = population.affordable(events)
+    if fitting == len(schedule):
+        return
+    raise PopulationError(
+        f"privacy.population = {config.privacy.population!r} has too little left for this run: the "
+        f"schedule passes the budget {population.terms.epsilon_budget:g} in its part "
+        f"{schedule[fitting].name!r} (spent so far: DP ε = {population.spent().epsilon:.4g}): give "
+        "more noise or fewer rounds, or a population with a larger budget"
+    )

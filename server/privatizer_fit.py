@@ -1,0 +1,200 @@
+"""A filter fitted on samples: post-processing of a private generator of class and secret.
+
+The run's generator was asked for pairs. Its samples show both attributes and nobody's record, so a
+filter can be trained on them for as many steps as there is patience for, and costs no privacy:
+neither a round nor noise nor clipping stands between it and its adversary. What it hides in real
+images rests on how like them samples are; fresh attackers on real images say how far that goes.
+
+The filter is trained in the budget form of paper 000's objective: lose as little as possible of
+what a network for the classes reads, and leave an adversary at most ``privatizer.budget`` nats;
+where ``privatizer.distortion`` is above 0, also change images as little as that weighs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from models.classifiers import ConvClassifier, JointReaders, Mlp
+from models.shapes import ImageShape
+from models.students import StudentCnn
+from models.vectors import to_vector
+from privatizers.classifiers import prior_of
+from privatizers.fitting import Fitted, Pace, Reading, Stretch, fit_filter
+from privatizers.information import InformationPrivatizer, Objective
+from privatizers.networks.design import filter_network
+from privatizers.protocol import Batch, PrivatizerError
+from privatizers.training import Progress, train_identity
+from server.config.tree import Config
+from server.sampler import Sampler, restored_filter
+from server.tensors import Arrays
+
+SEED = 6_000_011
+SAMPLES = 30_000
+HELD = 4000
+"""Further samples, by which a fresh adversary is judged."""
+BATCH = 128
+READING_STEPS, READING_RATE = 400, 2e-3
+COPYING_STEPS, COPYING_RATE = 400, 3e-3
+FITTED_GRAIN = 0.1
+"""A filter is fitted with no more grain than this, and what an adversary reads of it is measured
+with as much. More of it on release only degrades what the filter lets through (but for the clamp to
+a pixel's range, which comes after both). Fitted with more, a filter need not hide what that noise
+drowns in single images, and a generator of filtered images learns from sums of many."""
+SHARES = (1.0, 0.1, 0.01)
+"""Of the configured rates: the budget is spent by now, so a rate that was too high is lowered."""
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Samples of pairs, as a privatizer's step takes them.
+
+    Attributes:
+        records: float32 [n, c, h, w].
+        utility: requested classes, int64 [n].
+        secret: requested secrets, int64 [n].
+    """
+
+    records: Tensor
+    utility: Tensor
+    secret: Tensor
+
+    def __len__(self) -> int:
+        """Number of samples."""
+        return len(self.records)
+
+    def batch(self, rows: Tensor, choice: Tensor | None = None) -> Batch:
+        """The samples in ``rows``."""
+        return Batch(self.records[rows], self.utility[rows], self.secret[rows], choice=choice)
+
+
+class SyntheticPrivatizer:
+    """A filter, and how it is trained once there is something to sample from."""
+
+    def __init__(self, config: Config, shape: ImageShape, secrets: int) -> None:
+        """Start without a filter.
+
+        Args:
+            config: the run's.
+            shape: of an image.
+            secrets: classes of the secret.
+        """
+        self._config, self._shape = config, shape
+        self.secrets = secrets
+        self._filter: nn.Module | None = None
+        self._reading: Reading | None = None
+
+    @property
+    def network(self) -> nn.Module | None:
+        """The trained filter in evaluation mode, or None before there is one."""
+        return self._filter
+
+    def fit(self, sampler: Sampler, on_step: Progress) -> None:
+        """Train the filter on samples; the same one bit for bit for the same sampler.
+
+        Args:
+            sampler: of pairs (class x secrets + secret), unfiltered.
+            on_step: for a progress display.
+
+        Raises:
+            PrivatizerError: it could not be trained at any of `SHARES` of the configured rates.
+        """
+        torch.set_num_threads(self._config.generator.threads)
+        seed = self._config.seed + SEED
+        samples, held = (
+            self._drawn(sampler, size, seed + i) for i, size in enumerate((SAMPLES, HELD))
+        )
+        for share in SHARES:
+            try:
+                network, self._reading = self._fitted(samples, held, seed, share, on_step)
+                self._filter = restored_filter(self._config, self._shape, to_vector(network))
+            except PrivatizerError:
+                if share == SHARES[-1]:
+                    raise
+            else:
+                return
+
+    def _fitted(
+        self, samples: Samples, held: Samples, seed: int, share: float, on_step: Progress
+    ) -> Fitted:
+        """A filter, trained at a share of the configured rates."""
+        settings, source = self._config.privatizer, torch.Generator().manual_seed(seed)
+        grain = min(settings.grain, FITTED_GRAIN)
+        network: nn.Module = filter_network(
+            {**asdict(settings), "grain": grain}, self._shape, source
+        )
+        train_identity(
+            network, samples, steps=COPYING_STEPS, rate=COPYING_RATE, batch=BATCH, seed=seed
+        )
+        reader = _reader(samples, self._shape, source)
+
+        def build(stretch: Stretch) -> InformationPrivatizer:
+            return InformationPrivatizer(
+                network,
+                prior_of(samples.secret, self.secrets),
+                Objective(
+                    budget=settings.budget,
+                    weight=stretch.weight,
+                    distortion=settings.distortion,
+                ),
+                secret=_adversary(self._shape, self.secrets, source),
+                fixed_use=reader,
+            )
+
+        pace = Pace(
+            budget=settings.budget,
+            steps=settings.steps,
+            rate=settings.rate * share,
+            adversary_rate=settings.adversary_rate * share,
+            batch=BATCH,
+            seed=seed,
+        )
+        return fit_filter(build, samples, held, pace, on_step)
+
+    def _drawn(self, sampler: Sampler, count: int, seed: int) -> Samples:
+        pairs = torch.arange(count) % sampler.classes
+        return Samples(sampler.draw(pairs, seed), pairs // self.secrets, pairs % self.secrets)
+
+    def state(self) -> Arrays:
+        """All that `restore` needs to go on bit for bit, and what a fresh adversary read."""
+        if self._filter is None:
+            return {}
+        read = {} if self._reading is None else {"reading": np.array(self._reading)}
+        return {"mean": to_vector(self._filter), **read}
+
+    def restore(self, state: Arrays) -> None:
+        """Take up a state."""
+        if "mean" in state:
+            self._filter = restored_filter(self._config, self._shape, state["mean"])
+            self._reading = reading_of(state)
+
+
+def reading_of(state: Arrays) -> Reading | None:
+    """What a fresh adversary read of the samples that a state's filter was fitted on, if any."""
+    return Reading(*state["reading"].tolist()) if "reading" in state else None
+
+
+def _adversary(shape: ImageShape, secrets: int, source: torch.Generator) -> nn.Module:
+    """Convolutions with strides, convolutions with pooling, and a dense network, as one."""
+    return JointReaders(
+        StudentCnn(shape, secrets, generator=source),
+        ConvClassifier(shape, secrets, generator=source),
+        Mlp(shape[0] * shape[1] * shape[2], secrets, generator=source),
+    )
+
+
+def _reader(samples: Samples, shape: ImageShape, source: torch.Generator) -> nn.Module:
+    """A network that reads the class of samples."""
+    network = StudentCnn(shape, int(samples.utility.max()) + 1, generator=source)
+    adam = torch.optim.Adam(network.parameters(), lr=READING_RATE)
+    for _ in range(READING_STEPS):
+        rows = torch.randint(len(samples), (BATCH,), generator=source)
+        loss = F.cross_entropy(network(samples.records[rows]), samples.utility[rows])
+        adam.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        adam.step()
+    return network.eval()

@@ -1,0 +1,286 @@
+"""The directory of a run: what must survive the process being killed at any instant.
+
+``config.toml``            what runs
+``ledger.jsonl``           what was spent: one chained line a release, on disk before the release
+``evidence.jsonl``         private bookkeeping of the Bayesian accountant; do not pass it on
+``checkpoint/state.safetensors``   everything needed to go on after the last whole round
+``checkpoint/release-N.safetensors``  round N's noised aggregate, until a state has taken it in
+``checkpoint/generator-N.safetensors``  generators that stored samples were drawn from
+``checkpoint/filter.safetensors``  the filter that the run was given, where it was given one
+``store.db``               the database, unless another store is named (then in ``store-url``)
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import load_file, save
+from sqlalchemy import make_url
+
+from server.config.reading import read_config
+from server.config.tree import Config, ConfigError
+from server.files import write_durably
+from server.tensors import Arrays
+
+HIDDEN = "***"
+"""What SQLAlchemy shows in a password's place."""
+
+
+class RunDirectoryError(ValueError):
+    """A run directory that cannot be used; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The state after a whole round."""
+
+    round: int
+    arrays: Arrays
+    """Generator, critic and their optimisers."""
+    facts: dict[str, Any]
+    """JSON: the rounds' records, the ledger's head and length, the schema of the images."""
+
+
+class RunDirectory:
+    """Paths and durable files of one run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+        self.ledger = self.path / "ledger.jsonl"
+        self.evidence = self.path / "evidence.jsonl"
+        self.checkpoints = self.path / "checkpoint"
+        self._config = self.path / "config.toml"
+        self._filter = self.checkpoints / "filter.safetensors"
+        self._lock = self.path / "lock"
+
+    @classmethod
+    def create(cls, path: Path, config: Config) -> RunDirectory:
+        """Make the directory of a new run.
+
+        Raises:
+            RunDirectoryError: it holds a run already or other files, another process begins one
+                there, or it cannot be written.
+        """
+        directory = cls(path)
+        directory._check_free()
+        try:
+            directory.path.mkdir(parents=True, exist_ok=True)
+            with directory.locked():
+                directory._check_free()  # another process may have begun a run meanwhile
+                directory.checkpoints.mkdir(exist_ok=True)
+                write_durably(directory._config, config.to_toml().encode())
+        except OSError as error:
+            raise RunDirectoryError(f"cannot write to {path}: {error.strerror}") from None
+        return directory
+
+    @classmethod
+    def open(cls, path: Path) -> RunDirectory:
+        """The directory of an existing run.
+
+        Raises:
+            RunDirectoryError: there is no run in it.
+        """
+        directory = cls(path)
+        if not directory.exists():
+            raise RunDirectoryError(
+                f"{path} holds no run: no config.toml beside a checkpoint folder"
+            )
+        return directory
+
+    def exists(self) -> bool:
+        """Whether a run was begun here."""
+        return self._config.is_file() and self.checkpoints.is_dir()
+
+    def _check_free(self) -> None:
+        """Refuse a folder with anything in it but what a start that was killed at once has left."""
+        if self.exists():
+            raise RunDirectoryError(
+                f"{self.path} holds a run already: `fedlens resume {self.path}` goes on with it, "
+                "or name another --out"
+            )
+        left = {self.checkpoints, self._config.with_name("config.toml.part"), self._lock}
+        if any(found not in left for found in self.path.rglob("*")):
+            raise RunDirectoryError(f"{self.path} holds other files: name an empty or a new --out")
+
+    def set_aside(self) -> Path:
+        """Rename the directory of a run that nobody trains in, to make room; returns its new path.
+
+        Nothing is deleted: the ledger in it says what was spent, and people's labels are in it.
+
+        Raises:
+            RunDirectoryError: another process trains in it.
+        """
+        number = 1
+        while (target := self.path.with_name(f"{self.path.name}.old-{number}")).exists():
+            number += 1
+        with self.locked():
+            self.path.rename(target)
+        return target
+
+    def config(self) -> Config:
+        """The run's configuration.
+
+        Raises:
+            RunDirectoryError: it was damaged.
+        """
+        try:
+            return read_config(self._config)
+        except ConfigError as error:
+            raise RunDirectoryError(str(error)) from None
+
+    @property
+    def default_store(self) -> str:
+        """URL of the run's own SQLite store."""
+        return f"sqlite:///{self.path / 'store.db'}"
+
+    def sweep(self) -> None:
+        """Remove files that a killed process left half-written."""
+        for part in self.path.rglob("*.part"):
+            part.unlink()
+
+    def remember_store(self, url: str) -> None:
+        """Note where the run's samples go, for the verbs that come later; never a password."""
+        if url != self.default_store:
+            shown = make_url(url).render_as_string(hide_password=True)
+            write_durably(self.path / "store-url", shown.encode())
+
+    def remembered_store(self) -> str:
+        """The store that `remember_store` noted, or the directory's own.
+
+        Raises:
+            RunDirectoryError: its URL has a password, which was not written down.
+        """
+        note = self.path / "store-url"
+        url = note.read_text(encoding="utf-8") if note.exists() else self.default_store
+        if make_url(url).password == HIDDEN:
+            raise RunDirectoryError(f"name the run's store with its password: --store {url}")
+        return url
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the run, so that no two processes spend from one ledger.
+
+        Raises:
+            RunDirectoryError: another process holds it.
+        """
+        with self._lock.open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise RunDirectoryError(f"another process is training in {self.path}") from None
+            file.write(str(os.getpid()))
+            file.flush()
+            yield
+
+    def save_state(self, snapshot: Snapshot) -> None:
+        """Replace the state; whole or not at all."""
+        facts = json.dumps({**snapshot.facts, "round": snapshot.round})
+        content = save(_contiguous(snapshot.arrays), metadata={"facts": facts})
+        write_durably(self.checkpoints / "state.safetensors", content)
+
+    def load_state(self) -> Snapshot | None:
+        """The last state, or None before the first.
+
+        Raises:
+            RunDirectoryError: the file was damaged.
+        """
+        path = self.checkpoints / "state.safetensors"
+        if not path.exists():
+            return None
+        try:
+            arrays = load_file(path)
+            with safe_open(path, framework="numpy") as file:
+                facts = json.loads(file.metadata()["facts"])
+        except (SafetensorError, KeyError, TypeError, ValueError):
+            raise RunDirectoryError(f"{path} is damaged; restore it from a backup") from None
+        return Snapshot(int(facts["round"]), arrays, facts)
+
+    def _release(self, round_number: int) -> Path:
+        return self.checkpoints / f"release-{round_number:06d}.safetensors"
+
+    def save_release(self, round_number: int, release: NDArray[np.float64]) -> None:
+        """Keep a round's noised aggregate until a state holds it. Its ledger entry comes first."""
+        write_durably(self._release(round_number), save({"release": release}))
+
+    def load_release(self, round_number: int) -> NDArray[np.float64] | None:
+        """A round's noised aggregate, if the process lived to write it."""
+        path = self._release(round_number)
+        return load_file(path)["release"] if path.exists() else None
+
+    def drop_release(self, round_number: int) -> None:
+        """Forget an aggregate that a state has taken in."""
+        self._release(round_number).unlink(missing_ok=True)
+
+    def save_filter(self, vector: NDArray[np.float32], facts: dict[str, str]) -> None:
+        """Keep the filter that the run was given, with where it is from."""
+        content = save({"filter": np.asarray(vector, order="C")}, metadata=facts)
+        write_durably(self._filter, content)
+
+    def load_filter(self) -> tuple[NDArray[np.float32], dict[str, str]] | None:
+        """What `save_filter` kept; None where the run was given none.
+
+        Raises:
+            RunDirectoryError: the file was damaged.
+        """
+        if not self._filter.exists():
+            return None
+        try:
+            with safe_open(self._filter, framework="numpy") as file:
+                return file.get_tensor("filter"), dict(file.metadata())
+        except (SafetensorError, TypeError):
+            raise RunDirectoryError(
+                f"{self._filter} is damaged; restore it from a backup"
+            ) from None
+
+    def generator_path(self, round_number: int) -> Path:
+        """Where a round's generator is kept."""
+        return self.checkpoints / f"generator-{round_number:06d}.safetensors"
+
+    def save_generator(self, round_number: int, arrays: Arrays) -> str:
+        """Keep a generator that samples are drawn from; returns its digest.
+
+        Args:
+            round_number: the last round behind it.
+            arrays: ``average``, the flat generator; ``annotator``, the flat annotator that samples
+                are filtered and labelled with, where there is one.
+        """
+        write_durably(self.generator_path(round_number), save(_contiguous(arrays)))
+        return digest_of(arrays)
+
+
+def load_generator(path: Path) -> Arrays:
+    """What `RunDirectory.save_generator` kept.
+
+    Raises:
+        RunDirectoryError: the file was damaged.
+    """
+    try:
+        arrays: Arrays = load_file(path)
+    except SafetensorError:
+        raise RunDirectoryError(f"{path} is damaged; restore it from a backup") from None
+    return arrays
+
+
+def _contiguous(arrays: Arrays) -> Arrays:
+    return {name: np.asarray(value, order="C") for name, value in arrays.items()}
+
+
+def digest_of(arrays: Arrays) -> str:
+    """SHA-256 (hex) over names, shapes, dtypes and bytes, in the order of the names."""
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        value = np.asarray(arrays[name], order="C")
+        digest.update(f"{name}|{value.dtype.str}|{value.shape}|".encode())
+        digest.update(value.tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,234 @@
+"""Drawing samples: by class and seed, with the annotator as a filter where there is one."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from models.annotators import Annotator
+from models.generators import Generator
+from models.shapes import ImageShape
+from models.vectors import load_vector, to_vector
+from privatizers.networks.design import filter_network
+from server.config.tree import Config
+from server.tensors import Arrays
+
+BATCH = 500
+"""Images drawn at once; it decides memory and nothing else."""
+_FILTER_NOISE, _SECRETS = 1, 2
+"""What a seed that is not to be known is for."""
+_NORMALS_AT_ONCE = 16
+"""PyTorch fills normals in blocks of this length, and a last short block in another way."""
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """A source of synthetic images; all it does is post-processing of releases.
+
+    With an annotator and ``agreement`` above 0, candidates are drawn for each image until the
+    annotator gives the requested class at least that probability; after ``attempts`` candidates
+    the one with the highest is taken, so there is always an image of the class.
+
+    With a ``privatizer`` every image went through that filter last, whatever it was chosen by: no
+    image of this source shows what the filter hides. The generator's classes are then pairs, each
+    class with each of ``secrets`` secrets. Which secret was asked for, and the filter's noise,
+    follow from the seed *and* the generator's weights: a seed is stored beside samples, and whoever
+    reads it there must know neither.
+
+    Raises:
+        ValueError: ``agreement`` outside [0, 1), above 0 without an annotator, or ``attempts``
+            below 1; a generator that is not in evaluation mode (its images would depend on each
+            other); a generator and an annotator of different classes or shapes.
+    """
+
+    generator: Generator
+    annotator: Annotator | None = None
+    agreement: float = 0.0
+    attempts: int = 8
+    privatizer: nn.Module | None = None
+    secrets: int = 1
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.agreement < 1:
+            raise ValueError(f"agreement={self.agreement} must lie in [0, 1)")
+        if self.attempts < 1:
+            raise ValueError(f"attempts={self.attempts} must be at least 1")
+        judge, maker = self.annotator, self.generator
+        if maker.training:
+            raise ValueError("samples are drawn in evaluation mode: call generator.eval() first")
+        if judge is None and self.agreement > 0:
+            raise ValueError(f"agreement={self.agreement} needs an annotator; use 0 without one")
+        if judge and (judge.shape, judge.classes) != (maker.shape, maker.classes):
+            raise ValueError(
+                f"an annotator of {judge.classes} classes and images {judge.shape} cannot judge a "
+                f"generator of {maker.classes} and {maker.shape}"
+            )
+        if self.secrets > 1 and self.privatizer is None:
+            raise ValueError("classes are pairs with a secret, and no filter hides it")
+
+    @property
+    def classes(self) -> int:
+        """Number of classes."""
+        return self.generator.classes
+
+    @property
+    def latent(self) -> int:
+        """Length of the generator's noise vector."""
+        return self.generator.latent
+
+    @property
+    def shown_classes(self) -> int:
+        """Number of classes that may be known of a sample: without the secret in a pair."""
+        return self.classes // self.secrets
+
+    def asked(self, labels: Tensor, seed: int) -> Tensor:
+        """What to draw for shown classes int64 [n]: with pairs, each with a secret at random."""
+        source = torch.Generator().manual_seed(self._kept_seed(seed, _SECRETS))
+        hidden = torch.randint(self.secrets, labels.shape, generator=source)
+        return labels * self.secrets + hidden
+
+    def unfiltered(self) -> Sampler:
+        """The same source without the filter: every image is its first candidate."""
+        return replace(self, agreement=0.0)
+
+    @torch.no_grad()
+    def draw(self, labels: Tensor, seed: int) -> Tensor:
+        """Images float32 [n, c, h, w] in [-1, 1] of classes int64 [n]; the same for the same seed.
+
+        Image i depends on ``seed``, i and its label alone, up to float32 rounding, and not on how
+        many others are drawn.
+        """
+        return self.hidden(self._chosen(labels, seed), seed)
+
+    def _chosen(self, labels: Tensor, seed: int) -> Tensor:
+        images = self._candidates(labels, seed, torch.arange(len(labels)))
+        if self.annotator is None or self.agreement == 0:
+            return images
+        best = self._belief(images, labels)
+        for attempt in range(1, self.attempts):
+            open_ = (best < self.agreement).nonzero()[:, 0]
+            if not len(open_):
+                break
+            others = self._candidates(labels, _seed_of(seed, attempt), open_)
+            belief = self._belief(others, labels[open_])
+            better = belief > best[open_]
+            images[open_[better]], best[open_[better]] = others[better], belief[better]
+        return images
+
+    @torch.no_grad()
+    def between(self, shares: Tensor, seed: int) -> Tensor:
+        """Unfiltered images [n, c, h, w] between classes, by shares float32 [n, classes]."""
+        noise = _normals(len(shares), self.latent, seed)
+        pairs = zip(torch.split(noise, BATCH), torch.split(shares, BATCH), strict=True)
+        return self.hidden(torch.cat([self.generator(z, s) for z, s in pairs]), seed)
+
+    @torch.no_grad()
+    def hidden(self, images: Tensor, seed: int) -> Tensor:
+        """The images as the privatizer's filter releases them, each with noise of its own."""
+        if self.privatizer is None:
+            return images
+        shape: tuple[int, ...] = self.privatizer.noise_shape  # type: ignore[assignment]
+        normals = _normals(len(images), math.prod(shape), self._kept_seed(seed, _FILTER_NOISE))
+        noise = normals.reshape(-1, *shape)
+        pairs = zip(torch.split(images, BATCH), torch.split(noise, BATCH), strict=True)
+        return torch.cat([self.privatizer(part, drawn) for part, drawn in pairs])
+
+    def _kept_seed(self, seed: int, purpose: int) -> int:
+        """A seed that nobody knows who has no generator."""
+        weights = to_vector(self.generator).tobytes()
+        words = np.frombuffer(hashlib.sha256(weights).digest(), dtype=np.uint32).tolist()
+        mixed = np.random.SeedSequence([seed, purpose, *words])
+        return int(mixed.generate_state(1, np.uint64)[0] >> 1)
+
+    @torch.no_grad()
+    def label(self, images: Tensor) -> Tensor:
+        """The annotator's class probabilities, float32 [n, classes], of images [n, c, h, w].
+
+        Raises:
+            ValueError: there is no annotator, or none that has learned to read filtered images.
+        """
+        if self.annotator is None:
+            raise ValueError("this run trained no annotator: set annotator.rounds above 0")
+        if self.privatizer is not None:
+            raise ValueError("the annotator learned from unfiltered images and cannot read these")
+        return _probabilities(self.annotator, images)
+
+    def _belief(self, images: Tensor, labels: Tensor) -> Tensor:
+        if self.annotator is None:
+            raise ValueError("only an annotator has beliefs")
+        return _probabilities(self.annotator, images).gather(1, labels[:, None])[:, 0]
+
+    def _candidates(self, labels: Tensor, seed: int, places: Tensor) -> Tensor:
+        """The images at ``places``; the noise of all is drawn, so each has its own."""
+        noise = _normals(len(labels), self.latent, seed)
+        parts = [self.generator(noise[i], labels[i]) for i in torch.split(places, BATCH)]
+        return torch.cat(parts)
+
+
+def _probabilities(annotator: Annotator, images: Tensor) -> Tensor:
+    parts = [annotator(part) for part in torch.split(images, BATCH)]
+    return torch.softmax(torch.cat(parts), 1)
+
+
+def sampler_of(config: Config, generator: Generator, annotator: Annotator | None) -> Sampler:
+    """The configured filter over a generator in evaluation mode; none without an annotator."""
+    release = config.release
+    agreement = 0.0 if annotator is None else release.agreement
+    return Sampler(generator, annotator, agreement, release.attempts)
+
+
+def kept_arrays(sampler: Sampler) -> Arrays:
+    """All of a sampler that was trained: what a kept generator's file holds."""
+    arrays: Arrays = {"average": to_vector(sampler.generator)}
+    if sampler.annotator is not None:
+        arrays["annotator"] = to_vector(sampler.annotator)
+    if sampler.privatizer is not None:
+        arrays["privatizer"] = to_vector(sampler.privatizer)
+        arrays["secrets"] = np.array(sampler.secrets)
+    return arrays
+
+
+def restored_sampler(config: Config, shape: ImageShape, classes: int, arrays: Arrays) -> Sampler:
+    """The sampler of which `kept_arrays` were kept.
+
+    Raises:
+        ValueError: the arrays are of networks of other sizes than the configuration's.
+    """
+    made = Generator(shape, classes, config.generator.width, config.generator.latent)
+    load_vector(made, arrays["average"].astype(np.float32))
+    annotator = None
+    if "annotator" in arrays:
+        annotator = Annotator(
+            shape, classes, config.annotator.components, config.annotator.features
+        )
+        load_vector(annotator, arrays["annotator"].astype(np.float32))
+    sampler = sampler_of(config, made.eval(), annotator)
+    if not config.privatizer.synthetic:
+        return sampler
+    filter_ = restored_filter(config, shape, arrays["privatizer"])
+    return replace(sampler, privatizer=filter_, secrets=int(arrays["secrets"]))
+
+
+def restored_filter(config: Config, shape: ImageShape, vector: NDArray[np.generic]) -> nn.Module:
+    """A privatizer's trained filter in evaluation mode, from its weights."""
+    network: nn.Module = filter_network(asdict(config.privatizer), shape)
+    load_vector(network, vector.astype(np.float32))
+    return network.eval().requires_grad_(False)
+
+
+def _normals(rows: int, length: int, seed: int) -> Tensor:
+    """Standard normals [rows, length] whose first rows do not depend on how many there are."""
+    source = torch.Generator().manual_seed(seed)
+    whole = -(-length // _NORMALS_AT_ONCE) * _NORMALS_AT_ONCE
+    return torch.randn(rows, whole, generator=source)[:, :length]
+
+
+def _seed_of(seed: int, attempt: int) -> int:
+    """The seed of a later attempt, apart from the seeds of neighbouring draws."""
+    return int(np.random.SeedSequence([seed, attempt]).generate_state(1, np.uint64)[0] >> 1)

@@ -1,0 +1,120 @@
+"""The focused critic on the server: a second, sharper look of the frozen-feature critic.
+
+The warm-up's releases gave a first generator. Its samples say along which directions rows differ
+and where each class stands (`models.focus`); what users then release is how far they are from
+there, which is several times shorter than whole rows and so bears as much less noise. The class
+masses are the warm-up's.
+
+Both releases are estimates of the same class means, with noise of known size: they are averaged by
+precision, and each direction weighs as much as of what was found in it is signal (a Wiener filter).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from models.focus import Focus, focus_from, focus_on
+from models.shapes import ImageShape
+from server.config.tree import Config
+from server.mechanism import largest_sum, release_deviation
+from server.tasks.frozen import FrozenCritic, discrepancy
+
+
+class FocusedCritic:
+    """Releases have shape [classes x components], flattened row by row."""
+
+    def __init__(
+        self, config: Config, shape: ImageShape, classes: int, warmup: FrozenCritic
+    ) -> None:
+        """Start without a focus; `look` gives it one.
+
+        Args:
+            config: the run's.
+            shape: of an image.
+            classes: number of classes.
+            warmup: the critic of the rounds before.
+        """
+        self._warmup, self._classes = warmup, classes
+        self._components = config.critic.components
+        self.size = classes * self._components
+        self._noise = release_deviation(config, config.privacy)
+        self.largest_change = largest_sum(config, config.privacy, self.size)
+        self._focus: Focus | None = None
+        self._origin = torch.zeros(self._components)
+        self._sum = np.zeros((classes, self._components))
+        self._releases = 0
+        self._target = torch.zeros(classes, self._components)
+        self._roots = torch.zeros(self._components)
+
+    def look(self, images: Tensor, labels: Tensor) -> None:
+        """Take the focus from *synthetic* images of classes int64 [n]; later only new centres."""
+        with torch.no_grad():
+            rows = self._warmup.features(images)[:, :-1]
+            if self._focus is None:
+                self._focus = focus_on(rows, labels, self._classes, self._components)
+                self._origin = self._focus.centers.mean(0)
+                self._aim()
+            else:
+                self._focus = self._focus.centred(rows, labels)
+
+    def weights(self) -> NDArray[np.float32]:
+        """The focus that users measure from, as `Focus.to_vector`."""
+        return self._sharp().to_vector()
+
+    def absorb(self, release: NDArray[np.float64]) -> None:
+        """Average in where the classes stand by a release made with the present centres."""
+        away = release.reshape(self._classes, self._components) / self._warmup.mass
+        self._sum += self._sharp().centers.double().numpy() + away
+        self._releases += 1
+        self._aim()
+
+    def _aim(self) -> None:
+        """Set the class means to reach, and the directions' weights."""
+        basis = self._sharp().basis.double().numpy()
+        first, noise = self._warmup.means @ basis, self._warmup.noise
+        own = float(np.mean((self._noise / self._warmup.mass) ** 2)) / max(1, self._releases)
+        if self._releases:
+            share = noise / (noise + own) if noise + own else 1.0
+            first = (1 - share) * first + share * self._sum / self._releases
+            noise = own * share
+        power = np.mean((first - self._origin.double().numpy()) ** 2, axis=0)
+        signal = np.clip(power - noise, 0, None) / np.maximum(power, 1e-30)
+        self._target = torch.from_numpy(first.astype(np.float32))
+        self._roots = torch.from_numpy(np.sqrt(signal).astype(np.float32))
+
+    def loss(self, images: Tensor, labels: Tensor) -> Tensor:
+        """Unbiased squared distance of weighted embeddings along the focus, summed.
+
+        ``labels`` must hold every class equally often, in blocks.
+        """
+        rows = self._sharp().place(self._warmup.features(images)[:, :-1])
+        return discrepancy(rows * self._roots, self._target * self._roots)
+
+    def _sharp(self) -> Focus:
+        if self._focus is None:
+            raise RuntimeError("a focused critic is used before it has looked at samples")
+        return self._focus
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """Focus, sum and number of the releases."""
+        focus = np.zeros(0, np.float32) if self._focus is None else self._focus.to_vector()
+        return {
+            "focus": focus,
+            "origin": self._origin.numpy(),
+            "sum": self._sum.copy(),
+            "releases": np.array(self._releases),
+        }
+
+    def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
+        """Take up a state; the warm-up's comes first."""
+        if not state["focus"].size:
+            return
+        vector = state["focus"].astype(np.float32)
+        self._focus = focus_from(vector, self._warmup.means.shape[1], self._classes)
+        self._origin = torch.from_numpy(state["origin"].astype(np.float32))
+        self._sum = state["sum"].astype(np.float64)
+        self._releases = int(state["releases"])
+        self._aim()

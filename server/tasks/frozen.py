@@ -1,0 +1,121 @@
+"""The frozen-feature critic on the server: a noisy mean embedding per class, averaged over rounds.
+
+The generator's loss is the squared distance between the embedding of its images and the released
+one: what a Wasserstein critic that is linear on the features, at its best, gives. The embedding
+carries the class masses in a constant coordinate, so they are inside the same clipped vector.
+
+The noise of the release is known, so each feature is weighted by how much of what was released is
+signal (a Wiener filter): post-processing, like all that follows a release.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from models.features import PatchFeatures
+from models.shapes import ImageShape
+from server.config.sections import MechanismConfig
+from server.config.tree import Config
+from server.mechanism import largest_sum, release_deviation
+
+LEAST_MASS = 0.2
+"""A class is not divided by a noisy mass below this share of an equal one."""
+
+
+class FrozenCritic:
+    """Releases have shape [classes x dim], flattened row by row."""
+
+    means: NDArray[np.float64]
+    """Each class's mean row by the releases so far, without the mass, [classes, dim - 1]."""
+    mass: NDArray[np.float64]
+    """Each class's share of a user's records, at least `LEAST_MASS` of an equal one, [classes, 1].
+    """
+    noise: float
+    """Mean variance of the noise in a coordinate of ``means``."""
+
+    def __init__(
+        self,
+        config: Config,
+        shape: ImageShape,
+        classes: int,
+        settings: MechanismConfig | None = None,
+    ) -> None:
+        """Start without a release.
+
+        Args:
+            config: the run's.
+            shape: of an image.
+            classes: number of classes.
+            settings: of the part that makes the releases; the critic's own by default.
+        """
+        mechanism = settings or config.privacy
+        self.features = PatchFeatures(shape, config.critic.feature_seed)
+        self._classes, self._dim = classes, self.features.dim
+        self.size = classes * self._dim
+        self._noise = release_deviation(config, mechanism)
+        self.largest_change = largest_sum(config, mechanism, self.size)
+        self._sum = np.zeros(self.size)
+        self._releases = 0
+        self._aim()
+
+    def weights(self) -> NDArray[np.float32] | None:
+        """None: the features follow from their public seed."""
+        return None
+
+    def absorb(self, release: NDArray[np.float64]) -> None:
+        """Average a release in; equal noise makes the plain mean the best estimate."""
+        self._sum += release
+        self._releases += 1
+        self._aim()
+
+    def _aim(self) -> None:
+        """Set the class means [classes, dim - 1] to reach, and the features' weights [dim - 1]."""
+        releases = max(1, self._releases)
+        mean = (self._sum / releases).reshape(self._classes, self._dim)
+        self.mass = np.maximum(mean[:, -1:] / self.features.mass, LEAST_MASS / self._classes)
+        self.means = mean[:, :-1] / self.mass
+        self.noise = float(np.mean((self._noise / self.mass) ** 2)) / releases
+        power = np.mean(self.means**2, axis=0)
+        signal = np.clip(power - self.noise, 0, None) / np.maximum(power, 1e-30)
+        self._target = torch.from_numpy(self.means.astype(np.float32))
+        self._roots = torch.from_numpy(np.sqrt(signal).astype(np.float32))
+
+    def loss(self, images: Tensor, labels: Tensor) -> Tensor:
+        """Unbiased squared distance of weighted embeddings (maximum mean discrepancy), summed.
+
+        ``labels`` must hold every class equally often, in blocks.
+        """
+        rows = self.features(images)[:, :-1] * self._roots
+        return discrepancy(rows, self._target * self._roots)
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """Sum and number of the releases."""
+        return {"sum": self._sum.copy(), "releases": np.array(self._releases)}
+
+    def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
+        """Take up a state."""
+        self._sum = state["sum"].astype(np.float64)
+        self._releases = int(state["releases"])
+        self._aim()
+
+
+def discrepancy(rows: Tensor, targets: Tensor) -> Tensor:
+    """Squared distance of class means of rows to their targets, less what chance adds, summed.
+
+    Gretton et al., "A Kernel Two-Sample Test" (JMLR 2012), equation 3, up to what does not depend
+    on the rows.
+
+    Args:
+        rows: float32 [classes x each, dim], class by class.
+        targets: float32 [classes, dim].
+    """
+    groups = rows.view(len(targets), -1, rows.shape[1])
+    count = groups.shape[1]
+    means = groups.mean(1)
+    apart = (means - targets).square().sum()
+    spread = (groups - means[:, None]).square().sum() / (count * (count - 1))
+    loss: Tensor = apart - spread
+    return loss

@@ -1,0 +1,175 @@
+"""The privatizer on the server: all players stepped along noised mean gradients.
+
+Everything here is post-processing of releases. The scalars that the objective squares and the
+shares of the secret's classes are released with the gradients, smoothed, and travel with the next
+request; the filter that comes out is the mean of its last quarter of rounds, for single rounds are
+mostly noise.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import asdict
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from client.messages import Vector
+from models.shapes import ImageShape
+from models.vectors import load_vector, to_vector
+from privatizers.networks.design import FILTER, SCALARS, SHARES, Design, design
+from server.config.tree import Config
+from server.sampler import restored_filter
+from server.tensors import Arrays, optimiser_state, restore_optimiser, under, within
+
+SEED = 5_000_011
+LEAST_SHARE = 1e-3
+LEAST_HIDDEN = 0.05
+"""At least this share of users counts as hiding something, where means over them are taken."""
+
+
+class PrivatizerTrainer:
+    """A filter, the networks that read from what it releases, and everybody's scalars.
+
+    A release has the layout of `privatizers.networks.design.Design`: the noised mean of the users'
+    blocks over     the fixed qN.
+
+    Raises:
+        ShapeError: no network is built for such images.
+        ValueError: the secret has one class only.
+    """
+
+    def __init__(self, config: Config, shape: ImageShape, classes: int, secrets: int) -> None:
+        self._settings = config.privatizer
+        self._design: Design = design(
+            asdict(config.privatizer), shape, classes, secrets, config.seed + SEED
+        )
+        self.size = self._design.size
+        self._bounds = self._design.bounds(config.privatizer.clipping_norm)
+        self._optimisers = {name: self._optimiser(name) for name in self._design.networks}
+        self._mean = copy.deepcopy(self._design.networks[FILTER]).eval()
+        self._scalars, self._shares = self._public_start()
+        self._absorbed = 0
+
+    def _optimiser(self, name: str) -> torch.optim.Optimizer:
+        settings = self._settings
+        rate = settings.rate if name == FILTER else settings.adversary_rate
+        weights = self._design.networks[name].parameters()
+        if settings.optimiser == "adam":
+            return torch.optim.Adam(weights, lr=rate, betas=(0.9, 0.99))
+        return torch.optim.SGD(weights, lr=rate)
+
+    def _public_start(self) -> tuple[Tensor, Tensor]:
+        start, count = self._design.public_start(), len(self._design.scalars)
+        return start[:count], start[count:]
+
+    @property
+    def ready(self) -> bool:
+        """Whether the filter has learned from at least one release."""
+        return self._absorbed > self._settings.lead
+
+    @property
+    def network(self) -> nn.Module:
+        """The filter that devices are to run: the mean of its last quarter of planned rounds."""
+        return self._mean
+
+    def weights(self) -> dict[str, Vector]:
+        """What nodes start from: all players, then scalars and shares, float32."""
+        networks = self._design.networks
+        players = [to_vector(networks[b.name]) for b in self._design.blocks if b.name in networks]
+        public = torch.cat([self._scalars, self._shares]).numpy().copy()
+        return {"players": np.concatenate(players), "public": public}
+
+    def filter_weights(self) -> Vector:
+        """The filter as it travels in the requests of all later parts, float32 [n]."""
+        return to_vector(self._mean)
+
+    def figures(self) -> dict[str, float]:
+        """The public scalars as they are smoothed: what lagging networks say, no privacy figure."""
+        return {f"scalar_{i}": float(value) for i, value in enumerate(self._scalars)}
+
+    def absorb(self, release: NDArray[np.float64]) -> None:
+        """Step every player along a noised mean update, float64 [size].
+
+        Raises:
+            ValueError: the release has another shape.
+        """
+        if release.shape != (self.size,):
+            raise ValueError(f"a release of shape {release.shape}, expected ({self.size},)")
+        blocks = self._design.split(torch.from_numpy(release.astype(np.float32)))
+        for name, optimiser in self._optimisers.items():
+            if name != FILTER or self._absorbed >= self._settings.lead:
+                self._step(name, optimiser, blocks[name] / self._bounds[name])
+        self._smooth(blocks)
+        self._absorbed += 1
+        self._follow()
+
+    def _step(self, name: str, optimiser: torch.optim.Optimizer, update: Tensor) -> None:
+        """One step along an update relative to its block's bound: rates do not depend on C."""
+        parameters = list(self._design.networks[name].parameters())
+        for parameter, part in zip(
+            parameters, torch.split(update, [p.numel() for p in parameters]), strict=True
+        ):
+            parameter.grad = -part.view_as(parameter)
+        optimiser.step()
+        optimiser.zero_grad()
+
+    def _smooth(self, blocks: dict[str, Tensor]) -> None:
+        """Take scalars and shares into their moving averages, which begin with what is unbiased."""
+        decay = min(self._settings.smoothing, self._absorbed / (1 + self._absorbed))
+        shares = blocks[SHARES] / self._bounds[SHARES]
+        hidden = float(shares.sum().clamp(LEAST_HIDDEN, 1.0))
+        shares = shares.clamp_min(LEAST_SHARE)
+        self._shares = torch.lerp(shares / shares.sum(), self._shares, decay)
+        if SCALARS not in blocks:
+            return
+        found = self._design.decoded(blocks[SCALARS], self._bounds[SCALARS])
+        over = torch.tensor([hidden if scalar.hidden else 1.0 for scalar in self._design.scalars])
+        found = self._design.within_ends(found / over)
+        self._scalars = torch.lerp(found, self._scalars, decay)
+
+    @torch.no_grad()
+    def _follow(self) -> None:
+        """Count the filter's weights of the last quarter in; before that, the last ones stand."""
+        counted = max(1, self._absorbed - math.floor(0.75 * self._settings.rounds))
+        pairs = zip(
+            self._mean.parameters(), self._design.networks[FILTER].parameters(), strict=True
+        )
+        for mean, value in pairs:
+            mean.lerp_(value, 1 / counted)
+
+    def state(self) -> Arrays:
+        """All that `restore` needs to go on bit for bit."""
+        arrays: Arrays = {
+            "mean": to_vector(self._mean),
+            "scalars": self._scalars.numpy().copy(),
+            "shares": self._shares.numpy().copy(),
+            "absorbed": np.array(self._absorbed),
+        }
+        for name, network in self._design.networks.items():
+            player = {"weights": to_vector(network), **optimiser_state(self._optimisers[name])}
+            arrays |= under(name, player)
+        return arrays
+
+    def restore(self, state: Arrays) -> None:
+        """Take up a state."""
+        load_vector(self._mean, state["mean"].astype(np.float32))
+        self._scalars = torch.from_numpy(state["scalars"].astype(np.float32))
+        self._shares = torch.from_numpy(state["shares"].astype(np.float32))
+        self._absorbed = int(state["absorbed"])
+        for name, network in self._design.networks.items():
+            player = within(name, state)
+            load_vector(network, player["weights"].astype(np.float32))
+            restore_optimiser(self._optimisers[name], player)
+
+
+def kept_filter(config: Config, shape: ImageShape, state: Arrays) -> nn.Module:
+    """The trained filter of a run, in evaluation mode, from all of the run's state.
+
+    Raises:
+        KeyError: the run trained none.
+    """
+    return restored_filter(config, shape, state["privatizer/mean"])

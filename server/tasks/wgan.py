@@ -1,0 +1,85 @@
+"""The convolutional critic on the server: an optimiser's step on each noisy mean update.
+
+Where the noise outweighs the update in most coordinates, plain gradient descent keeps their ratio
+as it was released: the signal lies in few coordinates and is large there. Adam divides every
+coordinate by its own spread, so the many that hold noise alone move as far as those few.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
+from models.critics import WganCritic
+from models.limits import clamp_weights, limits_norm, weight_limits
+from models.shapes import ImageShape
+from server.config.tree import Config
+from server.tensors import optimiser_state, restore_optimiser
+
+
+class WganServerCritic:
+    """Updates are the mean change of the critic's flat parameters over the drawn users."""
+
+    def __init__(self, config: Config, shape: ImageShape, classes: int) -> None:
+        settings = config.critic
+        source = torch.Generator().manual_seed(config.seed)
+        self._critic = WganCritic(shape, classes, settings.width, settings.hidden, generator=source)
+        self._critic.requires_grad_(False)  # only the generator is differentiated here
+        self._limits = weight_limits(self._critic, settings.weight_limit)
+        clamp_weights(self._critic, self._limits)  # or users would spend their clip on it
+        self._optimiser = _optimiser(settings.optimiser, self._critic, settings.rate)
+        self._settings, self._rounds, self._absorbed = settings, config.rounds.count, 0
+        self.largest_change = 2 * limits_norm(self._critic, self._limits)
+        self.size = sum(p.numel() for p in self._critic.parameters())
+
+    def weights(self) -> NDArray[np.float32]:
+        """Flat parameters, float32 [P]."""
+        return parameters_to_vector(self._critic.parameters()).detach().numpy().copy()
+
+    def absorb(self, release: NDArray[np.float64]) -> None:
+        """Step along the release: its negative is the optimiser's gradient."""
+        gradient = torch.from_numpy(-release.astype(np.float32))
+        sizes = [p.numel() for p in self._critic.parameters()]
+        for p, part in zip(self._critic.parameters(), torch.split(gradient, sizes), strict=True):
+            p.grad = part.view_as(p)
+        self._optimiser.param_groups[0]["lr"] = self._rate()
+        self._optimiser.step()
+        self._optimiser.zero_grad()
+        clamp_weights(self._critic, self._limits)
+        self._absorbed += 1
+
+    def _rate(self) -> float:
+        """``rate`` at the first round, ``last_rate`` of it at the last, a cosine between them."""
+        behind = min(1.0, self._absorbed / max(1, self._rounds - 1))
+        last = self._settings.last_rate
+        return self._settings.rate * (last + (1 - last) * (1 + math.cos(math.pi * behind)) / 2)
+
+    def loss(self, images: Tensor, labels: Tensor) -> Tensor:
+        """Minus the critic's mean score of the generated images."""
+        score: Tensor = -self._critic(images, labels).mean()
+        return score
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """Parameters, the optimiser's moments, and how many releases were taken in."""
+        absorbed = np.array(self._absorbed)
+        moments = optimiser_state(self._optimiser)
+        return {"parameters": self.weights(), "absorbed": absorbed, **moments}
+
+    def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
+        """Take up a state."""
+        vector = torch.from_numpy(state["parameters"].astype(np.float32))
+        vector_to_parameters(vector, self._critic.parameters())
+        restore_optimiser(self._optimiser, state)
+        self._absorbed = int(state.get("absorbed", 0))  # runs of before did not count them
+
+
+def _optimiser(kind: str, critic: WganCritic, rate: float) -> torch.optim.Optimizer:
+    if kind == "adam":
+        return torch.optim.Adam(critic.parameters(), lr=rate, betas=(0.5, 0.99))
+    momentum = 0.9 if kind == "momentum" else 0.0
+    return torch.optim.SGD(critic.parameters(), lr=rate, momentum=momentum)

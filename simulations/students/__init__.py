@@ -1,0 +1,1 @@
+"""Students: what samples are worth to somebody who trains on them."""

@@ -1,0 +1,97 @@
+"""Attackers that compute: a data set whose secret has a formula lends it to them.
+
+Paper 002 calls this the true-class attacker (TCA): it applies the labelling rule to released images
+and needs no training but to see what the rule's answers mean after the filter. Where the rule
+abstains ("normal"), the paper tries each reading and reports the best on the test images; here the
+meaning of every answer is counted on the attacker's own released records, so the choice is not
+made on what it is scored on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from studies.attackers.protocol import AttackError, Fitted, cautious, count_classes
+
+Rule = Callable[[Tensor, Tensor | None], Tensor]
+"""Released records [n, ...] and side information to answers: int64, the secret's shape, each at
+least 0; there may be more answers than classes ("cannot say")."""
+
+
+@dataclass(frozen=True, eq=False)
+class FormulaFitted:
+    """A rule, and what its answers mean.
+
+    Attributes:
+        rule: the formula.
+        meaning: float64 [answers, classes], how common each secret is behind an answer.
+    """
+
+    rule: Rule
+    meaning: Tensor
+
+    def log_probabilities(self, records: Tensor, side: Tensor | None = None) -> Tensor:
+        """See `Fitted.log_probabilities`; an answer never seen says what the prior does."""
+        answers = self.rule(records, side)
+        last = len(self.meaning) - 1
+        known = torch.where((answers >= 0) & (answers < last), answers, last)
+        return cautious(self.meaning[known])
+
+
+@dataclass(frozen=True)
+class FormulaAttacker:
+    """Applies the rule that fits the released records best.
+
+    Attributes:
+        rules: formulas, such as one rule at several thresholds of what counts as ink.
+    """
+
+    rules: Sequence[Rule]
+
+    def __post_init__(self) -> None:
+        if not self.rules:
+            raise AttackError("rules is empty; give the secret's formula, or leave this one out")
+
+    def fit(
+        self,
+        records: Tensor,
+        secret: Tensor,
+        side: Tensor | None,
+        seed: int,
+        *,
+        classes: int | None = None,
+    ) -> Fitted:
+        """Count what each rule's answers mean and keep the one with the least cross-entropy."""
+        found = count_classes(records, secret, side, classes)
+        fitted = [
+            FormulaFitted(rule, _meaning(rule, records, secret, side, found)) for rule in self.rules
+        ]
+        return min(fitted, key=lambda one: _cross_entropy(one, records, secret, side))
+
+
+def _meaning(
+    rule: Rule, records: Tensor, secret: Tensor, side: Tensor | None, classes: int
+) -> Tensor:
+    """Shares of secrets behind each answer, with one record at the prior's shares added to each."""
+    answers = rule(records, side)
+    if answers.shape != secret.shape or int(answers.min()) < 0:
+        raise AttackError(
+            f"a formula answers {tuple(answers.shape)} for secrets {tuple(secret.shape)}, or below "
+            "0; give one answer from 0 on for each secret"
+        )
+    prior = torch.bincount(secret.flatten(), minlength=classes).double()
+    cells = int(answers.max()) + 1
+    counts = torch.bincount((answers * classes + secret).flatten(), minlength=cells * classes)
+    table = counts.double().reshape(cells, classes) + prior / prior.sum()
+    return torch.cat([table, prior[None]])
+
+
+def _cross_entropy(
+    fitted: FormulaFitted, records: Tensor, secret: Tensor, side: Tensor | None
+) -> float:
+    guesses = fitted.log_probabilities(records, side)
+    return -float(guesses.gather(-1, secret.unsqueeze(-1)).mean())

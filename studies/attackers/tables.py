@@ -1,0 +1,81 @@
+"""Attackers that read tables: how a classifier of rows answers for records and for steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from studies.attackers.features import each_step, places, table
+from studies.attackers.protocol import cautious
+
+
+def some_rows(
+    rows: Tensor, secret: Tensor, most: int, seed: int
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """At most ``most`` of the rows with their secrets, drawn without replacement."""
+    chosen = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))[:most]
+    return rows[chosen].numpy(), secret.flatten()[chosen].numpy()
+
+
+class Estimator(Protocol):
+    """As much of a scikit-learn classifier as is used."""
+
+    classes_: NDArray[np.int64]
+
+    def predict_proba(self, rows: Any) -> NDArray[np.float64]:
+        """Probabilities [n, seen classes] of rows [n, k]."""
+        ...
+
+
+@dataclass(frozen=True)
+class View:
+    """Which columns an attacker sees.
+
+    Attributes:
+        steps: a row for each step of a series, instead of each record.
+        record: the released record is seen; without it the side information alone.
+        position: without the record: which step of the series is asked for.
+    """
+
+    steps: bool
+    record: bool = True
+    position: bool = False
+
+    def __call__(self, records: Tensor, side: Tensor | None) -> Tensor:
+        """Rows float32 [n, k], or [n * T, k] for steps."""
+        if self.record:
+            return table(records, side, steps=self.steps)
+        if not self.steps:
+            return records.new_zeros(len(records), 0) if side is None else side.flatten(1)
+        known = [each_step(side, records), *([places(records)] if self.position else [])]
+        return torch.cat(known, -1).flatten(0, 1)
+
+
+@dataclass(frozen=True, eq=False)
+class TableFitted:
+    """A fitted classifier of rows, answering for records.
+
+    Attributes:
+        estimator: the classifier.
+        view: how records become its rows.
+        classes: number of classes; those that it never saw get the least probability.
+    """
+
+    estimator: Estimator
+    view: View
+    classes: int
+
+    def log_probabilities(self, records: Tensor, side: Tensor | None = None) -> Tensor:
+        """See `Fitted.log_probabilities`."""
+        found = self.estimator.predict_proba(self.view(records, side).numpy())
+        wide = torch.zeros(len(found), self.classes, dtype=torch.float64)
+        wide[:, torch.from_numpy(np.asarray(self.estimator.classes_))] = torch.from_numpy(
+            np.asarray(found, dtype=np.float64)
+        )
+        guesses = cautious(wide)
+        return guesses.reshape(*records.shape[:2], -1) if self.view.steps else guesses

@@ -1,0 +1,1 @@
+"""Measures of samples and of what attackers read."""

@@ -1,0 +1,185 @@
+"""How well an attacker does on records that neither it nor the filter has seen.
+
+Attacks are estimates: a better attacker may come. What one of them proves is a *lower* bound on
+what is left of the secret: I(S; Q) = H(S) - H(S | Q) >= H(S) - cross-entropy of any guesser, in
+nats. Nothing here bounds a leak from above.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from client.datasets.attributes.data import PrivateData
+from studies.attackers.protocol import Attacker, AttackError, Fitted
+
+RESAMPLES = 1000
+CHUNK = 100
+
+
+@dataclass(frozen=True)
+class Score:
+    """What one fitted attacker got right on the test records.
+
+    Attributes:
+        accuracy: share of secrets guessed right.
+        balanced_accuracy: mean over classes of the share guessed right within the class;
+            1 / classes for who knows nothing.
+        cross_entropy: mean of -log of what it gave the true secret, nats.
+        entropy: of the test secrets' shares, nats; H(S) up to sampling, and below it on average.
+        leak_lower_bound: entropy - cross_entropy, nats: I(S; Q) is at least that in expectation.
+            Negative for an attacker that is worse than the prior; it proves nothing then.
+        leak_interval: bootstrap percentile interval of the former over owners, or records.
+        confidence: of that interval.
+    """
+
+    accuracy: float
+    balanced_accuracy: float
+    cross_entropy: float
+    entropy: float
+    leak_lower_bound: float
+    leak_interval: tuple[float, float]
+    confidence: float
+
+    def row(self) -> dict[str, object]:
+        """A JSON object."""
+        return {**asdict(self), "leak_interval": list(self.leak_interval)}
+
+
+def attack(
+    attacker: Attacker,
+    released: PrivateData,
+    test: PrivateData,
+    seed: int,
+    *,
+    resamples: int = RESAMPLES,
+) -> Score:
+    """Fit ``attacker`` on released records and score it on others.
+
+    Args:
+        attacker: not yet fitted.
+        released: the attack part with the filter's records in place of the raw ones.
+        test: the same of the test part.
+        seed: of the fit and of the bootstrap.
+        resamples: of the bootstrap.
+
+    Raises:
+        AttackError: on secrets of one class and shapes that do not fit.
+    """
+    fitted = attacker.fit(
+        released.records, released.secret, released.side, seed, classes=released.secret_classes
+    )
+    return judge(fitted, test, seed, resamples=resamples)
+
+
+def judge(fitted: Fitted, test: PrivateData, seed: int, *, resamples: int = RESAMPLES) -> Score:
+    """Score an attacker that is fitted already (perhaps on raw records: a frozen one)."""
+    guesses = fitted.log_probabilities(test.records, test.side)
+    return score(guesses, test.secret, seed=seed, owners=test.owners, resamples=resamples)
+
+
+def score(
+    log_probabilities: Tensor,
+    secret: Tensor,
+    *,
+    seed: int = 0,
+    owners: Tensor | None = None,
+    confidence: float = 0.95,
+    resamples: int = RESAMPLES,
+) -> Score:
+    """Compare guesses with the truth.
+
+    Args:
+        log_probabilities: float [n, classes], or [n, T, classes].
+        secret: int64 [n], or [n, T].
+        seed: of the bootstrap.
+        owners: int64 [n]; records of one owner are drawn together. None draws records.
+        confidence: of the interval, in (0, 1).
+        resamples: bootstrap draws, at least 2.
+
+    Raises:
+        AttackError: shapes that do not fit, rows that are no probabilities, or one class only.
+    """
+    _check(log_probabilities, secret, confidence, resamples)
+    classes = log_probabilities.shape[-1]
+    guesses, truth = log_probabilities.double().flatten(0, -2), secret.flatten()
+    right = (guesses.argmax(-1) == truth).double()
+    losses = -guesses.gather(-1, truth[:, None])[:, 0]
+    counts = torch.bincount(truth, minlength=classes).double()
+    recall = torch.zeros(classes, dtype=torch.float64).index_add_(0, truth, right)[counts > 0]
+    entropy = float(_entropies(counts[None].numpy())[0])
+    cross_entropy = float(losses.mean())
+    cells = _by_owner(losses, secret, classes, owners)
+    return Score(
+        accuracy=float(right.mean()),
+        balanced_accuracy=float((recall / counts[counts > 0]).mean()),
+        cross_entropy=cross_entropy,
+        entropy=entropy,
+        leak_lower_bound=entropy - cross_entropy,
+        leak_interval=_interval(cells, seed, confidence, resamples),
+        confidence=confidence,
+    )
+
+
+def _check(guesses: Tensor, secret: Tensor, confidence: float, resamples: int) -> None:
+    if guesses.shape[:-1] != secret.shape or len(secret) == 0:
+        raise AttackError(
+            f"guesses {tuple(guesses.shape)} for secrets {tuple(secret.shape)}; give one row of "
+            "log-probabilities for each secret"
+        )
+    if int(secret.min()) < 0 or int(secret.max()) >= guesses.shape[-1]:
+        raise AttackError(
+            f"secrets run from {int(secret.min())} to {int(secret.max())}, guesses have "
+            f"{guesses.shape[-1]} classes; fit the attacker with as many classes as there are"
+        )
+    if int(secret.min()) == int(secret.max()):
+        raise AttackError(
+            f"every secret is {int(secret.min())}; give test records of at least two classes"
+        )
+    off = (guesses.double().exp().sum(-1) - 1).abs().max()
+    if not float(off) < 1e-3:
+        raise AttackError("guesses are no log-probabilities: their exponentials must sum to 1")
+    if not 0 < confidence < 1 or resamples < 2:
+        raise AttackError(
+            f"confidence={confidence}, resamples={resamples}: give a share in (0, 1) and at least 2"
+        )
+
+
+def _entropies(counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Entropy in nats of each row of counts [r, classes]."""
+    shares = counts / counts.sum(1, keepdims=True)
+    logs = np.log(np.where(shares > 0, shares, 1.0))
+    entropies: NDArray[np.float64] = -(shares * logs).sum(1)
+    return entropies
+
+
+def _interval(
+    cells: NDArray[np.float64], seed: int, confidence: float, resamples: int
+) -> tuple[float, float]:
+    """Percentiles of entropy - cross-entropy when the rows of ``cells`` are redrawn."""
+    source = np.random.default_rng(seed)
+    drawn = []
+    for start in range(0, resamples, CHUNK):
+        size = min(CHUNK, resamples - start)
+        weights = source.multinomial(len(cells), np.full(len(cells), 1 / len(cells)), size)
+        totals = weights @ cells
+        drawn.append(_entropies(totals[:, 1:]) - totals[:, 0] / totals[:, 1:].sum(1))
+    low, high = np.quantile(np.concatenate(drawn), [(1 - confidence) / 2, (1 + confidence) / 2])
+    return float(low), float(high)
+
+
+def _by_owner(
+    losses: Tensor, secret: Tensor, classes: int, owners: Tensor | None
+) -> NDArray[np.float64]:
+    """Sum of losses and number of secrets of each class, [owners (or records), 1 + classes]."""
+    hot = torch.nn.functional.one_hot(secret.flatten(), classes).double()
+    cells = torch.cat([losses[:, None], hot], 1).reshape(len(secret), -1, 1 + classes).sum(1)
+    if owners is not None:
+        _, who = torch.unique(owners, return_inverse=True)
+        cells = torch.zeros(int(who.max()) + 1, 1 + classes).double().index_add_(0, who, cells)
+    found: NDArray[np.float64] = cells.numpy()
+    return found

@@ -1,0 +1,310 @@
+"""Study ``alpha-images``: digits that stay readable, how thick they are does not (002, IV-C).
+
+On annotated MNIST a releaser is trained for each order α and weight λ, with an adversary and with
+the network that reads digits; then fresh attackers are fitted on released images that neither it
+nor they have met, and everything is scored on the test images.
+
+Reference lines come first. ``raw``: everybody reads the images as they are. ``digit``: somebody
+who knows each image's digit and nothing else. The rule's secret hangs on the digit (nine in ten
+ones are thick), so even a releaser that hands out nothing but a perfect digit cannot push an
+attacker below that line: it is the floor of this table, not 50%.
+
+Attackers are scored twice: by their likeliest class, as the paper does (``attacker``), and with
+their answers divided by the classes' shares (``reweighted``), which is the better strategy for
+balanced accuracy. The formula attacker knows the rule: it reads the digit with a network, counts
+the ink of that digit's row at two thresholds, and counts what each width means after the releaser.
+
+Simulation only. Settings are to be chosen on the attack part cut in two, never on the test part.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import get_args
+
+import torch
+from torch import Tensor, nn
+
+from client.datasets.attributes import load_private
+from client.datasets.attributes.data import PrivateData, Split
+from models.classifiers import check_image
+from models.students import StudentCnn
+from privatizers.alpha import AlphaObjective, AlphaPrivatizer, Mode
+from privatizers.networks.releasers import ConvReleaser
+from privatizers.protocol import FILTER, PrivatizerError
+from privatizers.training import Stage, train_privatizer
+from studies.attackers import ATTACKERS
+from studies.attackers.formula import FormulaAttacker
+from studies.attackers.ink_formula import THRESHOLDS, InkFormula
+from studies.attackers.protocol import Attacker
+from studies.papers.attacking import (
+    Reading,
+    accuracy,
+    build_attackers,
+    columns,
+    joint_adversary,
+    learn,
+    number,
+    parse_points,
+    read_all,
+    read_secret,
+    release,
+)
+from studies.papers.charts import plot_lines, plot_sheet
+from studies.papers.runner import Report, Row, check_names
+
+COLUMNS = (
+    "point",
+    "mode",
+    "seed",
+    "digits",
+    "paper_digits",
+    "attacker",
+    "paper_attacker",
+    "attacker_formula",
+    "reweighted",
+    "digits_fresh",
+    "squared_error",
+    "seconds",
+)
+PAPER_RAW = (0.9725, 0.9150)
+"""Digits and thickness read from raw images (paper 002, section IV-C)."""
+PAPER_MIDDLE = 0.60
+"""Where the paper says that the digits are "almost preserved"; its table's figures are lost."""
+"""What counts as ink for the formula, of pixels in [-1, 1]: 5% and 50% of full ink. A releaser's
+faint background makes everything above 0 ink, so the rule's own threshold reads nothing."""
+SHOWN = 10
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What ``alpha_images.toml`` sets.
+
+    Attributes:
+        data: source of the images; its secret must hang on a digit's row for the formula.
+        points: orders and weights, ``alpha:weight``.
+        modes: ``entropy``, ``loss`` or both.
+        distortion: weight of the squared error.
+        beta: weight of the digit network's cross-entropy.
+        width: of the releaser.
+        code: numbers of its code.
+        grain: standard deviation of the noise on each released pixel.
+        batch: images of a minibatch.
+        reading_steps: of the network that reads digits, before.
+        copying_steps: in which the releaser learns to reproduce.
+        steps: against the adversary.
+        adversary_steps: k, of the adversary in each.
+        rate: Adam's, of releaser and adversary.
+        last_rate: share of it at the end.
+        attackers: by name; the formula's own comes on top.
+        attacker_steps: of the networks among them, at least.
+    """
+
+    data: str
+    points: tuple[str, ...]
+    modes: tuple[Mode, ...]
+    distortion: float
+    beta: float
+    width: int
+    code: int
+    grain: float
+    batch: int
+    reading_steps: int
+    copying_steps: int
+    steps: int
+    adversary_steps: int
+    rate: float
+    last_rate: float
+    attackers: tuple[str, ...]
+    attacker_steps: int
+
+    def __post_init__(self) -> None:
+        check_names("modes", self.modes, get_args(Mode))
+        check_names("attackers", self.attackers, ATTACKERS)
+        if not self.points:
+            raise PrivatizerError("points must give at least one order and weight")
+        parse_points(self.points)
+
+
+def run(
+    settings: Settings,
+    *,
+    seeds: Sequence[int],
+    data_dir: Path | None,
+    out: Path,
+    report: Report,
+) -> list[Row]:
+    """A row for each reference line, then for each mode, order, weight and seed."""
+    rows: list[Row] = []
+    sheet: dict[str, Tensor] = {}
+    for seed in seeds:
+        split = load_private(settings.data, data_dir, seed)
+        rows += reference_rows(settings, split, seed)
+        report(f"alpha-images: seed {seed}: raw attacker {rows[-2]['attacker']:.3f}")
+        start = reproducing(settings, split.train, seed)
+        for mode in settings.modes:
+            for alpha, weight in parse_points(settings.points):
+                began = time.perf_counter()
+                method = train_point(settings, split.train, start, mode, alpha, weight, seed)
+                row = point_row(settings, method, split, seed)
+                point = f"{alpha:g}:{weight:g}"
+                seconds = time.perf_counter() - began
+                rows.append({"point": point, "mode": mode, **row, "seconds": seconds})
+                report(
+                    f"alpha-images: {mode} {point} seed {seed}: digits {row['digits']:.3f}, "
+                    f"attacker {row['attacker']:.3f}"
+                )
+                if seed == seeds[0]:
+                    some = split.test.take(slice(0, SHOWN))
+                    sheet.setdefault("raw", some.records)
+                    sheet[f"{mode} {point}"] = release(method, some, seed).records
+    plot_sheet(sheet, out / "alpha-images-sheet.png")
+    _plot(rows, out)
+    return rows
+
+
+def reference_rows(settings: Settings, split: Split, seed: int) -> list[Row]:
+    """What is read from raw images, and from the digit alone."""
+    began = time.perf_counter()
+    reader = _reader(settings, split.attack, split.attack, seed)
+    raw = columns(read_all(_attackers(settings, reader), split.attack, split.test, seed))
+    digits = accuracy(reader, split.test.records, split.test.utility)
+    first: Row = {
+        "point": "raw",
+        "mode": None,
+        "seed": seed,
+        "digits": digits,
+        "paper_digits": PAPER_RAW[0],
+        "paper_attacker": PAPER_RAW[1],
+        "digits_fresh": digits,
+        "squared_error": 0.0,
+        "seconds": time.perf_counter() - began,
+        **raw,
+    }
+    known = digit_reading(split, seed)
+    second: Row = {"point": "digit", "mode": None, "seed": seed, **columns({"digit": known})}
+    return [first, second]
+
+
+def digit_reading(split: Split, seed: int) -> Reading:
+    """What the digit alone says of the secret: no releaser that keeps digits goes below."""
+    attack, test = (
+        replace(part, side=part.utility[:, None].float()) for part in (split.attack, split.test)
+    )
+    return read_secret(FormulaAttacker([_told_digit]), attack, test, seed)
+
+
+def reproducing(settings: Settings, train: PrivateData, seed: int) -> AlphaPrivatizer:
+    """A releaser that reproduces, and a network that reads digits: where every point starts."""
+    generator = torch.Generator().manual_seed(seed)
+    shape = check_image(train.shape)
+    reader = StudentCnn(shape, train.utility_classes, generator=generator)
+    learn(reader, train.records, train.utility, steps=settings.reading_steps, rate=2e-3, seed=seed)
+    method = AlphaPrivatizer(
+        ConvReleaser(
+            shape,
+            settings.width,
+            code=settings.code,
+            grain=settings.grain,
+            low=train.low,
+            high=train.high,
+            generator=generator,
+        ),
+        joint_adversary(train, generator),
+        AlphaObjective(1.0, 0.0, distortion=1.0, beta=0.1),
+        use=reader,
+    )
+    copying = Stage("copying", {FILTER: 1.5 * settings.rate}, settings.copying_steps)
+    train_privatizer(method, train, [copying], batch=settings.batch, seed=seed)
+    return method
+
+
+def train_point(
+    settings: Settings,
+    train: PrivateData,
+    start: AlphaPrivatizer,
+    mode: Mode,
+    alpha: float,
+    weight: float,
+    seed: int,
+) -> AlphaPrivatizer:
+    """One point of the curve, from a copy of the reproducing start."""
+    objective = AlphaObjective(
+        alpha, weight, mode, distortion=settings.distortion, beta=settings.beta
+    )
+    players = copy.deepcopy(dict(start.players))
+    method = AlphaPrivatizer(players[FILTER], players["secret"], objective, use=players["use"])
+    rate = settings.rate
+    stages = [
+        Stage("meeting", {"secret": rate}, max(1, settings.steps // 8)),
+        Stage(
+            "releasing",
+            {FILTER: rate, "secret": rate, "use": rate / 4},
+            settings.steps,
+            settings.adversary_steps,
+            last_rate=settings.last_rate,
+            together=True,
+        ),
+    ]
+    train_privatizer(method, train, stages, batch=settings.batch, seed=seed + 1)
+    return method
+
+
+def point_row(settings: Settings, method: AlphaPrivatizer, split: Split, seed: int) -> Row:
+    """What is still read of released test images, by the trained reader and by fresh ones."""
+    attack, test = (
+        release(method, part, seed + place) for place, part in enumerate((split.attack, split.test))
+    )
+    reader = _reader(settings, attack, attack, seed)
+    readings = read_all(_attackers(settings, reader), attack, test, seed)
+    return {
+        "seed": seed,
+        "digits": accuracy(method.players["use"], test.records, test.utility),
+        "paper_digits": None,
+        "paper_attacker": None,
+        "digits_fresh": accuracy(reader, test.records, test.utility),
+        "squared_error": float((test.records - split.test.records).square().mean()),
+        **columns(readings),
+    }
+
+
+def _reader(settings: Settings, attack: PrivateData, like: PrivateData, seed: int) -> nn.Module:
+    """A fresh network that reads digits, fitted on the attack part."""
+    net = StudentCnn(
+        check_image(like.shape),
+        like.utility_classes,
+        generator=torch.Generator().manual_seed(seed + 7),
+    )
+    steps = settings.reading_steps
+    return learn(net, attack.records, attack.utility, steps=steps, rate=2e-3, seed=seed)
+
+
+def _attackers(settings: Settings, reader: nn.Module) -> dict[str, Attacker]:
+    rules = [InkFormula(reader, threshold) for threshold in THRESHOLDS]
+    found = build_attackers(settings.attackers, settings.attacker_steps)
+    return {**found, "formula": FormulaAttacker(rules)}
+
+
+def _told_digit(records: Tensor, side: Tensor | None) -> Tensor:
+    return records.new_zeros(len(records)).long() if side is None else side[:, 0].long()
+
+
+def _plot(rows: Sequence[Row], out: Path) -> None:
+    """Attackers against digits, a line for each mode and order."""
+    lines: dict[str, list[tuple[float, float]]] = {}
+    for row in rows:
+        if row["mode"] is not None:
+            name = f"{row['mode']}, α={str(row['point']).partition(':')[0]}"
+            lines.setdefault(name, []).append((number(row, "digits"), number(row, "attacker")))
+    floor = [number(row, "attacker") for row in rows if row["point"] == "digit"]
+    plot_lines(
+        {name: sorted(points) for name, points in lines.items()},
+        xlabel="digits read (share)",
+        ylabel="strongest attacker (balanced accuracy)",
+        level=("knows the digit alone", floor[0]),
+        path=out / "alpha-images-curve.png",
+    )

@@ -1,0 +1,160 @@
+"""Releasing records and having fresh attackers read them: what the alpha studies share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from client.datasets.attributes.data import PrivateData
+from models.classifiers import ConvClassifier, JointReaders, Mlp, check_image
+from models.students import StudentCnn
+from privatizers.protocol import Privatizer, PrivatizerError, draw_noise
+from studies.attackers import build_attacker
+from studies.attackers.networks import NetworkAttacker
+from studies.attackers.protocol import Attacker, cautious
+from studies.metrics.scores import score
+from studies.papers.runner import Row
+
+CHUNK = 500
+RESAMPLES = 100
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a fresh attacker read on test records.
+
+    Attributes:
+        balanced: balanced accuracy of its likeliest class, as paper 002 scores it.
+        reweighted: the same when it divides its answers by the classes' shares first, which is
+            what balanced accuracy rewards; where one class is common the difference is large.
+        leak: lower bound on what is left of the secret, nats, per record or step.
+    """
+
+    balanced: float
+    reweighted: float
+    leak: float
+
+
+def release(method: Privatizer, data: PrivateData, seed: int) -> PrivateData:
+    """The same data with the filter's records in place of the raw ones."""
+    generator = torch.Generator().manual_seed(seed)
+    released = []
+    with torch.no_grad():
+        for part in torch.split(data.records, CHUNK):
+            released.append(method.filter(part, draw_noise(method, len(part), generator)))
+    return replace(data, records=torch.cat(released))
+
+
+def read_secret(attacker: Attacker, attack: PrivateData, test: PrivateData, seed: int) -> Reading:
+    """Fit on the released attack part and score on the released test part."""
+    fitted = attacker.fit(
+        attack.records, attack.secret, attack.side, seed, classes=attack.secret_classes
+    )
+    guesses = fitted.log_probabilities(test.records, test.side)
+    shares = torch.bincount(attack.secret.flatten(), minlength=attack.secret_classes).double()
+    shares = torch.where(shares > 0, shares / shares.sum(), 1.0)  # of a class never met: as it is
+    fair = cautious((guesses - shares.log()).softmax(-1))
+    plain = score(guesses, test.secret, owners=test.owners, resamples=RESAMPLES)
+    other = score(fair, test.secret, resamples=2)
+    return Reading(plain.balanced_accuracy, other.balanced_accuracy, plain.leak_lower_bound)
+
+
+def read_all(
+    attackers: Mapping[str, Attacker], attack: PrivateData, test: PrivateData, seed: int
+) -> dict[str, Reading]:
+    """Every attacker's reading, by name."""
+    return {name: read_secret(attacker, attack, test, seed) for name, attacker in attackers.items()}
+
+
+def build_attackers(names: Sequence[str], steps: int) -> dict[str, Attacker]:
+    """Attackers by name; the networks among them take at least ``steps`` batches."""
+    found: dict[str, Attacker] = {}
+    for name in names:
+        attacker = build_attacker(name)
+        if isinstance(attacker, NetworkAttacker):
+            attacker = replace(attacker, epochs=1, steps=steps)
+        found[name] = attacker
+    return found
+
+
+def columns(readings: Mapping[str, Reading]) -> Row:
+    """A row's part: each attacker's figures, and the strongest of them."""
+    row: Row = {}
+    for name, reading in readings.items():
+        row[f"attacker_{name}"] = reading.balanced
+        row[f"reweighted_{name}"] = reading.reweighted
+    row["attacker"] = max(reading.balanced for reading in readings.values())
+    row["reweighted"] = max(reading.reweighted for reading in readings.values())
+    row["leak_at_least"] = max(reading.leak for reading in readings.values())
+    return row
+
+
+def number(row: Row, name: str) -> float:
+    """A row's figure, for plots."""
+    value = row[name]
+    return float(value) if isinstance(value, int | float) else float("nan")
+
+
+def learn(
+    net: nn.Module, records: Tensor, labels: Tensor, *, steps: int, rate: float, seed: int
+) -> nn.Module:
+    """Train a classifier by cross-entropy with Adam, in place; its rate falls along a line."""
+    generator = torch.Generator().manual_seed(seed)
+    optimiser = torch.optim.Adam(net.parameters(), lr=rate)
+    for step in range(steps):
+        for group in optimiser.param_groups:
+            group["lr"] = rate * (1 - 0.9 * step / steps)
+        rows = torch.randint(len(records), (128,), generator=generator)
+        optimiser.zero_grad()
+        torch.autograd.backward(F.cross_entropy(net(records[rows]), labels[rows]))
+        optimiser.step()
+    return net
+
+
+@torch.no_grad()
+def accuracy(net: nn.Module, records: Tensor, labels: Tensor) -> float:
+    """Share of records whose likeliest class is the label."""
+    answers = torch.cat([net(part).argmax(-1) for part in torch.split(records, CHUNK)])
+    return float((answers == labels).double().mean())
+
+
+def parse_points(
+    points: Sequence[str], second: str = "a weight", first: str = "an order"
+) -> list[tuple[float, float]]:
+    """Pairs of what ``first`` and ``second`` name, of settings written as ``number:number``.
+
+    Raises:
+        PrivatizerError: one is written otherwise.
+    """
+    found = []
+    for point in points:
+        alpha, _, weight = point.partition(":")
+        try:
+            found.append((float(alpha), float(weight)))
+        except ValueError:
+            raise PrivatizerError(
+                f"point {point!r}: write {first} and {second}, as in 1:0.5"
+            ) from None
+    return found
+
+
+def small_reader(shape: Sequence[int], classes: int, generator: torch.Generator) -> nn.Module:
+    """A strided student network where the images' size suits it, else a small LeNet."""
+    image = check_image(shape)
+    if image[1] == image[2] and image[1] in (28, 32) and image[0] in (1, 3):
+        return StudentCnn(image, classes, generator=generator)
+    return ConvClassifier(image, classes, generator=generator)
+
+
+def joint_adversary(train: PrivateData, generator: torch.Generator) -> nn.Module:
+    """Convolutions beside a dense network: hidden from the first alone, trees still read it."""
+    classes = train.secret_classes
+    return JointReaders(
+        small_reader(train.shape, classes, generator),
+        Mlp(math.prod(train.shape), classes, generator=generator),
+    )

@@ -1,0 +1,88 @@
+"""The baseline of study ``attributes``: a FaderNet, alone or with a U-Net behind it.
+
+Paper 000, section 5.3. A FaderNet (Lample et al. 2017) hides an attribute from the discriminator
+of its code; the U-Net behind it learns by the same objective as the study's own filter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from client.datasets.attributes.data import PrivateData
+from models.classifiers import Mlp, check_image
+from privatizers.classifiers import prior_of
+from privatizers.fader import CODE, FaderPrivatizer
+from privatizers.networks.fader import Chained, FaderNet
+from privatizers.networks.filters import UNet
+from privatizers.protocol import FILTER
+from privatizers.training import Stage, train_privatizer
+
+ALONE, CHAINED = "fader", "fader+unet"
+BASELINES = (ALONE, CHAINED)
+HIDDEN = 64
+"""Units of the discriminator of codes."""
+PLANES = 4
+"""Planes of noise of the U-Net behind."""
+
+
+@dataclass(frozen=True)
+class FaderSettings:
+    """How a baseline is trained.
+
+    Attributes:
+        width: channels of the FaderNet's first layer, and of the U-Net's.
+        weight: of the discriminator's defeat against the mean squared error of pixels.
+        steps: of both.
+        discriminator_steps: of the discriminator in each.
+        rate: Adam's, of both.
+        batch: images of a minibatch.
+    """
+
+    width: int
+    weight: float
+    steps: int
+    discriminator_steps: int
+    rate: float
+    batch: int
+
+
+def train_fader(settings: FaderSettings, train: PrivateData, seed: int) -> FaderPrivatizer:
+    """A FaderNet whose images show an attribute drawn from the prior, whoever the owner is."""
+    generator = torch.Generator().manual_seed(seed)
+    net = FaderNet(
+        check_image(train.shape),
+        prior_of(train.secret, train.secret_classes),
+        settings.width,
+        drawn=True,
+        limits=(train.low, train.high),
+        generator=generator,
+    )
+    channels, height, breadth = net.code_shape
+    code = Mlp(
+        channels * height * breadth, train.secret_classes, (HIDDEN, HIDDEN), generator=generator
+    )
+    method = FaderPrivatizer(net, code, weight=settings.weight)
+    stage = Stage(
+        "fading",
+        {FILTER: settings.rate, CODE: settings.rate},
+        settings.steps,
+        settings.discriminator_steps,
+        last_rate=0.1,
+        together=True,
+    )
+    train_privatizer(method, train, [stage], batch=settings.batch, seed=seed)
+    return method
+
+
+def behind(
+    fader: FaderPrivatizer, settings: FaderSettings, train: PrivateData, generator: torch.Generator
+) -> nn.Module:
+    """A fresh U-Net, near the identity, behind a FaderNet that learns no more."""
+    limits = (train.low, train.high)
+    second = UNet(
+        check_image(train.shape), settings.width, noise=PLANES, limits=limits, generator=generator
+    )
+    return Chained(fader.players[FILTER], second)

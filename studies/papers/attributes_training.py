@@ -1,0 +1,209 @@
+"""How study ``attributes`` trains its filters, and the settings of both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from client.datasets.attributes.data import PrivateData
+from models.classifiers import check_image
+from privatizers.classifiers import prior_of
+from privatizers.fader import FaderPrivatizer
+from privatizers.information import SECRET, InformationPrivatizer, Objective
+from privatizers.networks.filters import DenseFilter, UNet
+from privatizers.networks.releasers import ConvReleaser
+from privatizers.protocol import FILTER, Privatizer, PrivatizerError
+from privatizers.training import Stage, train_identity, train_privatizer
+from studies.attackers import ATTACKERS
+from studies.attackers.protocol import Attacker
+from studies.papers.attacking import build_attackers, joint_adversary
+from studies.papers.attributes_fader import (
+    ALONE,
+    BASELINES,
+    CHAINED,
+    FaderSettings,
+    behind,
+    train_fader,
+)
+from studies.papers.runner import Row, check_names
+
+NETWORKS = ("unet", "code", "dense")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What ``attributes.toml`` sets.
+
+    Attributes:
+        data: sources of images, with their paths where they need one.
+        alphas: of the objective (1−α)A² + αB², a point each.
+        budgets: of the objective A + weight · max(B − b, 0)², nats, a point each.
+        budget_weight: the weight in it.
+        network: ``unet``, which starts near the identity; ``code``, where all that is released
+            passes a few noisy numbers; or ``dense``, where it passes hidden units of one layer.
+        width: channels of the U-Net or before and after the code, or units of the dense filter.
+        noise: planes of noise at the U-Net's bottleneck, numbers of the code (each has its own), or
+            entries beside the dense filter's units.
+        grain: standard deviation of the noise on each pixel that a code's filter releases.
+        copying_steps: in which a filter that is no U-Net learns to reproduce, before.
+        batch: images of a minibatch.
+        reading_steps: of the provider's network.
+        meeting_steps: of the adversary alone, before.
+        steps: of both.
+        adversary_steps: of the adversary in each.
+        rate: Adam's, of the filter.
+        adversary_rate: of the adversary.
+        last_rate: share of them at the end.
+        baselines: filters to measure beside it: ``fader``, a FaderNet; ``fader+unet``, one with a
+            U-Net behind it that learns by each objective.
+        fader_width: channels of its first layer, and of the U-Net's.
+        fader_weight: of the FaderNet's discriminator against the squared error of pixels.
+        fader_steps: of a FaderNet's training.
+        attackers: by name.
+        attacker_steps: of the networks among them, at least.
+    """
+
+    data: tuple[str, ...]
+    alphas: tuple[float, ...]
+    budgets: tuple[float, ...]
+    budget_weight: float
+    network: str
+    width: int
+    noise: int
+    grain: float
+    copying_steps: int
+    batch: int
+    reading_steps: int
+    meeting_steps: int
+    steps: int
+    adversary_steps: int
+    rate: float
+    adversary_rate: float
+    last_rate: float
+    baselines: tuple[str, ...]
+    fader_width: int
+    fader_weight: float
+    fader_steps: int
+    attackers: tuple[str, ...]
+    attacker_steps: int
+
+    def __post_init__(self) -> None:
+        if not self.data or not self.objectives():
+            raise PrivatizerError(
+                "data must name at least one, and so must alphas and budgets together"
+            )
+        check_names("network", [self.network], NETWORKS)
+        if self.baselines:
+            check_names("baselines", self.baselines, BASELINES)
+        check_names("attackers", self.attackers, ATTACKERS)
+
+    def objectives(self) -> list[Objective]:
+        """What is minimised at each point."""
+        limited = [Objective(budget=b, weight=self.budget_weight) for b in self.budgets]
+        return [*(Objective(alpha) for alpha in self.alphas), *limited]
+
+    @property
+    def fader(self) -> FaderSettings:
+        """How the baseline is trained."""
+        return FaderSettings(
+            self.fader_width,
+            self.fader_weight,
+            self.fader_steps,
+            self.adversary_steps,
+            self.rate,
+            self.batch,
+        )
+
+    def fresh(self) -> dict[str, Attacker]:
+        """The attackers, not yet fitted."""
+        return build_attackers(self.attackers, self.attacker_steps)
+
+
+def trained(
+    settings: Settings, train: PrivateData, reader: nn.Module, seed: int
+) -> Iterator[tuple[Row, Privatizer]]:
+    """Every filter of a seed, one after another, and where it stands in the table."""
+    for objective in settings.objectives():
+        method = train_point(settings, train, reader, objective, seed)
+        yield {"filter": settings.network, **_place(objective)}, method
+    if not settings.baselines:
+        return
+    fader = train_fader(settings.fader, train, seed)
+    if ALONE in settings.baselines:
+        yield {"filter": ALONE, "alpha": None, "budget": None}, fader
+    if CHAINED in settings.baselines:
+        for objective in settings.objectives():
+            chain = train_point(settings, train, reader, objective, seed, fader)
+            yield {"filter": CHAINED, **_place(objective)}, chain
+
+
+def _place(objective: Objective) -> Row:
+    """Where on the curve a point is: either at an α or at a budget."""
+    free = objective.budget is None
+    return {"alpha": objective.alpha if free else None, "budget": objective.budget}
+
+
+def train_point(
+    settings: Settings,
+    train: PrivateData,
+    reader: nn.Module,
+    objective: Objective,
+    seed: int,
+    fader: FaderPrivatizer | None = None,
+) -> InformationPrivatizer:
+    """A filter by Algorithm 2, against an adversary of its own; behind a FaderNet if one is given.
+
+    With one, the provider's network and the adversary see what leaves the whole chain.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    method = InformationPrivatizer(
+        behind(fader, settings.fader, train, generator)
+        if fader is not None
+        else starting_filter(settings, train, generator, seed),
+        prior_of(train.secret, train.secret_classes),
+        objective,
+        secret=joint_adversary(train, generator),
+        fixed_use=reader,
+    )
+    adversary = {SECRET: settings.adversary_rate}
+    stages = [
+        Stage("meeting", adversary, settings.meeting_steps),
+        Stage(
+            "releasing",
+            {FILTER: settings.rate, **adversary},
+            settings.steps,
+            settings.adversary_steps,
+            last_rate=settings.last_rate,
+            together=True,
+        ),
+    ]
+    train_privatizer(method, train, stages, batch=settings.batch, seed=seed)
+    return method
+
+
+def starting_filter(
+    settings: Settings, train: PrivateData, generator: torch.Generator, seed: int
+) -> nn.Module:
+    """A filter that gives back about what it is given."""
+    limits, shape = (train.low, train.high), check_image(train.shape)
+    width, noise = settings.width, settings.noise
+    if settings.network == "unet":
+        return UNet(shape, width, noise=noise, limits=limits, generator=generator)
+    net: nn.Module
+    if settings.network == "code":
+        low, high = limits
+        grain = settings.grain
+        net = ConvReleaser(
+            shape, width, code=noise, grain=grain, low=low, high=high, generator=generator
+        )
+    else:
+        net = DenseFilter(
+            shape, width, noise=noise, residual=False, limits=limits, generator=generator
+        )
+    train_identity(
+        net, train, steps=settings.copying_steps, rate=3e-3, batch=settings.batch, seed=seed
+    )
+    return net

@@ -1,0 +1,117 @@
+"""Plots of the studies of privatizers, as PNG files; they need no screen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from simulations.plots.style import BLUE, GREEN, GREY, ORANGE
+
+_DPI = 110
+COLOURS = (BLUE, GREEN, ORANGE)
+STYLES = (("-", "o"), ("--", "s"))
+"""Lines of trajectories, and the marks at their ends."""
+
+
+def save(figure: Figure, path: Path) -> Path:
+    """Write a figure as PNG, its folder made where it is missing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=_DPI)
+    return path
+
+
+def plot_plane(
+    panels: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]],
+    bounds: Mapping[str, float],
+    path: Path,
+) -> Path:
+    """Trajectories in the information plane: what is lost of the use against what leaks.
+
+    Args:
+        panels: panel -> trajectory's name -> its points (A, B) in nats, in order. A name is
+            "kind, setting": a setting has one colour, whatever the kind, and a kind one line style.
+        bounds: panel -> K; the line A + B = K that no filter passes is drawn.
+        path: PNG file to write.
+    """
+    figure = Figure(figsize=(4.2 * len(panels), 3.8), layout="constrained")
+    for axes, (title, lines) in zip(
+        figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True
+    ):
+        kinds, settings = (_places(lines, side) for side in (0, 1))
+        for name, points in lines.items():
+            kind, _, setting = name.partition(", ")
+            colour = COLOURS[settings[setting] % len(COLOURS)]
+            line, end = STYLES[kinds[kind] % len(STYLES)]
+            lost, leaked = np.array(points).T
+            axes.plot(lost, leaked, line, marker=".", markersize=3, linewidth=0.9, color=colour)
+            axes.plot(lost[-1], leaked[-1], end, linestyle=line, color=colour, label=name)
+        edge = bounds[title]
+        axes.plot([0, edge], [edge, 0], "--", color=GREY, linewidth=1, label=f"A + B = {edge:.3f}")
+        axes.set(xlabel="A: use that is lost (nats)", ylabel="B: secret that leaks (nats)")
+        axes.set_title(title)
+        axes.legend(fontsize=7)
+    return save(figure, path)
+
+
+def _places(lines: Mapping[str, object], side: int) -> dict[str, int]:
+    """The kinds (0) or settings (1) among the trajectories' names, numbered as they come."""
+    found = dict.fromkeys(name.partition(", ")[2 * side] for name in lines)
+    return {name: place for place, name in enumerate(found)}
+
+
+def plot_lines(
+    lines: Mapping[str, Sequence[tuple[float, float]]],
+    *,
+    xlabel: str,
+    ylabel: str,
+    level: tuple[str, float] | None = None,
+    path: Path,
+) -> Path:
+    """Named lines through points (x, y), with one level marked.
+
+    Args:
+        lines: name -> points in order of x.
+        xlabel: of the horizontal axis.
+        ylabel: of the vertical axis.
+        level: a name and a height, drawn dotted.
+        path: PNG file to write.
+    """
+    figure = Figure(figsize=(5.4, 3.8), layout="constrained")
+    axes = figure.subplots()
+    for place, (name, points) in enumerate(lines.items()):
+        style = "-o" if place < len(COLOURS) else "--s"
+        x, y = np.array(points).T
+        axes.plot(x, y, style, markersize=4, color=COLOURS[place % len(COLOURS)], label=name)
+    if level is not None:
+        axes.axhline(level[1], color=GREY, linestyle=":", label=level[0])
+    axes.set(xlabel=xlabel, ylabel=ylabel)
+    axes.legend(fontsize=7)
+    return save(figure, path)
+
+
+def plot_sheet(
+    rows: Mapping[str, Tensor], path: Path, *, limits: tuple[float, float] = (-1.0, 1.0)
+) -> Path:
+    """Images side by side, a row each, say before and after a filter.
+
+    Args:
+        rows: row's name -> images float32 [n, c, h, w], all rows of one n.
+        path: PNG file to write.
+        limits: values shown as black and white.
+    """
+    columns = len(next(iter(rows.values())))
+    figure = Figure(figsize=(0.8 * columns + 1, 1.0 * len(rows)), layout="constrained")
+    grid = figure.subplots(len(rows), columns, squeeze=False)
+    for axes_row, (name, images) in zip(grid, rows.items(), strict=True):
+        for axes, image in zip(axes_row, images, strict=True):
+            picture = ((image.detach() - limits[0]) / (limits[1] - limits[0])).clamp(0, 1)
+            shown = picture[0] if len(picture) == 1 else torch.movedim(picture, 0, -1)
+            axes.imshow(shown.numpy(), cmap="gray", vmin=0, vmax=1)
+            axes.set(xticks=[], yticks=[])
+        axes_row[0].set_ylabel(name, rotation=0, ha="right", fontsize=7)
+    return save(figure, path)

@@ -1,0 +1,126 @@
+"""Study ``cloak``: how little of a digit a service needs to say whether it is above 5 (paper 001).
+
+The provider is a LeNet that never changes. A noise map learns along a path of suppression ratios,
+each warm-started by the one before; at the reported ratios the mask is taken, its four fills are
+made (the constants of ``trained`` learn), and each is judged on test images: what the provider
+still gets right, which digit attackers read (fitted on raw images, *frozen*; fitted on released
+images, *retrained*), the Gaussian bound, and fairness between thick and thin writing. Then the same
+with a substitute that only learned the provider's answers, and uniform noise with the same bound.
+
+Two figures stand beside each other on purpose. A frozen attacker flatters: it fails on images of a
+kind it never saw. A retrained one reads the digit from few pixels; suppressed is not hidden.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from torch import nn
+
+from client.datasets.attributes import load_private
+from privatizers.black_box import Follower
+from privatizers.networks.masks import FILLS, MaskFilter, NoiseMap, masked, threshold_of
+from studies.papers.cloak_judging import Judge, raw_row, uniform_rows
+from studies.papers.cloak_plots import plot_curves, plot_sheet
+from studies.papers.cloak_settings import Settings
+from studies.papers.cloak_training import (
+    Lesson,
+    train_path,
+    train_provider,
+    train_substitute_of,
+    train_values,
+)
+from studies.papers.runner import Report, Row
+
+COLUMNS = (
+    "box",
+    "fill",
+    "suppressed",
+    "seed",
+    "accuracy",
+    "loss_points",
+    "paper_accuracy",
+    "attack_frozen",
+    "attack_retrained",
+    "leak_at_least",
+    "bound_nats",
+    "ite_style_loss",
+    "demographic_parity",
+    "equalized_odds_sum",
+    "seconds",
+)
+
+
+def run(
+    settings: Settings,
+    *,
+    seeds: Sequence[int],
+    data_dir: Path | None,
+    out: Path,
+    report: Report,
+) -> list[Row]:
+    """Train and judge for each seed; curves and a sheet of images go to ``out``."""
+    rows: list[Row] = []
+    for seed in seeds:
+        rows += _one_seed(settings, seed, data_dir, out, report)
+        plot_curves(rows, out / "curves.png")
+    return rows
+
+
+def _one_seed(
+    settings: Settings, seed: int, data_dir: Path | None, out: Path, report: Report
+) -> list[Row]:
+    start = time.perf_counter()
+    data = load_private(settings.source, data_dir, seed)
+    group = load_private(settings.protected, data_dir, seed).test.secret
+    lesson = Lesson(settings, data.train.take(slice(0, len(data.train) * 9 // 10)), seed)
+    provider = train_provider(lesson)
+    report(f"seed {seed}: the provider is trained, {time.perf_counter() - start:.0f} s")
+    judge = Judge(settings, data, group, provider, seed)
+    rows = [raw_row(judge)]
+    boxes: dict[str, tuple[nn.Module, Follower | None]] = {"white": (provider, None)}
+    if settings.black_box:
+        boxes["black"] = train_substitute_of(lesson, provider, report)
+    for box, (network, follower) in boxes.items():
+        start = time.perf_counter()
+        for ratio, noise in train_path(lesson, network, follower):
+            spent = time.perf_counter() - start
+            report(f"seed {seed}, {box} box: {ratio:.0%} suppressed, {spent:.0f} s")
+            if ratio in settings.reported:
+                found = _point(judge, lesson, (network, follower), box, ratio, noise, start, out)
+                lost = ", ".join(f"{row['fill']} {row['loss_points']:.1f}" for row in found)
+                report(f"seed {seed}, {box} box: points lost at {ratio:.0%}: {lost}")
+                rows, start = rows + found, time.perf_counter()
+    rows += uniform_rows(judge, rows)
+    return rows
+
+
+def _point(
+    judge: Judge,
+    lesson: Lesson,
+    target: tuple[nn.Module, Follower | None],
+    box: str,
+    ratio: float,
+    noise: NoiseMap,
+    start: float,
+    out: Path,
+) -> list[Row]:
+    """The rows of all fills at one ratio; attackers meet the trained fill."""
+    threshold = threshold_of(noise.sigma(), ratio)
+    filters: dict[str, MaskFilter] = {
+        fill: masked(noise, threshold, fill, mean=lesson.mean, blank=lesson.data.low, shifted=True)
+        for fill in FILLS
+    }
+    train_values(lesson, filters["trained"], *target)
+    spent = time.perf_counter() - start
+    rows = [
+        judge.row(filter_, box, fill, ratio, attacked=fill == "trained")
+        for fill, filter_ in filters.items()
+    ]
+    for row in rows:
+        row["threshold"], row["seconds"] = threshold, spent
+    if box == "white":
+        plot_sheet(judge.data.test, filters, judge.seed, out / f"sheet-{ratio:g}.png")
+    return rows

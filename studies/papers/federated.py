@@ -1,0 +1,232 @@
+"""A federation makes a filter, and samples that show what it lets through: who reads the secret?
+
+The whole run is differentially private at user level and has one ledger. Everything below it is
+simulation only: fresh attackers are trained on images that no user of the run holds.
+
+Rows, by ``where`` the secret is looked for:
+    raw         images as they are: what there is to hide
+    filtered    filtered images; attackers have seen filtered images of others
+    samples     samples as they are released, by attackers that were trained on samples with their
+                requested secrets
+    transfer    samples, by attackers that were trained on filtered images
+    taught      filtered images, by attackers that were trained on samples
+    consenting, observed, unobserved   filtered images of users who do not mind, of users who took
+                part in training and hide, and of others who hide (where some users consent)
+    second …    as samples, transfer and taught, of a second run: its nodes look through the first
+                one's filter, and its generator learns from filtered images alone
+and ``use`` is how often a student of the samples (of such images, where there are no samples) reads
+the class of *filtered* test images, which is what a service will get. Where the secret is the
+strokes' thickness, an attacker that computes it is one of them. ε is the run's; of a second run's
+rows it is that of both runs together, which are about the same users.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import simulations
+from accountant.dp.differential import DifferentialAccountant
+from accountant.ledger.ledger import Ledger
+from client.datasets.attributes.data import PrivateData
+from server.config.reading import read_config
+from server.config.tree import Config
+from server.run_directory import RunDirectory
+from server.run_ledger import spending_of
+from simulations.engine import train_in_process
+from simulations.students.students import train_student
+from studies.attackers import ATTACKERS, build_attacker
+from studies.attackers.networks import NetworkAttacker
+from studies.attackers.protocol import Attacker
+from studies.papers.attacking import columns, read_all
+from studies.papers.federated_data import Trained, groups_of, halves, opened, samples_of
+from studies.papers.runner import Report, Row, StudyError, check_names
+from studies.tradeoff.stroke_formula import with_formula
+
+COLUMNS = (
+    "seed",
+    "where",
+    "attacker",
+    "attacker_formula",
+    "leak_at_least",
+    "use",
+    "epsilon",
+    "delta",
+)
+PRESETS = Path(simulations.__file__).parent / "presets"
+FORMULAS = {"thickness": "mnist-thickness"}
+"""Sources whose secret is computed as one of a run's is."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is run and who attacks it.
+
+    Attributes:
+        preset: a configuration with a privatizer: a preset's name, or a path without ``.toml``.
+        attackers: fresh ones, by name.
+        attacker_steps: at least so many batches of those that are networks.
+        samples: drawn from the generator, half to train attackers and half to test them.
+        epochs: of the student.
+        second: whether a second run follows, with the first one's filter on its nodes.
+    """
+
+    preset: str
+    attackers: tuple[str, ...]
+    attacker_steps: int
+    samples: int
+    epochs: int
+    second: bool = False
+
+    def __post_init__(self) -> None:
+        check_names("attackers", self.attackers, ATTACKERS)
+
+
+def run(
+    settings: Settings,
+    *,
+    seeds: Sequence[int],
+    data_dir: Path | None,
+    out: Path,
+    report: Report,
+) -> list[Row]:
+    """Train (or take up) a run for each seed, and attack what comes of it.
+
+    Raises:
+        StudyError: the preset trains no privatizer.
+        DatasetError, ConfigError: what they say.
+    """
+    rows: list[Row] = []
+    for seed in seeds:
+        config = _config(settings, seed, data_dir)
+        first = _trained(config, out / f"run-{seed}")
+        report(f"seed {seed}: trained, {_words(_guarantee(config, first))}")
+        for row in _rows(settings, opened(config, first, seed)):
+            rows.append({"seed": seed, **row, **_guarantee(config, first)})
+            report(f"seed {seed}: {row['where']} attacker {row['attacker']:.3f}")
+        if not settings.second:
+            continue
+        second = RunDirectory(out / f"second-{seed}")
+        # a study that was moved goes on with the run that is there
+        follows = second.config() if second.exists() else seconded(config, first.path)
+        _trained(follows, second.path)
+        report(f"seed {seed}: second run trained, {_words(_guarantee(follows, first, second))}")
+        for row in _sample_rows(settings, opened(follows, second, seed), "second "):
+            rows.append({"seed": seed, **row, **_guarantee(follows, first, second)})
+            report(f"seed {seed}: {row['where']} attacker {row['attacker']:.3f}")
+    return rows
+
+
+def seconded(config: Config, folder: Path) -> Config:
+    """The same run once more, whose nodes look through the filter of the one in ``folder``.
+
+    Its generator is asked for pairs, of filtered images, so that there is a secret to try attackers
+    on. Pairs' sums differ by their noise too, so that what is read of samples may be no secret:
+    rows ``transfer`` and ``taught`` tell.
+    """
+    used = ("network", "width", "grain", "secret", "consenting")
+    kept = {f"privatizer.{name}": getattr(config.privatizer, name) for name in used}
+    bare = {k: v for k, v in Config().flat().items() if k.startswith("privatizer.")}
+    given = {"privatizer.method": "given", "privatizer.filter": str(folder)}
+    return config.updated({**bare, **kept, **given, "privatizer.condition": True})
+
+
+def _trained(config: Config, folder: Path) -> RunDirectory:
+    directory = RunDirectory(folder)
+    if not directory.exists():
+        directory = RunDirectory.create(directory.path, config)
+    train_in_process(config, directory, directory.default_store, None)
+    return directory
+
+
+def _config(settings: Settings, seed: int, data_dir: Path | None) -> Config:
+    config = read_config(PRESETS / f"{settings.preset}.toml").updated({"seed": seed})
+    if not config.privatizer.active or config.privatizer.given:
+        raise StudyError(f"preset {settings.preset!r} trains no privatizer: name one that does")
+    return config if data_dir is None else config.updated({"data.dir": str(data_dir.absolute())})
+
+
+def _guarantee(config: Config, *runs: RunDirectory) -> Row:
+    """DP ε of everything that is in the ledgers of runs on the same users.
+
+    Raises:
+        LedgerError: a ledger cannot be trusted, or is not of its run's configuration.
+    """
+    account = DifferentialAccountant()
+    for directory in runs:
+        spending_of(directory.config(), directory)
+        for entry in Ledger.read(directory.ledger).entries:
+            account.compose(entry.event)
+    delta = config.privacy.delta
+    return {"epsilon": account.epsilon(delta).epsilon, "delta": delta}
+
+
+def _words(spent: Row) -> str:
+    return f"DP ε = {spent['epsilon']:.3g} at δ = {spent['delta']:g}"
+
+
+def _rows(settings: Settings, trained: Trained) -> list[Row]:
+    attack, test = trained.filtered(trained.attack), trained.filtered(trained.test)
+    raw_use = _use(settings, trained.attack, trained.test)
+    rows = [
+        {**_read(settings, trained, "raw", trained.attack, trained.test), "use": raw_use},
+        {**_read(settings, trained, "filtered", attack, test), "use": _use(settings, attack, test)},
+    ]
+    if trained.config.privatizer.pairs:
+        rows += _sample_rows(settings, trained)
+    for where, (taught, tried) in groups_of(trained).items():
+        use = _use(settings, taught, tried)
+        rows.append({**_read(settings, trained, where, taught, tried), "use": use})
+    return rows
+
+
+def _sample_rows(settings: Settings, trained: Trained, before: str = "") -> list[Row]:
+    """What is read of samples of pairs, by attackers that learned from them or from images."""
+    attack, test = trained.filtered(trained.attack), trained.filtered(trained.test)
+    samples = samples_of(trained, settings.samples)
+    taught, tried = halves(samples, trained.seed)
+    use = _use(settings, samples, test)
+    return [
+        {**_read(settings, trained, f"{before}samples", taught, tried), "use": use},
+        {**_read(settings, trained, f"{before}transfer", attack, samples), "use": None},
+        {**_read(settings, trained, f"{before}taught", samples, test), "use": None},
+    ]
+
+
+def _read(
+    settings: Settings, trained: Trained, where: str, taught: PrivateData, tried: PrivateData
+) -> Row:
+    """What fresh attackers that learned from the one read of the other."""
+    fresh = with_formula(
+        _attackers(settings),
+        taught,
+        FORMULAS.get(trained.config.privatizer.secret, ""),
+        steps=settings.attacker_steps,
+        seed=trained.seed + 7,
+    )
+    return {"where": where, **columns(read_all(fresh, taught, tried, trained.seed))}
+
+
+def _attackers(settings: Settings) -> Mapping[str, Attacker]:
+    found = {name: build_attacker(name) for name in settings.attackers}
+    return {
+        name: replace(attacker, steps=settings.attacker_steps)
+        if isinstance(attacker, NetworkAttacker)
+        else attacker
+        for name, attacker in found.items()
+    }
+
+
+def _use(settings: Settings, taught: PrivateData, tried: PrivateData) -> float:
+    """How often a student of the one reads the class of the other."""
+    student = train_student(
+        taught.records,
+        taught.utility,
+        tried.records,
+        tried.utility,
+        classes=tried.utility_classes,
+        epochs=settings.epochs,
+        seed=0,
+    )
+    return student.accuracy

@@ -1,0 +1,141 @@
+"""What the study of a run with a filter attacks: its images, raw and filtered, and its samples.
+
+Everything here is simulation only: it reads images and secrets of users, and images that no user
+holds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from client.datasets.attributes.data import PrivateData
+from server.config.tree import Config
+from server.run_directory import RunDirectory
+from server.sampler import Sampler
+from server.tasks.privatizer import kept_filter
+from simulations.federation.apps import hiding_users, simulated_federation, simulated_secrets
+from simulations.reading import kept_sampler
+from studies.papers.runner import StudyError
+
+CHUNK = 500
+MOST = 6000
+"""Images that attackers are trained on, or a group is represented by, at most."""
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A finished run with the data that it was simulated on."""
+
+    config: Config
+    network: nn.Module
+    sampler: Sampler
+    attack: PrivateData
+    """Images that no user holds, raw."""
+    test: PrivateData
+    seed: int
+
+    def filtered(self, data: PrivateData, *, hides: bool = True) -> PrivateData:
+        """The same data through the trained filter, with noise of its own."""
+        source = torch.Generator().manual_seed(self.seed + len(data))
+        return replace(data, records=_released(self.network, data.records, source, hides))
+
+
+def opened(config: Config, directory: RunDirectory, seed: int) -> Trained:
+    """A finished run, ready to be attacked.
+
+    Raises:
+        StudyError: it has no whole round, or hides nothing.
+    """
+    snapshot, secrets = directory.load_state(), simulated_secrets(config)
+    if snapshot is None or secrets is None:
+        raise StudyError(f"{directory.path} holds no run with a privatizer: train one first")
+    dataset, dealt = simulated_federation(config.data, config.seed)
+    test = private_images(dataset.test_images, dataset.test_labels, secrets.test, dataset.classes)
+    free = np.setdiff1d(np.arange(len(dataset.train_labels)), dealt.indices)[:MOST]
+    if len(free):
+        attack = private_images(
+            dataset.train_images[free],
+            dataset.train_labels[free],
+            secrets.train[free],
+            dataset.classes,
+        )
+    else:  # every training image is some user's: the test set serves for both
+        attack, test = halves(test, seed)
+    if "privatizer/mean" not in snapshot.arrays:
+        raise StudyError(f"{directory.path} ended before it had a filter: give it a larger budget")
+    network = kept_filter(config, dataset.shape, snapshot.arrays)
+    return Trained(config, network, kept_sampler(directory), attack, test, seed)
+
+
+def samples_of(trained: Trained, count: int) -> PrivateData:
+    """Samples of all pairs of class and secret, with what was asked for."""
+    secrets = trained.attack.secret_classes
+    asked = torch.arange(count) % trained.sampler.classes
+    images = trained.sampler.draw(asked, trained.seed + 1)
+    return replace(trained.attack, records=images, utility=asked // secrets, secret=asked % secrets)
+
+
+def groups_of(trained: Trained) -> dict[str, tuple[PrivateData, PrivateData]]:
+    """Released images of users by what they chose, each in two halves; none if nobody consents."""
+    hides = hiding_users(trained.config)
+    secrets = simulated_secrets(trained.config)
+    if hides is None or secrets is None:
+        return {}
+    dataset, dealt = simulated_federation(trained.config.data, trained.config.seed)
+    owners = np.repeat(np.arange(dealt.users), dealt.sizes)
+
+    def held(chosen: np.ndarray) -> PrivateData:
+        rows = dealt.indices[chosen[owners]][:MOST]
+        labels = dataset.train_labels[rows]
+        return private_images(
+            dataset.train_images[rows], labels, secrets.train[rows], dataset.classes
+        )
+
+    shown = {
+        "consenting": trained.filtered(held(~hides), hides=False),
+        "observed": trained.filtered(held(hides)),
+        "unobserved": trained.filtered(trained.test),
+    }
+    return {name: halves(data, trained.seed) for name, data in shown.items()}
+
+
+def halves(data: PrivateData, seed: int) -> tuple[PrivateData, PrivateData]:
+    """The records in two halves, dealt at random."""
+    order = torch.randperm(len(data), generator=torch.Generator().manual_seed(seed))
+    return data.take(order[: len(data) // 2]), data.take(order[len(data) // 2 :])
+
+
+@torch.no_grad()
+def _released(network: nn.Module, records: Tensor, source: torch.Generator, hides: bool) -> Tensor:
+    shape: tuple[int, ...] = network.noise_shape  # type: ignore[assignment]
+    released = [
+        network(
+            part,
+            torch.randn(len(part), *shape, generator=source),
+            torch.full((len(part), 1), float(hides)),
+        )
+        for part in torch.split(records, CHUNK)
+    ]
+    return torch.cat(released)
+
+
+def private_images(
+    images: np.ndarray, labels: np.ndarray, secret: np.ndarray, classes: int
+) -> PrivateData:
+    """Images uint8 [n, c, h, w] with their classes and secrets, in [-1, 1]."""
+    return PrivateData(
+        name="images",
+        records=torch.from_numpy(images.astype(np.float32) / 127.5 - 1),
+        utility=torch.from_numpy(labels.copy()),
+        secret=torch.from_numpy(secret.copy()),
+        side=None,
+        owners=None,
+        utility_classes=classes,
+        secret_classes=int(secret.max()) + 1,
+        low=-1.0,
+        high=1.0,
+    )

@@ -1,0 +1,247 @@
+"""Study ``mixture``: how near training comes to what is possible (paper 000, section 7.2).
+
+Use and secret are the two coordinates of a point, k says how they hang together. A filter is
+trained by Algorithm 1 (networks only, which never see the densities), then its A = I(U;X|Q) and
+B = I(S;Q) are computed by quadrature, so that no estimate enters a row. Beside it stand K, the
+optimum αK, (1−α)K that the paper claims, and the best linear filter a search on the quadrature
+finds.
+
+At k = 0.4 the claimed optimum is out of reach, and so is anything below the best linear filter
+for any filter q = f(x) + z whose f sees the point alone: a search over four free means ends at the
+linear optimum. What beats it draws noise of its own *inside* f, and so releases one thing or
+another of the same person: the second filter here.
+
+No figure was tuned on test points: the quadrature knows the distribution, so there are none.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from client.datasets.attributes import load_private
+from models.classifiers import Mlp
+from privatizers.information import RAW_USE, SECRET, USE, InformationPrivatizer, Objective
+from privatizers.networks.filters import LinearFilter, MlpFilter
+from privatizers.protocol import FILTER, PrivatizerError
+from privatizers.training import Stage, train_privatizer
+from studies.papers.attacking import parse_points
+from studies.papers.charts import plot_plane
+from studies.papers.mixture_exact import Point, best_linear, bound, evaluate
+from studies.papers.runner import Report, Row
+
+COLUMNS = (
+    "k",
+    "alpha",
+    "seed",
+    "A",
+    "paper_A",
+    "B",
+    "paper_B",
+    "sum",
+    "K",
+    "loss",
+    "best_linear_loss",
+    "nonlinear_loss",
+    "seconds",
+)
+READERS = (RAW_USE, USE, SECRET)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What ``mixture.toml`` sets.
+
+    Attributes:
+        ks: of the mixtures.
+        alphas: of the objectives.
+        steps: of the linear filter's training.
+        batch: points of a minibatch.
+        reader_rate: Adam's rate of the three readers.
+        filter_rate: of the linear filter.
+        nonlinear: pairs ``k:alpha`` that a non-linear filter is trained for too.
+        nonlinear_steps: iterations of it.
+        nonlinear_reader_steps: steps of the readers in each.
+        nonlinear_rate: Adam's rate of the non-linear filter.
+        nonlinear_reader_rate: of its readers.
+        every: iterations between two points of a trajectory.
+    """
+
+    ks: tuple[float, ...]
+    alphas: tuple[float, ...]
+    steps: int
+    batch: int
+    reader_rate: float
+    filter_rate: float
+    nonlinear: tuple[str, ...]
+    nonlinear_steps: int
+    nonlinear_reader_steps: int
+    nonlinear_rate: float
+    nonlinear_reader_rate: float
+    every: int
+
+    def __post_init__(self) -> None:
+        if not self.ks or not self.alphas:
+            raise PrivatizerError("ks and alphas must each name at least one value")
+        parse_points(self.nonlinear, "an alpha", "a k")
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A filter after training, where it stands, how it came there and what that took."""
+
+    point: Point
+    path: tuple[tuple[float, float], ...]
+    seconds: float
+
+
+def run(
+    settings: Settings,
+    *,
+    seeds: Sequence[int],
+    data_dir: Path | None,
+    out: Path,
+    report: Report,
+) -> list[Row]:
+    """A row for each k, α and seed; the trajectories of the first seed as a plot."""
+    rows: list[Row] = []
+    paths: dict[str, dict[str, tuple[tuple[float, float], ...]]] = {}
+    for k, alpha in parse_points(settings.nonlinear):
+        if k not in settings.ks or alpha not in settings.alphas:
+            report(f"mixture: no non-linear filter for {k:g}:{alpha:g}, not of ks and alphas")
+    for k in settings.ks:
+        panel = paths.setdefault(_panel(k), {})
+        for alpha in settings.alphas:
+            least, _ = best_linear(k, alpha)
+            for seed in seeds:
+                report(f"mixture: k={k:g} alpha={alpha:g} seed {seed}")
+                linear, free = _filters(settings, k, alpha, seed)
+                rows.append(_row(k, alpha, seed, least, linear, free))
+                if seed == seeds[0]:
+                    panel[f"linear, α={alpha:g}"] = linear.path
+                    if free is not None:
+                        panel[f"non-linear, α={alpha:g}"] = free.path
+    plot_plane(paths, {_panel(k): bound(k) for k in settings.ks}, out / "mixture-plane.png")
+    return rows
+
+
+def train_linear(settings: Settings, k: float, alpha: float, seed: int) -> Trained:
+    """Paper 000's linear filter θx + z, by Algorithm 1."""
+    readers = dict.fromkeys(READERS, settings.reader_rate)
+    stage = Stage(
+        "linear",
+        {**readers, FILTER: settings.filter_rate},
+        settings.steps,
+        last_rate=0.1,
+        together=True,
+    )
+    net = LinearFilter(2, generator=torch.Generator().manual_seed(seed))
+    return _train(net, [stage], settings, k, alpha, seed, width=32)
+
+
+def train_nonlinear(settings: Settings, k: float, alpha: float, seed: int) -> Trained:
+    """A filter f(x, w) + z, by Algorithm 1 with several steps of wider readers an iteration."""
+    readers = dict.fromkeys(READERS, settings.nonlinear_reader_rate)
+    stages = [
+        Stage("readers", readers, 200),
+        Stage(
+            "non-linear",
+            {**readers, FILTER: settings.nonlinear_rate},
+            settings.nonlinear_steps,
+            settings.nonlinear_reader_steps,
+            last_rate=0.1,
+            together=True,
+        ),
+    ]
+    net = MlpFilter(2, inner=1, generator=torch.Generator().manual_seed(seed))
+    return _train(net, stages, settings, k, alpha, seed, width=64)
+
+
+def _filters(
+    settings: Settings, k: float, alpha: float, seed: int
+) -> tuple[Trained, Trained | None]:
+    wanted = (k, alpha) in parse_points(settings.nonlinear)
+    linear = train_linear(settings, k, alpha, seed)
+    return linear, train_nonlinear(settings, k, alpha, seed) if wanted else None
+
+
+def _train(
+    net: LinearFilter | MlpFilter,
+    stages: Sequence[Stage],
+    settings: Settings,
+    k: float,
+    alpha: float,
+    seed: int,
+    *,
+    width: int,
+) -> Trained:
+    started = time.perf_counter()
+    data = load_private(f"mixture:{k:g}", seed=seed).train
+    path: list[tuple[float, float]] = []
+    train_privatizer(
+        _method(net, alpha, width, seed),
+        data,
+        stages,
+        batch=settings.batch,
+        seed=seed,
+        on_step=_tracer(net, k, path, settings.every),
+    )
+    point = evaluate(net, k)
+    path.append((point.lost, point.leaked))
+    return Trained(point, tuple(path), time.perf_counter() - started)
+
+
+def _method(
+    net: LinearFilter | MlpFilter, alpha: float, width: int, seed: int
+) -> InformationPrivatizer:
+    generator = torch.Generator().manual_seed(seed + 1)
+    raw_use, use, secret = (Mlp(2, 2, (width, width), generator=generator) for _ in READERS)
+    prior = torch.tensor([0.5, 0.5])
+    return InformationPrivatizer(
+        net, prior, Objective(alpha), raw_use=raw_use, use=use, secret=secret
+    )
+
+
+def _tracer(
+    net: LinearFilter | MlpFilter, k: float, path: list[tuple[float, float]], every: int
+) -> Callable[[int, Tensor], None]:
+    def trace(step: int, scalars: Tensor) -> None:
+        if step % every == 1:
+            point = evaluate(net, k, nodes=3)
+            path.append((point.lost, point.leaked))
+
+    return trace
+
+
+def _row(
+    k: float, alpha: float, seed: int, least: float, linear: Trained, free: Trained | None
+) -> Row:
+    edge, point = bound(k), linear.point
+    return {
+        "k": k,
+        "alpha": alpha,
+        "seed": seed,
+        "A": point.lost,
+        "paper_A": alpha * edge,
+        "B": point.leaked,
+        "paper_B": (1 - alpha) * edge,
+        "sum": point.lost + point.leaked,
+        "K": edge,
+        "loss": point.loss(alpha),
+        "paper_loss": alpha * (1 - alpha) * edge**2,
+        "best_linear_loss": least,
+        "nonlinear_A": None if free is None else free.point.lost,
+        "nonlinear_B": None if free is None else free.point.leaked,
+        "nonlinear_loss": None if free is None else free.point.loss(alpha),
+        "seconds": linear.seconds,
+        "nonlinear_seconds": None if free is None else free.seconds,
+    }
+
+
+def _panel(k: float) -> str:
+    return f"k = {k:g}"

@@ -1,0 +1,346 @@
+"""Study ``subjects``: faces recognised for consenting people only (paper 000, section 5.1).
+
+One network knows all forty people of the ORL faces, trained on raw pictures other than those that
+anything is scored on. Twenty consent to be recognised. A filter that every camera runs, and that
+is not told who stands before it, learns from pictures of the consenting and of ten private people
+(Algorithm 3: use and secret are read by that fixed network). Ten more private people it never
+sees: people are split, not pictures.
+
+Algorithm 3 as printed takes the mean log-probability of the private person's own name against a
+prior. A fixed network that follows nothing meets that with every owner still second or third on
+its list; so B here is the divergence of its whole answer from one that says nothing of which
+private person it is (`wanted_answer`).
+
+Each row says how often the true identity is among the first five answers, in each group: by the
+fixed network on raw pictures, by the fixed network on filtered ones, and by fresh attackers that
+were trained on *filtered* pictures of all forty. Only the last says something of privacy: the
+fixed network is a program that the filter learned to mislead.
+
+Settings were chosen at seed 0 by the fixed network's figures, its test pictures among them; other
+seeds deal people, pictures and networks anew.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from client.datasets.attributes import load_private
+from client.datasets.attributes.data import PrivateData, Split
+from models.classifiers import ConvClassifier
+from privatizers.classifiers import check_reads
+from privatizers.information import InformationPrivatizer, Objective
+from privatizers.networks.filters import DenseFilter, UNet
+from privatizers.protocol import FILTER, PrivatizerError, draw_noise
+from privatizers.training import Stage, train_identity, train_privatizer
+from simulations.students.augmentation import affine
+from studies.attackers import ATTACKERS, build_attacker
+from studies.papers.charts import plot_lines, plot_sheet
+from studies.papers.faces import SHAKEN, shaken
+from studies.papers.runner import Report, Row, check_names
+
+GROUPS = ("consenting", "seen", "unseen")
+"""Who is recognised, private people the filter learned from, private people it never saw."""
+COLUMNS = (
+    "alpha",
+    "seed",
+    *(f"raw_{group}" for group in GROUPS),
+    *(f"fixed_{group}" for group in GROUPS),
+    *(f"fresh_{group}" for group in GROUPS),
+    "chance",
+    "seconds",
+)
+FIRST = 5
+"""How many answers are looked at (paper 000: top-5)."""
+FILTERS: dict[str, Callable[..., nn.Module]] = {
+    "dense": partial(DenseFilter, residual=False),
+    "unet": UNet,
+}
+"""Filters by name. What the dense one was not taught to keep is lost, which the unseen need; a
+U-Net has shortcuts for what it does not know."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What ``subjects.toml`` sets.
+
+    Attributes:
+        side: pixels of a face's side.
+        consenting: people who are to be recognised.
+        seen: private people whose pictures the filter learns from; the others it never sees.
+        provider_steps: minibatches of the fixed network's training.
+        provider_width: channels of its first convolution.
+        filter: ``dense`` or ``unet``.
+        width: of the filter.
+        identity_steps: minibatches that first bring the filter near the identity.
+        rate: Adam's learning rate of the filter.
+        steps: of its training.
+        batch: faces of a minibatch.
+        mixed: share of a minibatch that becomes mixtures of two people, labelled private: faces
+            of nobody, which stand for people the filter never sees.
+        private_share: what the fixed network is to give all private people together, of a
+            private face; in (0, 1).
+        alphas: of the objectives.
+        attackers: names of fresh attackers; a row has the strongest in each group.
+    """
+
+    side: int
+    consenting: int
+    seen: int
+    provider_steps: int
+    provider_width: int
+    filter: str
+    width: int
+    identity_steps: int
+    rate: float
+    steps: int
+    batch: int
+    mixed: float
+    private_share: float
+    alphas: tuple[float, ...]
+    attackers: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        check_names("filter", [self.filter], FILTERS)
+        check_names("attackers", self.attackers, ATTACKERS)
+        if not 0 < self.private_share < 1:
+            raise PrivatizerError(f"private_share={self.private_share} must lie between 0 and 1")
+        if min(self.consenting, self.seen) < 2 or not 0 <= self.mixed <= 1:
+            raise PrivatizerError(
+                f"consenting={self.consenting}, seen={self.seen}: at least 2 people each; "
+                f"mixed={self.mixed}: in [0, 1]"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class People:
+    """Who belongs to which group: int64 [people], a place in ``GROUPS`` each."""
+
+    group: Tensor
+
+    def rows(self, data: PrivateData, group: str) -> Tensor:
+        """Which records are of people of this group, bool [n]."""
+        return self.group[data.secret] == GROUPS.index(group)
+
+    @property
+    def count(self) -> int:
+        """How many people there are."""
+        return len(self.group)
+
+
+def run(
+    settings: Settings,
+    *,
+    seeds: Sequence[int],
+    data_dir: Path | None,
+    out: Path,
+    report: Report,
+) -> list[Row]:
+    """A row for each α and seed; a plot over α, and faces before and after, of the first seed."""
+    rows: list[Row] = []
+    for seed in seeds:
+        split = load_private(f"orl:{settings.side}", data_dir, seed)
+        people = deal_people(split.train.secret_classes, settings, seed)
+        report(f"subjects: seed {seed}, the network that knows everybody")
+        provider = train_provider(settings, split, seed)
+        raw = recognised(provider, split.test.records, split.test, people)
+        sheets: dict[str, Tensor] = {}
+        for alpha in settings.alphas:
+            report(f"subjects: seed {seed}, alpha={alpha:g}")
+            row, sheets[f"α={alpha:g}"] = _point(settings, split, people, provider, alpha, seed)
+            rows.append({**row, **{f"raw_{group}": share for group, share in raw.items()}})
+        if seed == seeds[0]:
+            _draw(rows, split.test, people, sheets, out)
+    return rows
+
+
+def deal_people(count: int, settings: Settings, seed: int) -> People:
+    """Consenting people, private ones the filter sees, and the others, at random.
+
+    Raises:
+        PrivatizerError: nobody would be left unseen.
+    """
+    if settings.consenting + settings.seen >= count:
+        raise PrivatizerError(
+            f"consenting={settings.consenting} and seen={settings.seen} leave none of the "
+            f"{count} people unseen; lower one of them"
+        )
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
+    group = torch.full((count,), GROUPS.index("unseen"))
+    group[order[: settings.consenting]] = GROUPS.index("consenting")
+    group[order[settings.consenting : settings.consenting + settings.seen]] = GROUPS.index("seen")
+    return People(group)
+
+
+def train_provider(settings: Settings, split: Split, seed: int) -> nn.Module:
+    """The fixed network: who of everybody is on a raw picture; learns from train and attack."""
+    generator = torch.Generator().manual_seed(seed)
+    faces = torch.cat([split.train.records, split.attack.records])
+    names = torch.cat([split.train.secret, split.attack.secret])
+    shape = (1, settings.side, settings.side)
+    net = ConvClassifier(
+        shape, split.train.secret_classes, settings.provider_width, generator=generator
+    )
+    adam = torch.optim.Adam(net.parameters(), lr=2e-3, weight_decay=1e-4)
+    for _ in range(settings.provider_steps):
+        rows = torch.randint(len(faces), (settings.batch,), generator=generator)
+        loss = F.cross_entropy(net(affine(faces[rows], SHAKEN, generator)), names[rows])
+        adam.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        adam.step()
+    return net
+
+
+def train_filter(
+    settings: Settings,
+    split: Split,
+    people: People,
+    provider: nn.Module,
+    alpha: float,
+    seed: int,
+) -> InformationPrivatizer:
+    """Algorithm 3 on the train part's consenting and seen private people.
+
+    Raises:
+        PrivatizerError: the provider's network is of another shape, or α is outside [0, 1].
+    """
+    known = split.train.take(~people.rows(split.train, "unseen"))
+    check_reads(provider, known.records[:1], people.count, "the provider's network")
+    net = FILTERS[settings.filter](
+        known.shape,
+        settings.width,
+        limits=(known.low, known.high),
+        generator=torch.Generator().manual_seed(seed),
+    )
+    if settings.identity_steps:
+        train_identity(
+            net,
+            known,
+            steps=settings.identity_steps,
+            rate=settings.rate,
+            batch=settings.batch,
+            seed=seed,
+        )
+    method = InformationPrivatizer(
+        net,
+        wanted_answer(people, settings.private_share),
+        Objective(alpha, leak="divergence", exclusive=True),
+        fixed_use=provider,
+        fixed_secret=provider,
+    )
+    train_privatizer(
+        method,
+        known,
+        [Stage(FILTER, {FILTER: settings.rate}, settings.steps, last_rate=0.1)],
+        batch=settings.batch,
+        seed=seed,
+        choice=(~people.rows(known, "consenting")).float().unsqueeze(1),
+        change=lambda batch, generator: shaken(batch, settings.mixed, generator),
+    )
+    return method
+
+
+def wanted_answer(people: People, private_share: float) -> Tensor:
+    """What the fixed network is to answer of a private face, float32 [people].
+
+    Anybody who consents, all alike, and all private people alike with a small share between them.
+    A uniform answer over everybody would do as well for information, and badly for a list of the
+    first five: whatever is left of the owner's trace then breaks the ties.
+    """
+    private = people.group != GROUPS.index("consenting")
+    shares = (private_share, 1 - private_share)
+    counts = (private.sum(), (~private).sum())
+    return torch.where(private, shares[0] / counts[0], shares[1] / counts[1])
+
+
+def recognised(
+    reader: nn.Module, faces: Tensor, data: PrivateData, people: People
+) -> dict[str, float]:
+    """Share of each group's faces whose owner is among a network's first five answers."""
+    with torch.no_grad():
+        return _first_five(reader(faces), data, people)
+
+
+def released(method: InformationPrivatizer, data: PrivateData, seed: int) -> Tensor:
+    """Every record once through the filter, with noise of this seed."""
+    noise = draw_noise(method, len(data), torch.Generator().manual_seed(seed))
+    with torch.no_grad():
+        return method.filter(data.records, noise)
+
+
+def _point(
+    settings: Settings,
+    split: Split,
+    people: People,
+    provider: nn.Module,
+    alpha: float,
+    seed: int,
+) -> tuple[Row, Tensor]:
+    """A row, and the released test faces."""
+    started = time.perf_counter()
+    method = train_filter(settings, split, people, provider, alpha, seed)
+    faces = released(method, split.test, seed + 1)
+    fixed = recognised(provider, faces, split.test, people)
+    fresh = _attacked(settings, method, split, people, faces, seed)
+    row: Row = {
+        "alpha": alpha,
+        "seed": seed,
+        **{f"fixed_{group}": share for group, share in fixed.items()},
+        **{f"fresh_{group}": share for group, share in fresh.items()},
+        "chance": FIRST / people.count,
+        "seconds": time.perf_counter() - started,
+    }
+    return row, faces
+
+
+def _attacked(
+    settings: Settings,
+    method: InformationPrivatizer,
+    split: Split,
+    people: People,
+    faces: Tensor,
+    seed: int,
+) -> dict[str, float]:
+    """The strongest fresh attacker in each group, trained on the released attack part."""
+    known = released(method, split.attack, seed + 2)
+    found = []
+    for name in settings.attackers:
+        fitted = build_attacker(name).fit(
+            known, split.attack.secret, None, seed, classes=people.count
+        )
+        found.append(_first_five(fitted.log_probabilities(faces), split.test, people))
+    return {group: max(shares[group] for shares in found) for group in GROUPS}
+
+
+def _first_five(answers: Tensor, data: PrivateData, people: People) -> dict[str, float]:
+    hit = (answers.topk(FIRST, 1).indices == data.secret.unsqueeze(1)).any(1)
+    return {group: float(hit[people.rows(data, group)].float().mean()) for group in GROUPS}
+
+
+def _draw(
+    rows: Sequence[Row], data: PrivateData, people: People, sheets: Mapping[str, Tensor], out: Path
+) -> None:
+    lines = {
+        f"{reader} network, {group}": [
+            (float(row["alpha"] or 0.0), float(row[f"{reader}_{group}"] or 0.0)) for row in rows
+        ]
+        for reader in ("fixed", "fresh")
+        for group in GROUPS
+    }
+    plot_lines(
+        lines,
+        xlabel="α",
+        ylabel=f"owner among the first {FIRST}",
+        level=("chance", FIRST / people.count),
+        path=out / "subjects-recognised.png",
+    )
+    shown = torch.cat([people.rows(data, group).nonzero()[:4, 0] for group in GROUPS])
+    images = {"raw": data.records, **sheets}
+    plot_sheet({name: faces[shown] for name, faces in images.items()}, out / "subjects-faces.png")

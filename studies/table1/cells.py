@@ -1,0 +1,180 @@
+"""A cell: one row at one guarantee with one seed, and the folder where all of it is kept.
+
+``plan.json``       what is trained and measured
+``run/``            the run's directory
+``training.json``   what it spent and took; written when training is done
+``cell.json``       what was measured; written last, whole or not at all
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from server.config.privatizer import GIVEN, SYNTHETIC
+from server.config.tree import Config
+from server.files import write_durably
+from simulations.students.distortion import NONE, Distortion, distortion_for
+from studies.table1.effort import Effort, serving
+from studies.table1.guarantees import Guarantee
+from studies.table1.rows import Row
+
+DRAWN = ("release.agreement", "release.attempts")
+"""Settings by which samples are drawn from what was trained."""
+Step = Literal["train", "measure"]
+MEASURED = 2
+"""How a cell is measured; raised when the way changes, so that kept cells are measured anew."""
+UNTOLD = {"fashion-mnist": Distortion(shading=0.5, patching=0.5)}
+"""Distortions of taught students' images, by data set, of which a cell's digest says nothing."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A row at a guarantee with a seed."""
+
+    row: Row
+    guarantee: Guarantee
+    seed: int
+    folder: Path
+
+    @classmethod
+    def of(cls, row: Row, guarantee: Guarantee, seed: int, out: Path) -> Cell:
+        """The cell with its folder in a study's folder ``out``."""
+        folder = out.absolute() / "cells" / row.name / str(guarantee) / f"seed-{seed}"
+        return cls(row, guarantee, seed, folder)
+
+    def __str__(self) -> str:
+        """For people to read."""
+        return f"{self.row.name} {self.guarantee} seed {self.seed}"
+
+    @property
+    def measured(self) -> dict[str, Any] | None:
+        """What ``cell.json`` says, or None."""
+        return read_json(self.folder / "cell.json")
+
+    def missing(self, plan: dict[str, Any]) -> tuple[Step, ...]:
+        """The steps that are still to be done for what ``plan`` says."""
+        known = read_json(self.folder / "plan.json")
+        if known is None or _trains(known) != _trains(plan):
+            return ("train", "measure")
+        if not (self.folder / "training.json").is_file():
+            return ("train", "measure")
+        found = self.measured
+        return () if found is not None and found["measures"] in _enough(plan) else ("measure",)
+
+    def begin(self, plan: dict[str, Any]) -> None:
+        """Put the plan into the folder; a run of other settings is set aside, not deleted."""
+        known = read_json(self.folder / "plan.json")
+        if known is not None and _trains(known) != _trains(plan):
+            self._set_aside()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_json(self.folder / "plan.json", plan)
+
+    def _set_aside(self) -> None:
+        number = 1
+        while (target := self.folder.with_name(f"{self.folder.name}.old-{number}")).exists():
+            number += 1
+        self.folder.rename(target)
+
+
+def plan_of(cell: Cell, config: Config, effort: Effort) -> dict[str, Any]:
+    """All that the steps need to know, and a digest of how it is measured."""
+    row = cell.row
+    curve = row.curve and str(cell.guarantee) not in row.guarantees[1:]
+    plan = {
+        "name": str(cell),
+        "config": config.flat(),
+        "effort": effort.on(row.data).to_json(),
+        "data": row.data,
+        "curve": curve,
+        "fault": row.fault,
+        "provider": row.provider,
+    }
+    return {**plan, "measures": _measures(plan)}
+
+
+def _measures(plan: dict[str, Any]) -> str:
+    """A digest of how much is measured, and in which way."""
+    kept = {key: plan[key] for key in ("effort", "curve", "data")}
+    drawn = {key: plan["config"][key] for key in DRAWN}
+    distorted = distortion_for(plan["data"])
+    # cells of what was so before the digest said anything of it keep theirs
+    told = _is_taught(plan) and distorted != UNTOLD.get(plan["data"], NONE)
+    changed = {"distortion": asdict(distorted)} if told else {}
+    return _digest({**kept, **drawn, **changed, "way": MEASURED})
+
+
+def _enough(plan: dict[str, Any]) -> list[str]:
+    """Digests of what is asked for, or of more than that."""
+    return [
+        _measures({**plan, "effort": effort, "curve": curve})
+        for effort in serving(plan["effort"], plan["data"])
+        for curve in (plan["curve"], True)
+    ]
+
+
+def _is_taught(plan: dict[str, Any]) -> bool:
+    """Whether students learn from an annotator's labels, so from images that may be distorted."""
+    return bool(plan["config"]["annotator.rounds"])
+
+
+def _trains(plan: dict[str, Any]) -> dict[str, Any]:
+    """What of a plan decides the run that is trained.
+
+    Where data and a given filter lie does not, so a study may be moved. A setting that a kept plan
+    does not know had its default, and settings of a privatizer that is not there mean nothing: a
+    new version with more settings, or other defaults of those, trains nothing again. Nor does
+    another filter of samples, which is measured again.
+    """
+    settings = {**Config().flat(), **plan["config"], "data.dir": "", "privatizer.filter": ""}
+    if settings["privatizer.method"] != SYNTHETIC:  # its filter is trained on what is drawn
+        settings |= dict.fromkeys(DRAWN)
+    known = settings["privatizer.method"] in (SYNTHETIC, GIVEN)
+    if not settings["privatizer.rounds"] and not known:
+        settings = {k: v for k, v in settings.items() if not k.startswith("privatizer.")}
+    return {"config": settings, "fault": plan["fault"], "provider": plan["provider"]}
+
+
+def alike(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether two plans train and measure in the same way, whatever their seeds.
+
+    Numbers may differ a little: scaled noise is rounded up to seven digits, which may be the next
+    ones on another machine.
+    """
+    if one["measures"] != other["measures"]:
+        return False
+    mine, theirs = _trains(one), _trains(other)
+    first, second = mine.pop("config"), theirs.pop("config")
+    return (
+        mine == theirs
+        and first.keys() == second.keys()
+        and all(_close(first[key], second[key]) for key in first if key != "seed")
+    )
+
+
+def _close(one: object, other: object) -> bool:
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=1e-6)
+    return one == other
+
+
+def _digest(value: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """A JSON object from a file, or None where there is no whole one."""
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found
+
+
+def write_json(path: Path, value: dict[str, Any]) -> None:
+    """Write a JSON object, whole or not at all."""
+    write_durably(path, (json.dumps(value, indent=1, allow_nan=False) + "\n").encode())

@@ -1,0 +1,67 @@
+"""The provider of most rows: a real run, with nodes, messages, ledger and store."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from accountant.account import statement
+from server.config.sections import ReleaseConfig
+from server.config.tree import Config
+from server.rounds import Progress
+from server.run_directory import RunDirectory
+from server.run_ledger import spending_of
+from simulations.engine import train_in_process
+from simulations.reading import kept_sampler
+from simulations.students.distillation import Source
+from studies.table1.errors import CellFailed
+from studies.table1.providers import Report, Trained
+
+REPORT_SECONDS = 30.0
+
+
+def train(config: Config, folder: Path, report: Report) -> Trained:
+    """Train a run in ``folder``, or go on with the one in it.
+
+    Raises:
+        CellFailed: the run's budget stopped it early.
+    """
+    directory = RunDirectory(folder)
+    directory = directory if directory.exists() else RunDirectory.create(folder, config)
+    began = directory.config()
+    outcome = train_in_process(began, directory, directory.default_store, _Told(report))
+    if outcome.stopped:
+        raise CellFailed(f"the run ended early: {outcome.stopped}")
+    spending = spending_of(began, directory)
+    return Trained(
+        epsilon_dp=spending.dp_epsilon,
+        delta_dp=spending.delta_dp,
+        epsilon_dp_at_bdp_delta=spending.dp_epsilon_at_bdp_delta,
+        bdp_as_published=spending.bdp_as_published,
+        bdp_corrected=spending.bdp_corrected,
+        bdp_sound=spending.bdp_sound,
+        delta_bdp=spending.delta_bdp,
+        rounds=spending.rounds,
+        statement=statement(spending, began.data.users),
+    )
+
+
+def source(folder: Path, release: ReleaseConfig) -> Source:
+    """The run's samples as ``release`` lets them out, with its annotator where it has one."""
+    kept = kept_sampler(RunDirectory.open(folder))
+    if kept.annotator is None:
+        return kept
+    return replace(kept, agreement=release.agreement, attempts=release.attempts)
+
+
+class _Told:
+    """An observer that says in words how far a run is, now and then."""
+
+    def __init__(self, report: Report) -> None:
+        self._report, self._said = report, time.monotonic()
+
+    def __call__(self, progress: Progress) -> None:
+        if time.monotonic() - self._said > REPORT_SECONDS:
+            self._said = time.monotonic()
+            self._report(f"round {progress.round} of {progress.rounds}")

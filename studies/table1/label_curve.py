@@ -1,0 +1,85 @@
+"""Accuracy against the number of labelled samples: Figures 3 and 4 of arXiv:2003.00997.
+
+Somebody labels n synthetic samples; a student learns from those alone, and from changed copies of
+them. In place of a person a network stands that was trained on real images, so the figures tell
+what a careful annotator's labels would be worth. Samples without a label cost nothing, neither
+privacy nor work, so a second student learns from the first one's guesses at many of them (Lee 2013,
+pseudo-labels).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from simulations.students.augmentation import Augmentation, augment
+from simulations.students.distillation import Source
+from simulations.students.students import StudentResult, predict, train_student
+from studies.table1.effort import Effort
+from studies.table1.judges import LeNet
+
+EPOCHS = 2
+
+
+class Point(NamedTuple):
+    """Students of n labelled samples."""
+
+    labels: int
+    annotated: float
+    """Accuracy with the labels of the network that stands for a person."""
+    requested: float
+    """Accuracy with the classes that the samples were asked for."""
+    extended: float
+    """Accuracy with the labels in a person's place, and the first student's guesses for the rest of
+    the samples."""
+
+
+def label_curve(
+    sampler: Source,
+    judge: LeNet,
+    test: tuple[Tensor, Tensor],
+    *,
+    effort: Effort,
+    seed: int,
+    augmentation: Augmentation,
+) -> list[Point]:
+    """Students of ever more labelled samples, all classes equally often.
+
+    Args:
+        sampler: what the samples are drawn from.
+        judge: gives labels in a person's place.
+        test: real test images and labels.
+        effort: which numbers of samples, and how many changed copies in total.
+        seed: decides samples, changes and students.
+        augmentation: which changes; mixtures are left out.
+    """
+    most = max(effort.labels)
+    requested = torch.arange(most) % sampler.classes
+    samples = sampler.draw(requested, seed)
+    annotated = predict(judge, samples).argmax(1)
+
+    def student(count: int, labels: Tensor) -> StudentResult:
+        source = torch.Generator().manual_seed(seed + count)
+        copies = max(1, effort.repeated // count)
+        # every sample as it is once, all its other copies changed
+        images = samples[:count].repeat(copies, 1, 1, 1)
+        images[count:] = augment(images[count:], augmentation, source)
+        return train_student(
+            images,
+            labels[:count].repeat(copies),
+            *test,
+            classes=sampler.classes,
+            epochs=EPOCHS,
+            seed=seed,
+        )
+
+    def point(count: int) -> Point:
+        first = student(count, annotated)
+        guessed = predict(first.model, samples).argmax(1)
+        guessed[:count] = annotated[:count]
+        asked, extended = student(count, requested), student(most, guessed)
+        return Point(count, first.accuracy, asked.accuracy, extended.accuracy)
+
+    return [point(count) for count in effort.labels]

@@ -1,0 +1,215 @@
+"""The table: cells of several seeds summed up, as JSON rows and for people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from simulations.students.students import ARCHITECTURES
+from studies.table1 import effort
+from studies.table1.cells import Cell
+from studies.table1.figures import BEST, CURVE, Figure, Group, joined
+from studies.table1.guarantees import Guarantee
+from studies.table1.rows import Row
+
+HEADLINE = "cnn"
+"""The architecture whose accuracy is a row's figure; the others stand beside it."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of the table at one guarantee, over all seeds that were measured."""
+
+    row: Row
+    guarantee: Guarantee
+    groups: tuple[Group, ...]
+    """What was measured, by seeds; no seed is in two of them."""
+    sheet: Path
+    """Contact sheet of the first seed."""
+
+    @cached_property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds, in order."""
+        return tuple(sorted(seed for group in self.groups for seed in group.seeds))
+
+    @cached_property
+    def figures(self) -> dict[str, Figure]:
+        """What was measured, over seeds, as `studies.table1.figures.Group.of` names it."""
+        return joined(self.groups)
+
+    def figure(self, *keys: str) -> Figure | None:
+        """A figure by its path of keys in ``cell.json``, or None where a seed lacks it."""
+        found = self.figures.get(".".join(keys))
+        return found if found is not None and found.count == len(self.seeds) else None
+
+    def mean(self, *keys: str) -> float | None:
+        """The mean over seeds, or None where a seed lacks it."""
+        found = self.figure(*keys)
+        return None if found is None else found.mean
+
+    def most(self, *keys: str) -> float | None:
+        """The largest of the seeds; None where one has none."""
+        found = self.figure(*keys)
+        return None if found is None else found.most
+
+    def best(self) -> float | None:
+        """The best of the three students of each seed, as others report it; mean over seeds."""
+        return self.mean(BEST)
+
+    @cached_property
+    def images(self) -> tuple[int, ...]:
+        """How many images students learned from; several where seeds differ."""
+        whole = Figure.of([effort.FULL.on(self.row.data).lesson])  # older cells do not say
+        return tuple(sorted({int(g.figures.get("lesson", whole).mean) for g in self.groups}))
+
+    @property
+    def whole(self) -> bool:
+        """Whether students of all seeds learned from as many images as the full table gives."""
+        return self.images == (effort.FULL.on(self.row.data).lesson,)
+
+    def to_json(self) -> dict[str, Any]:
+        """The row as the command prints it. Accuracies and shares are in [0, 1]."""
+        return {
+            "data": self.row.data,
+            "unit": self.row.unit,
+            "users": int(self.most("users") or 0),
+            "epsilon_dp": self.most("training", "epsilon_dp"),
+            "delta_dp": self.most("training", "delta_dp"),
+            "epsilon_bdp": {
+                name: self.most("training", f"bdp_{name}")
+                for name in ("as_published", "corrected", "sound")
+            },
+            "delta_bdp": self.most("training", "delta_bdp"),
+            "student_accuracy": self._students(),
+            "own_label_accuracy": self.mean("own_label"),
+            "control_accuracy": self.mean("control"),
+            "annotator_accuracy": self.mean("annotator"),
+            "recognised": self.mean("recognised"),
+            "seconds": self.mean("training", "seconds"),
+            "peak_mb": self.most("training", "peak_mb"),
+            "contact_sheet": str(self.sheet),
+            **self._beyond(),
+        }
+
+    def _beyond(self) -> dict[str, Any]:
+        """What the row says besides."""
+        return {
+            "row": self.row.name,
+            "guarantee": str(self.guarantee),
+            "seeds": list(self.seeds),
+            "taught": self.mean("taught") == 1,
+            "images": list(self.images),
+            "recognised_unfiltered": self.mean("recognised_unfiltered"),
+            "frechet": self.mean("frechet"),
+            "coverage": self.mean("coverage"),
+            "density": self.mean("density"),
+            "judged_rotated": self.mean("judged_rotated"),
+            "judged_rotated_unfiltered": self.mean("judged_rotated_unfiltered"),
+            "seconds_measuring": self.mean("seconds"),
+            "label_curve": self.curve(),
+        }
+
+    def curve(self) -> list[dict[str, float]]:
+        """Accuracy against the number of labelled samples, mean over seeds."""
+        points: dict[int, dict[str, float]] = {}
+        for name in self.figures:
+            value = self.mean(name)
+            if name.startswith(f"{CURVE}.") and value is not None:
+                _, count, key = name.split(".")
+                points.setdefault(int(count), {})[key] = value
+        return [{"labels": count, **points[count]} for count in sorted(points)]
+
+    def _students(self) -> dict[str, Any]:
+        found = {a: self.figure("students", a) for a in ARCHITECTURES}
+        each = {name: figure.summary() for name, figure in found.items() if figure is not None}
+        return {
+            **each[HEADLINE],
+            "architecture": HEADLINE,
+            "per_architecture": each,
+            "best": self.best(),
+        }
+
+
+def lines_of(cells: Sequence[Cell]) -> list[Line]:
+    """The table's lines, rows and guarantees in order; what was not measured is left out."""
+    found: dict[tuple[str, str], list[Cell]] = {_key(cell): [] for cell in cells}
+    for cell in sorted(cells, key=lambda cell: cell.seed):
+        if cell.measured is not None:
+            found[_key(cell)].append(cell)
+    return [
+        Line(
+            row=group[0].row,
+            guarantee=group[0].guarantee,
+            groups=tuple(Group.of(cell.measured or {}, cell.seed) for cell in group),
+            sheet=group[0].folder / "contact-sheet.png",
+        )
+        for group in found.values()
+        if group
+    ]
+
+
+def _key(cell: Cell) -> tuple[str, str]:
+    return cell.row.name, str(cell.guarantee)
+
+
+def percent(value: float | None, digits: int = 1) -> str:
+    """A share in percent, or a dash."""
+    return "–" if value is None else f"{100 * value:.{digits}f}"
+
+
+def accuracy(line: Line, name: str = HEADLINE) -> str:
+    """A student's accuracy over seeds: mean ± deviation, in percent."""
+    found = line.figure("students", name)
+    if found is None:
+        return percent(None)
+    spread = f" ± {percent(found.deviation)}" if found.count > 1 else ""
+    return percent(found.mean) + spread
+
+
+def decimals(value: float | None, digits: int) -> str:
+    """A number, or a dash."""
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+COLUMNS: tuple[tuple[str, Callable[[Line], str]], ...] = (
+    ("row", lambda line: line.row.name),
+    ("guarantee", lambda line: str(line.guarantee)),
+    ("seeds", lambda line: str(len(line.seeds))),
+    ("student", accuracy),
+    ("best of 3", lambda line: percent(line.best())),
+    ("own labels", lambda line: percent(line.mean("own_label"))),
+    ("control", lambda line: percent(line.mean("control"))),
+    ("annotator", lambda line: percent(line.mean("annotator"))),
+    ("recognised", lambda line: percent(line.mean("recognised"))),
+    ("Fréchet", lambda line: decimals(line.mean("frechet"), 1)),
+    ("coverage", lambda line: decimals(line.mean("coverage"), 2)),
+    ("density", lambda line: decimals(line.mean("density"), 2)),
+    ("seconds", lambda line: decimals(line.mean("training", "seconds"), 0)),
+    ("MiB", lambda line: decimals(line.most("training", "peak_mb"), 0)),
+)
+"""What people see of a line."""
+
+
+def counts(numbers: Sequence[int]) -> str:
+    """Numbers of images for people to read."""
+    return " or ".join(f"{number:,}" for number in numbers)
+
+
+def render(lines: Sequence[Line]) -> str:
+    """The table in columns of text, and what of it was not measured whole."""
+    table = _columns(lines)
+    for line in (line for line in lines if not line.whole):
+        table += f"\n{line.row.name} {line.guarantee}: students of {counts(line.images)} images"
+    return table
+
+
+def _columns(lines: Sequence[Line]) -> str:
+    rows = [[name for name, _ in COLUMNS], *([show(li) for _, show in COLUMNS] for li in lines)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(COLUMNS))]
+    return "\n".join(
+        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )

@@ -1,0 +1,200 @@
+"""Points of a curve over seeds: means, deviations, and the JSON objects that the command prints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from studies.papers.runner import Row, mean_and_deviation
+from studies.tradeoff.certified import Certified
+from studies.tradeoff.measuring import POSITION, PRIOR, SIDE, Attack, Measured
+from studies.tradeoff.operating_points import Knobs
+
+LABEL = "simulation only: trained and measured on raw data"
+BLIND = (PRIOR, SIDE, POSITION)
+ACCURACY, CLOSENESS = "accuracy", "1 - normalised squared error"
+
+
+@dataclass(frozen=True)
+class Place:
+    """One place of a curve, or raw records, with what each seed measured there.
+
+    Attributes:
+        knobs: None for raw records.
+        seeds: one's figures each, in the order of the curve's seeds; at least one.
+    """
+
+    knobs: Knobs | None
+    seeds: Sequence[Measured]
+
+    def figure(self, of: Callable[[Measured], float | None]) -> tuple[float, float] | None:
+        """Mean and standard deviation over seeds (0 of one seed); None where there is none."""
+        values = [value for value in map(of, self.seeds) if value is not None]
+        return mean_and_deviation(values) if len(values) == len(self.seeds) else None
+
+    @property
+    def attackers(self) -> tuple[str, ...]:
+        """By name, in the order measured."""
+        return tuple(self.seeds[0].attacks)
+
+    def attack(self, name: str, part: str) -> float | None:
+        """Mean over seeds of a part of an attack.
+
+        Of an interval's ends too: the test records are the same or alike at each seed, so their
+        share of the uncertainty does not shrink with more seeds.
+        """
+        found = self.figure(lambda one: getattr(one.attacks[name], part))
+        return None if found is None else found[0]
+
+    @property
+    def strongest(self) -> str:
+        """The attacker with the best mean, of those that look at the record."""
+        able = [name for name in self.attackers if name not in BLIND]
+        return max(able, key=lambda name: self.attack(name, "balanced") or 0.0)
+
+    @property
+    def leak(self) -> float:
+        """The most that an attacker proves of I(S;Q), nats; 0 where none proves anything."""
+        able = [name for name in self.attackers if name not in BLIND]
+        return max([0.0, *(self.attack(name, "leak") or 0.0 for name in able)])
+
+    @property
+    def fairness(self) -> dict[str, float]:
+        """Means over seeds; empty where undefined."""
+        first = self.seeds[0].fairness
+        if any(set(one.fairness) != set(first) for one in self.seeds):
+            return {}
+        return {
+            name: sum(one.fairness[name] for one in self.seeds) / len(self.seeds) for name in first
+        }
+
+    def secret(self, names: Sequence[str] | None = None) -> dict[str, dict[str, float | None]]:
+        """Each attacker's figures: ``mean`` and ``std`` are of balanced accuracy."""
+        return {
+            name: _attack_row(self, name) for name in (self.attackers if names is None else names)
+        }
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A whole curve.
+
+    Attributes:
+        method: by name.
+        data: the source's name.
+        quick: fewer steps and smaller networks than the study's own.
+        seeds: of what was trained.
+        raw: raw records, and the lines of reference.
+        places: the trained ones, in order.
+        least_sum: K, nats; None where it cannot be computed.
+        series: the record is its own use.
+        plots: names of files in the curve's folder.
+    """
+
+    method: str
+    data: str
+    quick: bool
+    seeds: tuple[int, ...]
+    raw: Place
+    places: tuple[Place, ...]
+    least_sum: float | None
+    series: bool
+    plots: tuple[str, ...] = field(default=())
+
+    @property
+    def measure(self) -> str:
+        """What the utility is."""
+        return CLOSENESS if self.series else ACCURACY
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A JSON object for each point."""
+        return [self._row(place) for place in self.places]
+
+    def table(self) -> list[Row]:
+        """Lines of the printed table: raw, then each point."""
+        return [_line(place) for place in (self.raw, *self.places)]
+
+    def references(self) -> dict[str, Any]:
+        """What is read from raw records, and by who sees none."""
+        raw = [name for name in self.raw.attackers if name not in BLIND]
+        blind = [name for name in BLIND if name in self.raw.attackers]
+        return {"raw": self.raw.secret(raw), **self.raw.secret(blind)}
+
+    def _row(self, place: Place) -> dict[str, Any]:
+        knobs = place.knobs
+        utility, raw = place.figure(lambda one: one.utility), self.raw.figure(lambda o: o.utility)
+        latency = place.figure(lambda one: one.latency)
+        certified = place.figure(lambda one: one.certified)
+        return {
+            "method": self.method,
+            "data": self.data,
+            **({} if knobs is None else knobs.row()),
+            "seeds": list(self.seeds),
+            "quick": self.quick,
+            "utility": _first(utility),
+            "utility_std": None if utility is None else utility[1],
+            "utility_measure": self.measure,
+            "utility_raw": _first(raw),
+            "utility_fresh": _pair(place.figure(lambda one: one.fresh)),
+            "secret": place.secret(),
+            "strongest": place.strongest,
+            "leak_at_least_nats": place.leak,
+            "reference": self.references(),
+            "bound_K_nats": self.least_sum,
+            "certified": Certified(_first(certified)).row(),
+            "fairness": {"before": self.raw.fairness or None, "after": place.fairness or None},
+            "latency_ms_p50": _first(latency),
+            "seconds": sum(one.seconds for one in place.seeds),
+            "plots": list(self.plots),
+            "label": LABEL,
+        }
+
+
+def columns_of(curve: Curve) -> list[str]:
+    """The printed table's columns."""
+    names = [name for place in (curve.raw, *curve.places) for name in place.attackers]
+    attackers = [name for name in dict.fromkeys(names) if name not in BLIND]
+    fixed = ["strongest_frozen", "leak_at_least", "certified_nats", "unfairness", "ms", "seconds"]
+    return ["point", "utility", "fresh", *attackers, *fixed]
+
+
+def _line(place: Place) -> Row:
+    line: Row = {"point": "raw" if place.knobs is None else place.knobs.name}
+    line["utility"] = _shown(place.figure(lambda one: one.utility))
+    line["fresh"] = _shown(place.figure(lambda one: one.fresh))
+    for name in place.attackers:
+        line[name] = _shown(place.figure(lambda one, name=name: one.attacks[name].balanced))  # type: ignore[misc]
+    looking = [name for name in place.attackers if name not in BLIND]
+    frozen = [place.attack(name, "frozen") for name in looking]
+    known = [value for value in frozen if value is not None]
+    line["strongest_frozen"] = max(known) if known else None
+    line["leak_at_least"] = place.leak
+    if place.knobs is not None:
+        bound = _first(place.figure(lambda one: one.certified))
+        line["certified_nats"] = "none" if bound is None else bound
+        line["ms"] = _first(place.figure(lambda one: one.latency))
+        line["seconds"] = sum(one.seconds for one in place.seeds)
+    line["unfairness"] = place.fairness.get("equalized_odds_worst")
+    return line
+
+
+def _attack_row(place: Place, name: str) -> dict[str, float | None]:
+    balanced = place.figure(lambda one: one.attacks[name].balanced)
+    mean, deviation = (0.0, 0.0) if balanced is None else balanced
+    parts = [part for part in Attack.__dataclass_fields__ if part != "balanced"]
+    return {"mean": mean, "std": deviation, **{part: place.attack(name, part) for part in parts}}
+
+
+def _first(pair: tuple[float, float] | None) -> float | None:
+    return None if pair is None else pair[0]
+
+
+def _pair(pair: tuple[float, float] | None) -> Mapping[str, float] | None:
+    return None if pair is None else {"mean": pair[0], "std": pair[1]}
+
+
+def _shown(pair: tuple[float, float] | None) -> str | None:
+    if pair is None:
+        return None
+    return f"{pair[0]:.3f} ± {pair[1]:.3f}" if pair[1] else f"{pair[0]:.3f}"

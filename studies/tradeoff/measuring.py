@@ -1,0 +1,298 @@
+"""What one filter is worth: who still reads the use, and who reads the secret, each afresh.
+
+Every attacker is fitted on the *filtered* attack part, which no filter was trained on, and scored
+on the filtered test part. Beside it stands the same attacker as fitted on raw records (*frozen*):
+it flatters a filter, since whoever wants to know trains again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from client.datasets.attributes.data import PrivateData, Split
+from privatizers.classifiers import noise_shape_of
+from privatizers.export import example_inputs, latency_ms
+from privatizers.networks.information import InformationError, mutual_information
+from studies.attackers import Fitted, build_attacker
+from studies.attackers.protocol import Attacker, cautious
+from studies.metrics.fairness import FairnessError, fairness
+from studies.metrics.scores import score
+from studies.papers.attacking import CHUNK, accuracy, build_attackers
+from studies.papers.reading_nets import read_images, read_points
+from studies.tradeoff.certified import certify
+from studies.tradeoff.points import IMAGES, SERIES, Trained, kind_of
+from studies.tradeoff.stroke_formula import formula_of
+
+CONFIDENCE = 0.95
+RESAMPLES = 200
+PRIOR, POSITION, SIDE = "prior", "position", "side-information"
+"""Lines of reference: knows the classes' shares, also the step of a series, also what is told."""
+FRESH_SEED = 104_729
+"""Keeps fresh networks, and the noise of what they see, apart from those that were trained on."""
+
+
+@dataclass(frozen=True)
+class Attack:
+    """What one attacker reads; shares in [0, 1], nats, and 95% bootstrap intervals over owners.
+
+    Attributes:
+        balanced: balanced accuracy, its answers divided by the classes' shares first, which is
+            what that measure rewards; 1 / classes for who knows nothing.
+        low: of the interval of ``balanced``.
+        high: of it.
+        accuracy: share of secrets guessed right, answers as they are.
+        leak: H(S) less its cross-entropy: I(S;Q) is at least that, in expectation.
+        leak_low: of the interval of ``leak``.
+        leak_high: of it.
+        frozen: balanced accuracy of the same attacker as fitted on raw records; None for raw ones.
+    """
+
+    balanced: float
+    low: float
+    high: float
+    accuracy: float
+    leak: float
+    leak_low: float
+    leak_high: float
+    frozen: float | None = None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """All figures of one filter of one seed, or of no filter.
+
+    Attributes:
+        utility: what the service still gets: its network's accuracy, or for series 1 − NE, the
+            normalised squared error.
+        fresh: accuracy of a fresh network fitted on released records; None for series.
+        attacks: by attacker.
+        certified: I(X;Q) is at most that, nats; None where nothing is certified.
+        fairness: of the service's answers between groups, by name; empty where undefined.
+        latency: median time of the filter for one record on one CPU thread, ms; 0 without one.
+        seconds: that training and measuring took.
+    """
+
+    utility: float
+    fresh: float | None
+    attacks: Mapping[str, Attack]
+    certified: float | None = None
+    fairness: Mapping[str, float] = field(default_factory=dict)
+    latency: float = 0.0
+    seconds: float = 0.0
+
+    def row(self) -> dict[str, Any]:
+        """A JSON object."""
+        return asdict(self)
+
+    @classmethod
+    def read(cls, row: Mapping[str, Any]) -> Measured:
+        """Of a JSON object that :meth:`row` made."""
+        attacks = {name: Attack(**one) for name, one in row["attacks"].items()}
+        return cls(**{**row, "attacks": attacks})
+
+
+@dataclass(frozen=True, eq=False)
+class Judge:
+    """What the filters of one seed are judged with.
+
+    Attributes:
+        split: the source's parts.
+        provider: the service's network, trained on raw records; None for series.
+        names: attackers by name.
+        reading_steps: of fresh networks for the use.
+        attacker_steps: of the networks among the attackers, at least.
+        group: int64 [test], a protected attribute; None takes the secret.
+        seed: of noise, attackers and bootstraps.
+    """
+
+    split: Split
+    provider: nn.Module | None
+    names: tuple[str, ...]
+    reading_steps: int
+    attacker_steps: int
+    group: Tensor | None
+    seed: int
+
+    @cached_property
+    def shares(self) -> Tensor:
+        """Of the classes of the secret in the attack part, float64 [classes]."""
+        attack = self.split.attack
+        counts = torch.bincount(attack.secret.flatten(), minlength=attack.secret_classes)
+        return torch.where(counts > 0, counts.double() / counts.sum(), 1.0)
+
+    @cached_property
+    def raw_reader(self) -> nn.Module | None:
+        """A fresh network for the use of raw records."""
+        return self._fresh_reader(self.split.attack)
+
+    @cached_property
+    def raw_fitted(self) -> dict[str, Fitted]:
+        """The attackers as fitted on raw records."""
+        return self._fit(self.split.attack, self.raw_reader)
+
+    def raw(self) -> Measured:
+        """The lines of reference: raw records, and who does not look at them."""
+        test = self.split.test
+        lines = {name: self._read(fitted, test) for name, fitted in self.raw_fitted.items()}
+        blind = [PRIOR, *([SIDE] if test.side is not None else [])]
+        if test.secret.ndim == 2:
+            blind.append(POSITION)
+        attack = self.split.attack
+        for name in blind:
+            fitted = build_attacker(name).fit(
+                attack.records, attack.secret, attack.side, self.seed, classes=attack.secret_classes
+            )
+            lines[name] = self._read(fitted, test)
+        return Measured(
+            utility=self._utility(self.provider, test),
+            fresh=_accuracy(self.raw_reader, test),
+            attacks=lines,
+            fairness=self._fairness(self.provider, test),
+        )
+
+    def measure(self, trained: Trained) -> Measured:
+        """All figures of a filter; the time that training took is the caller's to add."""
+        attack = released(trained.filter, self.split.attack, FRESH_SEED + 2 * self.seed)
+        test = released(trained.filter, self.split.test, FRESH_SEED + 2 * self.seed + 1)
+        reader = self._fresh_reader(attack)
+        attacks = {}
+        for name, fitted in self._fit(attack, reader).items():
+            frozen = self._read(self.raw_fitted[name], test).balanced
+            attacks[name] = Attack(**{**asdict(self._read(fitted, test)), "frozen": frozen})
+        inputs = example_inputs(trained.filter, self.split.test.records[0])
+        if not noise_shape_of(trained.filter):
+            inputs = (*inputs, inputs[0].new_zeros(1, 0))
+        return Measured(
+            utility=self._utility(trained.reader, test),
+            fresh=_accuracy(reader, test),
+            attacks=attacks,
+            certified=certify(trained.filter, self.split.train.records).nats,
+            fairness=self._fairness(trained.reader, test),
+            latency=latency_ms(trained.filter, inputs),
+        )
+
+    def _fit(self, attack: PrivateData, reader: nn.Module | None) -> dict[str, Fitted]:
+        fresh: dict[str, Attacker] = build_attackers(self.names, self.attacker_steps)
+        formula = formula_of(attack.name, reader)
+        if formula is not None:
+            fresh["formula"] = formula
+        return {
+            name: attacker.fit(
+                attack.records,
+                attack.secret,
+                attack.side,
+                FRESH_SEED + self.seed,
+                classes=attack.secret_classes,
+            )
+            for name, attacker in fresh.items()
+        }
+
+    def _read(self, fitted: Fitted, test: PrivateData) -> Attack:
+        guesses = fitted.log_probabilities(test.records, test.side)
+        plain = score(guesses, test.secret, seed=self.seed, owners=test.owners, resamples=RESAMPLES)
+        fair = cautious((guesses - self.shares.log()).softmax(-1)).argmax(-1)
+        balanced, low, high = balanced_accuracy(fair, test, self.seed)
+        return Attack(
+            balanced,
+            low,
+            high,
+            plain.accuracy,
+            plain.leak_lower_bound,
+            *plain.leak_interval,
+        )
+
+    def _fresh_reader(self, attack: PrivateData) -> nn.Module | None:
+        kind, seed = kind_of(attack), FRESH_SEED + self.seed
+        if kind == SERIES:
+            return None
+        read = read_images if kind == IMAGES else read_points
+        return read(attack, self.reading_steps, seed)
+
+    def _utility(self, reader: nn.Module | None, test: PrivateData) -> float:
+        if reader is not None:
+            return accuracy(reader, test.records, test.utility)
+        raw = self.split.test.records
+        error = (raw - test.records).square().mean() / raw.square().mean()
+        return 1 - float(error)
+
+    @torch.no_grad()
+    def _fairness(self, reader: nn.Module | None, test: PrivateData) -> dict[str, float]:
+        if reader is None:
+            return {}
+        answers = torch.cat([reader(part).argmax(1) for part in torch.split(test.records, CHUNK)])
+        group = test.secret if self.group is None else self.group
+        try:
+            return fairness(answers, test.utility, group).row()
+        except FairnessError:  # say, a digit is always or never above 5
+            return {}
+
+
+def released(filter_: nn.Module, data: PrivateData, seed: int) -> PrivateData:
+    """The same data with fresh noise in place of the raw records."""
+    from dataclasses import replace
+
+    from privatizers.export import release
+
+    source = torch.Generator().manual_seed(seed)
+    parts = [release(filter_, part, source) for part in torch.split(data.records, CHUNK)]
+    return replace(data, records=torch.cat(parts))
+
+
+def balanced_accuracy(answers: Tensor, test: PrivateData, seed: int) -> tuple[float, float, float]:
+    """Mean over classes of the share guessed right, and its bootstrap interval over owners.
+
+    Args:
+        answers: int64, of the shape of ``test.secret``.
+        test: who was guessed; without owners each record is drawn by itself.
+        seed: of the bootstrap.
+    """
+    classes = test.secret_classes
+    hot = torch.nn.functional.one_hot(test.secret.reshape(len(test), -1), classes).double()
+    right = hot * (answers == test.secret).reshape(len(test), -1, 1)
+    cells = torch.cat([right.sum(1), hot.sum(1)], 1)
+    if test.owners is not None:
+        _, who = torch.unique(test.owners, return_inverse=True)
+        cells = cells.new_zeros(int(who.max()) + 1, 2 * classes).index_add_(0, who, cells)
+    source = np.random.default_rng(seed)
+    size = len(cells)
+    counts = source.multinomial(size, np.full(size, 1 / size), RESAMPLES)
+    drawn = _balanced(torch.from_numpy(counts).double() @ cells, classes)
+    middle = float(_balanced(cells.sum(0, keepdim=True), classes)[0])
+    ends = torch.tensor([(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], dtype=torch.float64)
+    low, high = torch.nanquantile(drawn, ends).tolist()
+    return middle, low, high
+
+
+def _balanced(cells: Tensor, classes: int) -> Tensor:
+    """Of rows [r, 2 · classes]: right answers by class, then records by class."""
+    right, count = cells[:, :classes], cells[:, classes:]
+    return torch.where(count > 0, right / count.clamp_min(1), torch.nan).nanmean(1)
+
+
+def least_sum_of(data: PrivateData) -> float | None:
+    """K = I(U;S) from the labels' counts, nats, where a record determines its use and secret.
+
+    Then I(U;S|X) = 0, and no filter has A + B below K (paper 000, Lemma 3.1): whoever keeps all of
+    the use leaks K at least. None for series, whose use is the record.
+    """
+    if data.utility_classes < 2 or data.secret.ndim != 1:
+        return None
+    cells = data.utility * data.secret_classes + data.secret
+    size = data.utility_classes * data.secret_classes
+    counts = torch.bincount(cells, minlength=size).double()
+    joint = counts.reshape(data.utility_classes, data.secret_classes) / counts.sum()
+    try:
+        return max(0.0, float(mutual_information(joint)))
+    except InformationError:
+        return None
+
+
+def _accuracy(reader: nn.Module | None, test: PrivateData) -> float | None:
+    return None if reader is None else accuracy(reader, test.records, test.utility)

@@ -1,0 +1,298 @@
+"""The whole report: train every point at every seed, attack it afresh, sum up, draw.
+
+What was measured is kept a file each, so a report that was stopped goes on where it was. A file
+counts only for exactly the settings that it was made with.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from client.datasets.attributes import load_private
+from client.datasets.attributes.data import PrivateData, Split
+from privatizers.protocol import PrivatizerError
+from studies.attackers import ATTACKERS, FRESH
+from studies.tradeoff.charts import plot_examples, plot_leak, plot_secret
+from studies.tradeoff.figures import Curve, Place
+from studies.tradeoff.filter_files import load_filter, save_filter
+from studies.tradeoff.measuring import FRESH_SEED, Judge, Measured, least_sum_of
+from studies.tradeoff.measuring import released as release_part
+from studies.tradeoff.operating_points import Knobs, parse_knobs
+from studies.tradeoff.points import SERIES, Recipe, build_recipe, kind_of
+
+VERSION = 2
+"""Of the kept files: raised when the same settings would measure another thing."""
+MEASURED, FILTERS = "measured", "filters"
+SHOWN = 10
+POINTS: dict[tuple[str, str], tuple[str, ...]] = {
+    ("information", "images"): ("0.3", "0.5", "0.8", "0.95"),
+    ("information", "points"): ("0.1", "0.5", "0.8"),
+    ("cloak", "images"): ("0.4", "0.72", "0.9", "0.95"),
+    ("alpha", "images"): ("1:0.5", "1:1", "1:1.5", "1:3"),
+    ("alpha", "series"): ("1:1", "1:2", "1:3", "1:4"),
+}
+QUICK_POINTS: dict[tuple[str, str], tuple[str, ...]] = {
+    ("information", "images"): ("0.8", "0.95"),
+    ("information", "points"): ("0.5",),
+    ("cloak", "images"): ("0.4", "0.8"),
+    ("alpha", "images"): ("1:1.5",),
+    ("alpha", "series"): ("1:2",),
+}
+QUICK_ATTACKERS = ("logistic", "same")
+PROTECTED = {
+    "mnist-greater5": "mnist-thickness",
+    "embedded-mnist-greater5": "embedded-mnist-thickness",
+}
+"""Sources whose secret tells the use, so that no group has both: the protected attribute is the
+secret of another source of the same test records."""
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is reported.
+
+    Attributes:
+        method: ``information``, ``cloak`` or ``alpha``.
+        data: the source's name.
+        out: folder of everything that is made.
+        seeds: of data, training and attackers.
+        points: places as written; none takes the method's own.
+        attackers: by name; none takes all fresh ones (of a quick report two).
+        quick: fewer steps, smaller networks, fewer records.
+        data_dir: folder of data files.
+        changes: settings of the recipe that differ.
+        attack_records: that attackers are fitted on at most; None for 10,000 (quick: 2,000).
+        test_records: that everything is scored on at most; None for all (quick: 1,000).
+
+    Raises:
+        PrivatizerError: there is no seed, or an attacker that looks at no record.
+    """
+
+    method: str
+    data: str
+    out: Path
+    seeds: tuple[int, ...] = (0,)
+    points: tuple[str, ...] = ()
+    attackers: tuple[str, ...] = ()
+    quick: bool = False
+    data_dir: Path | None = None
+    changes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    attack_records: int | None = None
+    test_records: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.seeds:
+            raise PrivatizerError("seeds: give at least one")
+        for name in self.attackers:
+            if name not in FRESH:
+                known = ", ".join(FRESH)
+                also = " (the lines of reference are always there)" if name in ATTACKERS else ""
+                raise PrivatizerError(f"attackers: {name!r} is none of {known}{also}")
+
+    @property
+    def fresh(self) -> tuple[str, ...]:
+        """The attackers that are fitted at every point."""
+        return tuple(self.attackers or (QUICK_ATTACKERS if self.quick else FRESH))
+
+    def limited(self, split: Split) -> Split:
+        """The parts, as many records as are used."""
+        attack = self.attack_records or (2000 if self.quick else 10_000)
+        test = self.test_records or (1000 if self.quick else len(split.test))
+        return Split(
+            split.train, split.attack.take(slice(0, attack)), split.test.take(slice(0, test))
+        )
+
+
+def run_curve(plan: Plan, tell: Tell = lambda _: None) -> Curve:
+    """Make the report; figures and plots are in ``plan.out`` when it returns.
+
+    On one thread: small networks gain nothing from more, and equal arguments give equal figures.
+
+    Raises:
+        PrivatizerError: the method, a point or the settings cannot be used.
+        PrivateDataError: the data cannot.
+    """
+    with _one_thread():
+        return _report(plan, tell)
+
+
+def _report(plan: Plan, tell: Tell) -> Curve:
+    splits = {plan.seeds[0]: _load(plan, plan.seeds[0])}
+    first = splits[plan.seeds[0]]
+    kind = kind_of(first.train)
+    recipe = _recipe(plan, first.train)
+    own = QUICK_POINTS if plan.quick else POINTS
+    knobs = parse_knobs(plan.method, plan.points or own[plan.method, kind])
+    plan.out.mkdir(parents=True, exist_ok=True)
+    seeds = []
+    for seed in plan.seeds:
+        split = splits.get(seed) or _load(plan, seed)
+        seeds.append(_Seed(plan, recipe, split, seed, tell).run(knobs))
+    curve = Curve(
+        method=plan.method,
+        data=plan.data,
+        quick=plan.quick,
+        seeds=plan.seeds,
+        raw=Place(None, [raw for raw, _ in seeds]),
+        places=tuple(Place(one, [found[one] for _, found in seeds]) for one in knobs),
+        least_sum=least_sum_of(first.train),
+        series=kind == SERIES,
+        plots=tuple(str(plan.out / name) for name in ("secret.png", "leak.png", "examples.png")),
+    )
+    _draw(curve, plan, recipe, first)
+    rows = json.dumps(curve.rows(), indent=1, allow_nan=False)
+    (plan.out / "points.json").write_text(rows + "\n", encoding="utf-8")
+    return curve
+
+
+@dataclass(frozen=True, eq=False)
+class _Seed:
+    """One seed's part of a report."""
+
+    plan: Plan
+    recipe: Recipe
+    split: Split
+    seed: int
+    tell: Tell
+
+    def run(self, knobs: Sequence[Knobs]) -> tuple[Measured, dict[Knobs, Measured]]:
+        """Figures of raw records and of every point; those kept before are read."""
+        raw, found = self._kept(None), {one: self._kept(one) for one in knobs}
+        missing = [one for one in knobs if found[one] is None]
+        if raw is None or missing:
+            provider = self.recipe.provide(self.split.train, self.seed)
+            judge = self._judge(provider)
+            if raw is None:
+                raw = self._keep(None, judge.raw())
+                self.tell(f"seed {self.seed}: raw records: utility {raw.utility:.3f}")
+            if missing:
+                found |= self._train(judge, provider, missing)
+        return raw, {one: value for one, value in found.items() if value is not None}
+
+    def _train(
+        self, judge: Judge, provider: nn.Module | None, missing: Sequence[Knobs]
+    ) -> dict[Knobs, Measured]:
+        found, start = {}, time.perf_counter()
+        for trained in self.recipe.train(self.split.train, provider, missing, self.seed):
+            measured = judge.measure(trained)
+            seconds = time.perf_counter() - start
+            save_filter(trained.filter, self.split.train.shape, self.filter_path(trained.knobs))
+            measured = dataclasses.replace(measured, seconds=seconds)
+            found[trained.knobs] = self._keep(trained.knobs, measured)
+            worst = max(measured.attacks.values(), key=lambda one: one.balanced)
+            self.tell(
+                f"seed {self.seed}: {trained.knobs.name}: utility {measured.utility:.3f}, "
+                f"strongest attacker {worst.balanced:.3f}, {seconds:.0f} s"
+            )
+            start = time.perf_counter()
+        return found
+
+    def _judge(self, provider: nn.Module | None) -> Judge:
+        settings = self.recipe.settings
+        steps = getattr(settings, "attacker_steps", 200 if self.plan.quick else 600)
+        return Judge(
+            split=self.split,
+            provider=provider,
+            names=self.plan.fresh,
+            reading_steps=getattr(settings, "reading_steps", 200 if self.plan.quick else 800),
+            attacker_steps=steps,
+            group=_protected(self.plan, self.seed, len(self.split.test)),
+            seed=self.seed,
+        )
+
+    def filter_path(self, knobs: Knobs) -> Path:
+        """Where a filter is kept."""
+        name = knobs.name.replace(" ", "-").replace("=", "-")
+        digest = self._path(knobs).stem[:8]
+        return self.plan.out / FILTERS / f"{name}-seed-{self.seed}-{digest}.safetensors"
+
+    def _path(self, knobs: Knobs | None) -> Path:
+        plan = self.plan
+        content = {
+            "version": VERSION,
+            "method": plan.method,
+            "data": plan.data,
+            "seed": self.seed,
+            "knobs": None if knobs is None else knobs.row(),
+            "attackers": plan.fresh,
+            "quick": plan.quick,
+            "sizes": [len(part) for part in (self.split.train, self.split.attack, self.split.test)],
+            "settings": dataclasses.asdict(self.recipe.settings),
+        }
+        digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+        return plan.out / MEASURED / f"{digest}.json"
+
+    def _kept(self, knobs: Knobs | None) -> Measured | None:
+        """What was measured before; None where there is nothing whole, filter included."""
+        path = self._path(knobs)
+        if not path.exists() or (knobs is not None and not self.filter_path(knobs).exists()):
+            return None
+        try:
+            return Measured.read(json.loads(path.read_text(encoding="utf-8")))
+        except (ValueError, TypeError, KeyError):
+            return None  # cut short: it is measured again
+
+    def _keep(self, knobs: Knobs | None, measured: Measured) -> Measured:
+        path = self._path(knobs)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partly = path.with_suffix(".part")
+        partly.write_text(json.dumps(measured.row(), allow_nan=False), encoding="utf-8")
+        partly.replace(path)
+        return measured
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _load(plan: Plan, seed: int) -> Split:
+    return plan.limited(load_private(plan.data, plan.data_dir, seed))
+
+
+def _recipe(plan: Plan, train: PrivateData) -> Recipe:
+    recipe: Any = build_recipe(plan.method, train, quick=plan.quick)
+    if plan.changes:
+        settings = dataclasses.replace(recipe.settings, **plan.changes)
+        recipe = dataclasses.replace(recipe, settings=settings)
+    made: Recipe = recipe
+    return made
+
+
+def _protected(plan: Plan, seed: int, records: int) -> Tensor | None:
+    """The protected attribute of the test records, where it is not the secret."""
+    if plan.data not in PROTECTED:
+        return None
+    return load_private(PROTECTED[plan.data], plan.data_dir, seed).test.secret[:records]
+
+
+def _draw(curve: Curve, plan: Plan, recipe: Recipe, split: Split) -> None:
+    plot_secret(curve, plan.out / "secret.png")
+    plot_leak(curve, plan.out / "leak.png")
+    few = split.test.take(slice(0, SHOWN if kind_of(split.test) != "points" else 400))
+    seed = plan.seeds[0]
+    shown = {}
+    for place in curve.places:
+        if place.knobs is not None:
+            made = _Seed(plan, recipe, split, seed, lambda _: None)
+            filter_, _ = load_filter(made.filter_path(place.knobs))
+            shown[place.knobs.name] = release_part(filter_, few, FRESH_SEED + 2 * seed + 1)
+    plot_examples(few, shown, plan.out / "examples.png")

@@ -1,0 +1,84 @@
+"""The formula attackers: where a source's secret is computed from its records, so can others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from client.datasets.attributes.data import PrivateData
+from client.datasets.attributes.thickness import stroke_widths
+from studies.attackers.formula import FormulaAttacker
+from studies.attackers.ink_formula import THRESHOLDS, InkFormula
+from studies.attackers.protocol import Attacker
+from studies.papers.reading_nets import read_images
+
+CHUNK = 500
+FINENESS, MOST = 5, 60
+"""Answers in a pixel of stroke width, and the greatest of them."""
+
+
+@dataclass(frozen=True, eq=False)
+class StrokeFormula:
+    """Stroke width by distance transform, and the digit that it is compared among.
+
+    Attributes:
+        reader: network that reads the digit from a released image.
+        ink: brightness from which on a pixel is ink, of pixels in [-1, 1].
+    """
+
+    reader: nn.Module
+    ink: float = 0.0
+
+    @torch.no_grad()
+    def __call__(self, records: Tensor, side: Tensor | None) -> Tensor:
+        """The digit and the width in fifths of a pixel as one answer, int64 [n]."""
+        logits = torch.cat([self.reader(part) for part in torch.split(records, CHUNK)])
+        images = ((records > self.ink) * 255).to(torch.uint8).numpy()
+        widths = torch.from_numpy(stroke_widths(images))
+        steps = (FINENESS * widths).round().long().clamp(0, MOST)
+        return steps * logits.shape[-1] + logits.argmax(-1)
+
+
+def formula_of(name: str, reader: nn.Module | None) -> Attacker | None:
+    """The attacker that computes the secret of a source; None where no formula is known.
+
+    Args:
+        name: of the source.
+        reader: fresh network for the use of the records that it is to attack.
+    """
+    kind = name.partition(":")[0].removeprefix("embedded-")
+    if kind == "mixture":
+        return FormulaAttacker([_second_coordinate])
+    if reader is None:
+        return None
+    if kind == "amnist":
+        return FormulaAttacker([InkFormula(reader, threshold) for threshold in THRESHOLDS])
+    if kind == "mnist-thickness":
+        return FormulaAttacker([StrokeFormula(reader, ink) for ink in (-0.5, 0.0)])
+    return None
+
+
+def with_formula(
+    attackers: Mapping[str, Attacker], attack: PrivateData, source: str, *, steps: int, seed: int
+) -> dict[str, Attacker]:
+    """The attackers and, where the secret of images has a formula, the one that computes it.
+
+    Args:
+        attackers: by name; the formula's is ``formula``.
+        attack: images as the attackers are fitted on, of which a fresh network reads the use.
+        source: whose secret it is, as in `formula_of`.
+        steps: of that network.
+        seed: of it.
+    """
+    if formula_of(source, nn.Identity()) is None:  # before a network is trained for nothing
+        return dict(attackers)
+    formula = formula_of(source, read_images(attack, steps, seed))
+    return {**attackers, **({} if formula is None else {"formula": formula})}
+
+
+def _second_coordinate(records: Tensor, side: Tensor | None) -> Tensor:
+    """Which corner of the mixture a point is nearest to, by its second coordinate."""
+    return (records[:, 1] > 0.5).long()

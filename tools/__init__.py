@@ -1,0 +1,1 @@
+"""Tools of the checkout; no part of the product."""
