@@ -10,7 +10,7 @@ from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from client.cohort import train_cohort
-from client.data import LocalUsers, NodeDataError, OpenUsers, open_node_users, secret_of
+from client.data import LocalUsers, NodeDataError, OpenUsers, open_node_users, sensitive_of
 from client.filtered import as_asked
 from client.messages import Description, TrainRequest, failure
 from client.record_mode import train_records
@@ -52,8 +52,8 @@ def _answer(message: Message, work: Callable[[], RecordDict]) -> Message:
 
 
 def _describe(users: LocalUsers) -> RecordDict:
-    secret, classes = secret_of(users)
-    schema = users.shape, users.classes, secret, classes
+    sensitive, classes = sensitive_of(users)
+    schema = users.shape, users.classes, sensitive, classes
     return Description(users.partition, len(users), *schema).to_record()
 
 

@@ -6,7 +6,7 @@ import torch
 
 from accountant.bayesian.norms import NORM_BINS
 from client.clipping import clip_and_sum, histogram
-from client.cohort_data import DrawnUsers, UserSeeds
+from client.cohort_data import CohortData, UserSeeds
 from client.data import LocalUsers
 from client.messages import TrainReply, TrainRequest
 from client.tasks import FAMILIES
@@ -30,7 +30,7 @@ def train_cohort(users: LocalUsers, request: TrainRequest) -> TrainReply:
     total, norms = None, torch.zeros(NORM_BINS, dtype=torch.int64)
     for start in range(0, len(chosen), critic.chunk):
         part = chosen[start : start + critic.chunk]
-        updates = critic.updates(DrawnUsers(users, part), UserSeeds(request.seed, part))
+        updates = critic.updates(CohortData(users, part), UserSeeds(request.seed, part))
         summed, clipped = clip_and_sum(updates, bound)
         total = summed if total is None else total + summed
         norms += histogram(clipped, bound, NORM_BINS)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from client.data import LocalData, LocalUsers, secret_of
+from client.data import LocalData, LocalUsers, sensitive_of
 
 BATCH = 512
 """Records that are gathered before they are computed together."""
@@ -26,18 +26,18 @@ def sound_records(users: LocalUsers, user: int) -> LocalData:
         return LocalData(torch.zeros(0, *users.shape), torch.zeros(0, dtype=torch.int64))
     fits = (data.labels >= 0) & (data.labels < users.classes)
     fits &= torch.isfinite(data.images).flatten(1).all(1)
-    if data.secrets is None:
+    if data.sensitive is None:
         return LocalData(data.images[fits], data.labels[fits], None, _choice(data.choice, fits))
-    return _with_secrets(data, fits, secret_of(users)[1])
+    return _with_sensitive(data, fits, sensitive_of(users)[1])
 
 
-def _with_secrets(data: LocalData, fits: Tensor, classes: int) -> LocalData:
+def _with_sensitive(data: LocalData, fits: Tensor, classes: int) -> LocalData:
     """Records that fit, those without a known secret left out."""
-    if data.secrets is None or data.secrets.shape != data.labels.shape:
+    if data.sensitive is None or data.sensitive.shape != data.labels.shape:
         return LocalData(data.images[:0], data.labels[:0])
-    fits = fits & (data.secrets >= 0) & (data.secrets < classes)
+    fits = fits & (data.sensitive >= 0) & (data.sensitive < classes)
     choice = _choice(data.choice, fits)
-    return LocalData(data.images[fits], data.labels[fits], data.secrets[fits], choice)
+    return LocalData(data.images[fits], data.labels[fits], data.sensitive[fits], choice)
 
 
 def _choice(choice: Tensor | None, fits: Tensor) -> Tensor | None:
@@ -77,7 +77,7 @@ def _together(found: list[LocalData]) -> tuple[LocalData, list[int]]:
     return LocalData(images, labels), [len(data.labels) for data in found]
 
 
-class DrawnUsers(Sequence[LocalData]):
+class CohortData(Sequence[LocalData]):
     """The records of some users of a node; a user's are read when they are first looked at."""
 
     def __init__(self, users: LocalUsers, positions: Sequence[int]) -> None:
@@ -92,11 +92,11 @@ class DrawnUsers(Sequence[LocalData]):
     @overload
     def __getitem__(self, index: int) -> LocalData: ...
     @overload
-    def __getitem__(self, index: slice) -> DrawnUsers: ...
-    def __getitem__(self, index: int | slice) -> LocalData | DrawnUsers:
+    def __getitem__(self, index: slice) -> CohortData: ...
+    def __getitem__(self, index: int | slice) -> LocalData | CohortData:
         """The sound records of one of them."""
         if isinstance(index, slice):
-            return DrawnUsers(self._users, self.positions[index])
+            return CohortData(self._users, self.positions[index])
         position = self.positions[index]
         if position not in self._known:
             self._known[position] = sound_records(self._users, position)

@@ -23,7 +23,7 @@ class LocalData:
     """float32 [n, channels, height, width] in [-1, 1], by a fixed scaling that looks at no data."""
     labels: Tensor
     """int64 [n] in [0, classes)."""
-    secrets: Tensor | None = None
+    sensitive: Tensor | None = None
     """int64 [n] in [0, secret classes): what the user wants hidden, where the node knows of it."""
     choice: Tensor | None = None
     """float32 [n, 1]: 1 where the user wants the secret hidden; None where everybody does."""
@@ -51,9 +51,11 @@ class LocalUsers(Protocol):
         """The records of one user; may hold no record at all."""
 
 
-def secret_of(users: LocalUsers) -> tuple[str, int]:
+def sensitive_of(users: LocalUsers) -> tuple[str, int]:
     """Name and number of classes of the secret that a node's users hold; ("", 0) for none."""
-    return str(getattr(users, "secret", "")), int(getattr(users, "secret_classes", 0))
+    return str(getattr(users, "sensitive_attribute", "")), int(
+        getattr(users, "sensitive_classes", 0)
+    )
 
 
 class NodeDataError(ValueError):
@@ -85,11 +87,11 @@ class ArrayUsers:
     shape: tuple[int, int, int]
     classes: int
     partition: int
-    secrets: NDArray[np.int64] | None = None
+    sensitive: NDArray[np.int64] | None = None
     """[records], or None where nothing is known of a secret."""
-    secret: str = ""
+    sensitive_attribute: str = ""
     """The secret's name."""
-    secret_classes: int = 0
+    sensitive_classes: int = 0
     hides: NDArray[np.bool_] | None = None
     """[users], whether a user wants the secret hidden; None where everybody does."""
 
@@ -102,11 +104,11 @@ class ArrayUsers:
         rows = self.indices[self.offsets[position] : self.offsets[position + 1]]
         pixels = torch.from_numpy(self.images[rows].astype(np.float32))
         labels = torch.from_numpy(self.labels[rows].astype(np.int64))
-        secrets = None if self.secrets is None else torch.from_numpy(self.secrets[rows])
+        sensitive = None if self.sensitive is None else torch.from_numpy(self.sensitive[rows])
         choice = None
         if self.hides is not None:
             choice = torch.full((len(rows), 1), float(self.hides[position]))
-        return LocalData(pixels / 127.5 - 1, labels, secrets, choice)
+        return LocalData(pixels / 127.5 - 1, labels, sensitive, choice)
 
 
 def open_node_users(context: Context) -> LocalUsers:
@@ -142,7 +144,7 @@ def _opened_users(path: Path, stamp: tuple[int, int, int], partition: int) -> Ar
     images, labels, owners = found["images"], found["labels"], found["users"]
     order = np.argsort(owners, kind="stable")
     _, firsts, counts = np.unique(owners, return_index=True, return_counts=True)
-    secrets, secret, secret_classes = _read_secrets(path, found)
+    sensitive, sensitive_attribute, sensitive_classes = _read_sensitive(path, found)
     channels, height, width = (int(side) for side in images.shape[1:])
     return ArrayUsers(
         images=images,
@@ -152,9 +154,9 @@ def _opened_users(path: Path, stamp: tuple[int, int, int], partition: int) -> Ar
         shape=(channels, height, width),
         classes=classes,
         partition=partition,
-        secrets=secrets,
-        secret=secret,
-        secret_classes=secret_classes,
+        sensitive=sensitive,
+        sensitive_attribute=sensitive_attribute,
+        sensitive_classes=sensitive_classes,
         hides=_read_choices(path, found, owners, firsts),
     )
 
@@ -178,21 +180,24 @@ def _read_users(path: Path) -> tuple[dict[str, NDArray[Any]], int]:
     return found, int(found["classes"].item())
 
 
-def _read_secrets(
+def _read_sensitive(
     path: Path, found: dict[str, NDArray[Any]]
 ) -> tuple[NDArray[np.int64] | None, str, int]:
     """The secret of each record, its name and its number of classes, where the file has them."""
-    if "secrets" not in found:
+    if "sensitive" not in found:
         return None, "", 0
-    secrets = found["secrets"]
-    named = all(name in found and found[name].size == 1 for name in ("secret", "secret_classes"))
-    if not named or secrets.dtype.kind not in "iu" or secrets.shape != found["labels"].shape:
+    sensitive = found["sensitive"]
+    named = all(
+        name in found and found[name].size == 1
+        for name in ("sensitive_attribute", "sensitive_classes")
+    )
+    if not named or sensitive.dtype.kind not in "iu" or sensitive.shape != found["labels"].shape:
         raise NodeDataError(
             f"{path}: secrets must be one integer for each image, beside secret (its name) and "
-            "secret_classes"
+            "sensitive_classes"
         )
-    classes = int(found["secret_classes"].item())
-    return secrets.astype(np.int64), str(found["secret"].item()), classes
+    classes = int(found["sensitive_classes"].item())
+    return sensitive.astype(np.int64), str(found["sensitive_attribute"].item()), classes
 
 
 def _read_choices(

@@ -25,7 +25,7 @@ MOST_KEPT = 2**28
 
 
 @dataclass(frozen=True)
-class FramedGroup:
+class FeatureGroup:
     """Rows and labels of some neighbouring users."""
 
     rows: Tensor
@@ -40,7 +40,7 @@ class FramedGroup:
 class _Kept:
     owner: weakref.ref[LocalUsers]
     frame: str
-    groups: dict[int, FramedGroup] = field(default_factory=dict)
+    groups: dict[int, FeatureGroup] = field(default_factory=dict)
 
     def values(self) -> int:
         return sum(group.rows.numel() for group in self.groups.values())
@@ -49,7 +49,7 @@ class _Kept:
 _KEPT: dict[int, _Kept] = {}
 
 
-class FramedUsers:
+class FeatureCache:
     """The records of a node's users as rows of an annotator with a given frame.
 
     The same rows bit for bit, whether they were kept or not and whoever else was asked for:
@@ -66,11 +66,11 @@ class FramedUsers:
         first, end = group.bounds[position % GROUP : position % GROUP + 2]
         return group.rows[first:end], group.labels[first:end]
 
-    def groups(self) -> Iterator[FramedGroup]:
+    def groups(self) -> Iterator[FeatureGroup]:
         """All users' rows, group by group."""
         return (self.group(number) for number in range(-(-len(self._users) // GROUP)))
 
-    def group(self, number: int) -> FramedGroup:
+    def group(self, number: int) -> FeatureGroup:
         """The rows of users number·GROUP and following."""
         known = self._kept.groups.get(number)
         if known is None:
@@ -79,7 +79,7 @@ class FramedUsers:
                 self._kept.groups[number] = known
         return known
 
-    def _made(self, number: int) -> FramedGroup:
+    def _made(self, number: int) -> FeatureGroup:
         positions = range(number * GROUP, min((number + 1) * GROUP, len(self._users)))
         rows, labels, bounds = [], [], [0]
         for data, counts in batched_records(self._users, positions):
@@ -87,7 +87,7 @@ class FramedUsers:
             labels.append(data.labels)
             for count in counts:
                 bounds.append(bounds[-1] + count)
-        return FramedGroup(torch.cat(rows), torch.cat(labels), tuple(bounds))
+        return FeatureGroup(torch.cat(rows), torch.cat(labels), tuple(bounds))
 
 
 @torch.no_grad()

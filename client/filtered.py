@@ -108,12 +108,12 @@ class FilteredUsers:
         return cls(users, network.eval(), int(settings["seed"]), bool(settings["condition"]))
 
     def __post_init__(self) -> None:
-        if self.conditioned and self._secrets < 2:
+        if self.conditioned and self._sensitive_classes < 2:
             raise NodeDataError("the run conditions on a secret, and this node's data has none")
 
     @property
-    def _secrets(self) -> int:
-        return int(getattr(self.users, "secret_classes", 0))
+    def _sensitive_classes(self) -> int:
+        return int(getattr(self.users, "sensitive_classes", 0))
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -123,7 +123,7 @@ class FilteredUsers:
     @property
     def classes(self) -> int:
         """Number of classes, or of pairs of class and secret."""
-        return self.users.classes * (self._secrets if self.conditioned else 1)
+        return self.users.classes * (self._sensitive_classes if self.conditioned else 1)
 
     @property
     def partition(self) -> int:
@@ -145,13 +145,13 @@ class FilteredUsers:
     @torch.no_grad()
     def _made(self, position: int) -> LocalData:
         data = sound_records(self.users, position)
-        if self.conditioned and data.secrets is None:  # then there is no pair to be of
+        if self.conditioned and data.sensitive is None:  # then there is no pair to be of
             data = LocalData(data.images[:0], data.labels[:0])
         if not len(data.labels):
             return LocalData(data.images, data.labels)
         images = self._released(data, position)
-        if self.conditioned and data.secrets is not None:
-            return LocalData(images, data.labels * self._secrets + data.secrets)
+        if self.conditioned and data.sensitive is not None:
+            return LocalData(images, data.labels * self._sensitive_classes + data.sensitive)
         return LocalData(images, data.labels)
 
     def _released(self, data: LocalData, position: int) -> Tensor:

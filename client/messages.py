@@ -40,9 +40,9 @@ class Description:
     shape: tuple[int, int, int]
     """Channels, height, width of an image."""
     classes: int
-    secret: str = ""
+    sensitive_attribute: str = ""
     """Name of the secret that is known of each record; empty for none."""
-    secrets: int = 0
+    sensitive_classes: int = 0
     """Its number of classes."""
 
     def to_record(self) -> RecordDict:
@@ -54,8 +54,8 @@ class Description:
                 "users": self.users,
                 "shape": list(self.shape),
                 "classes": self.classes,
-                "secret": self.secret,
-                "secrets": self.secrets,
+                "sensitive_attribute": self.sensitive_attribute,
+                "sensitive_classes": self.sensitive_classes,
             }
         )
         return RecordDict({"config": config})
@@ -74,14 +74,18 @@ class Description:
         if not isinstance(shape, list) or not all(_natural(n) for n in (*numbers, *sides)):
             raise ReplyError("a description lacks a field or has one of another kind")
         partition, users, classes = (int(n) for n in numbers)  # type: ignore[arg-type]
-        secret, secrets = (
-            config.get("secret", ""),
-            config.get("secrets", 0),
+        sensitive_attribute, sensitive_classes = (
+            config.get("sensitive_attribute", ""),
+            config.get("sensitive_classes", 0),
         )  # nodes of before: none
-        if not isinstance(secret, str) or len(secret) > LONGEST_NAME or not _natural(secrets):
+        if (
+            not isinstance(sensitive_attribute, str)
+            or len(sensitive_attribute) > LONGEST_NAME
+            or not _natural(sensitive_classes)
+        ):
             raise ReplyError("a description's secret is of another kind")
         size = (int(shape[0]), int(shape[1]), int(shape[2]))
-        return cls(partition, users, size, classes, secret, int(secrets))  # type: ignore[arg-type]
+        return cls(partition, users, size, classes, sensitive_attribute, int(sensitive_classes))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)

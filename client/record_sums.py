@@ -18,7 +18,7 @@ from torch import Tensor
 from client.clipping import Blocks, clip_and_sum, clip_and_sum_products
 from client.cohort_data import batched_records
 from client.data import LocalData, LocalUsers
-from client.feature_cache import FramedGroup, FramedUsers
+from client.feature_cache import FeatureCache, FeatureGroup
 from client.messages import TrainReply, TrainRequest
 from client.silo import chosen_of, noised, sampling_source
 from client.tasks.annotator import errors, load_annotator
@@ -86,7 +86,7 @@ class AnnotatorPortion:
     That is the outer product of an error of norm at most √2 with a row of norm at most 1.
     """
 
-    group: FramedGroup
+    group: FeatureGroup
     weight: Tensor
 
     def __len__(self) -> int:
@@ -133,12 +133,12 @@ class AnnotatorRecords:
     def __init__(self, users: LocalUsers, request: TrainRequest) -> None:
         annotator = load_annotator(users, request)
         self._weight = annotator.weight
-        self._framed = FramedUsers(users, annotator)
+        self._features_cache = FeatureCache(users, annotator)
         self.size = self._weight.numel()
 
     def portions(self) -> Iterable[Portion]:
         """The users' records, as rows that are kept between rounds."""
-        return (AnnotatorPortion(group, self._weight) for group in self._framed.groups())
+        return (AnnotatorPortion(group, self._weight) for group in self._features_cache.groups())
 
 
 SUMS: dict[str, Callable[[LocalUsers, TrainRequest], RecordSum]] = {

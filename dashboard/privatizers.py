@@ -124,7 +124,7 @@ def fairness_table(curve: StoredPrivatizerCurve) -> Frame:
     return frame(rows)
 
 
-def secret_chart(curve: StoredPrivatizerCurve) -> alt.LayerChart:
+def sensitive_chart(curve: StoredPrivatizerCurve) -> alt.LayerChart:
     """Balanced accuracy of each attacker against the utility, with lines of reference."""
     levels = {
         f"{one.attacker} only": one.mean for one in curve.points[0].attacks if one.attacker in BLIND

@@ -60,7 +60,7 @@ from privatizers.protocol import (
     run,
 )
 
-USE, SECRET = "use", "secret"
+UTILITY, ADVERSARY = "utility", "adversary"
 """Players besides the filter: one reads the use from what is released, one the secret."""
 
 Mode = Literal["entropy", "loss"]
@@ -146,14 +146,14 @@ class AlphaObjective:
                 f"numbers reach e^{reach:.0f}; give a larger order"
             )
 
-    def log_terms(self, log_probabilities: Tensor, secret: Tensor) -> Tensor:
+    def log_terms(self, log_probabilities: Tensor, sensitive: Tensor) -> Tensor:
         """Logarithm of each answer's g, [...], of log-probabilities [..., classes] and labels.
 
         At order 1, where there is no g, the uncertainty itself: entropy, or minus the log of the
         label's probability.
         """
         if self.mode == "loss":
-            label = log_probabilities.gather(-1, secret.unsqueeze(-1)).squeeze(-1)
+            label = log_probabilities.gather(-1, sensitive.unsqueeze(-1)).squeeze(-1)
             if self.shannon:
                 return -label
             power = 1.0 if self.alpha == math.inf else (self.alpha - 1) / self.alpha
@@ -211,7 +211,7 @@ class AlphaPrivatizer:
         secret: the adversary, a network of (released[, side information]) to logits of the secret.
         objective: what is minimised.
         use: a network of released records to logits of the use; it learns with the releaser.
-        fixed_use: the provider's such network instead; it does not learn.
+        fixed_utility: the provider's such network instead; it does not learn.
 
     Raises:
         PrivatizerError: the filter names no ``noise_shape``, two networks of the use are given, or
@@ -221,27 +221,27 @@ class AlphaPrivatizer:
     def __init__(
         self,
         filter: nn.Module,  # noqa: A002 - the player's name
-        secret: nn.Module,
+        adversary: nn.Module,
         objective: AlphaObjective | None = None,
         *,
-        use: nn.Module | None = None,
-        fixed_use: nn.Module | None = None,
+        utility: nn.Module | None = None,
+        fixed_utility: nn.Module | None = None,
     ) -> None:
         self.objective = objective if objective is not None else AlphaObjective()
         self.noise_shape = noise_shape_of(filter)
-        if use is not None and fixed_use is not None:
-            raise PrivatizerError("give either use (it learns) or fixed_use, not both")
-        if self.objective.beta > 0 and use is None and fixed_use is None:
+        if utility is not None and fixed_utility is not None:
+            raise PrivatizerError("give either use (it learns) or fixed_utility, not both")
+        if self.objective.beta > 0 and utility is None and fixed_utility is None:
             raise PrivatizerError(
                 f"beta={self.objective.beta} weighs a use network, and there is none; give use or "
-                "fixed_use, or beta=0"
+                "fixed_utility, or beta=0"
             )
         self.players: Mapping[str, nn.Module] = {
             FILTER: filter,
-            SECRET: secret,
-            **({USE: use} if use is not None else {}),
+            ADVERSARY: adversary,
+            **({UTILITY: utility} if utility is not None else {}),
         }
-        self._fixed_use = None if fixed_use is None else frozen(fixed_use)
+        self._fixed_utility = None if fixed_utility is None else frozen(fixed_utility)
 
     def filter(self, records: Tensor, noise: Tensor, choice: Tensor | None = None) -> Tensor:
         """Released records [n, ...] of records and noise [n, *noise_shape]."""
@@ -264,14 +264,14 @@ class AlphaPrivatizer:
         """
         counted = hidden_of(batch)
         released = released_by(self.players, weights, batch, noise, filtering=filtering)
-        losses = {SECRET: self._adversary_loss(weights, batch, released.detach(), counted)}
-        if USE in self.players:
-            read = run(self.players[USE], weights[USE], released.detach())
-            losses[USE] = F.cross_entropy(read, batch.utility)
+        losses = {ADVERSARY: self._adversary_loss(weights, batch, released.detach(), counted)}
+        if UTILITY in self.players:
+            read = run(self.players[UTILITY], weights[UTILITY], released.detach())
+            losses[UTILITY] = F.cross_entropy(read, batch.utility)
         if not filtering:
             return Step(losses, released.new_zeros(0))
-        answers = self._read_secret(detached(weights[SECRET]), batch, released)
-        terms = self.objective.log_terms(self.objective.tilted(answers), batch.secret)
+        answers = self._read_sensitive(detached(weights[ADVERSARY]), batch, released)
+        terms = self.objective.log_terms(self.objective.tilted(answers), batch.sensitive)
         distortion = self._distortion(weights, batch, released)
         means, everybody = shared, None
         if shared is not None and self.objective.error_budget is not None:
@@ -291,24 +291,24 @@ class AlphaPrivatizer:
         """
         counted, weights = hidden_of(batch), named_weights(self.players)
         released = self.filter(batch.records, noise, batch.choice)
-        answers = self._read_secret(weights[SECRET], batch, released)
-        terms = self.objective.log_terms(self.objective.tilted(answers), batch.secret)
+        answers = self._read_sensitive(weights[ADVERSARY], batch, released)
+        terms = self.objective.log_terms(self.objective.tilted(answers), batch.sensitive)
         found = {
             "squared_error": float(F.mse_loss(released, batch.records)),
             "adversary_doubt": float(self.objective.uncertainty(terms, counted)[0]),
             "adversary_loss": float(self._adversary_loss(weights, batch, released, counted)),
         }
-        if USE in self.players or self._fixed_use is not None:
+        if UTILITY in self.players or self._fixed_utility is not None:
             found["use_loss"] = float(self._use_loss(weights, batch, released))
         return found
 
-    def _read_secret(self, weights: Weights, batch: Batch, released: Tensor) -> Tensor:
+    def _read_sensitive(self, weights: Weights, batch: Batch, released: Tensor) -> Tensor:
         """The adversary's log-probabilities, [n, classes] or [n, T, classes]."""
-        logits = run(self.players[SECRET], weights, released, batch.side)
-        if logits.shape[:-1] != batch.secret.shape:
+        logits = run(self.players[ADVERSARY], weights, released, batch.side)
+        if logits.shape[:-1] != batch.sensitive.shape:
             raise PrivatizerError(
                 f"the adversary answers with shape {tuple(logits.shape)} for secrets "
-                f"{tuple(batch.secret.shape)}; give a network with one row of classes a secret"
+                f"{tuple(batch.sensitive.shape)}; give a network with one row of classes a secret"
             )
         self.objective.check_classes(logits.shape[-1])
         return F.log_softmax(logits, -1)
@@ -317,11 +317,11 @@ class AlphaPrivatizer:
         self, weights: Mapping[str, Weights], batch: Batch, released: Tensor, counted: Tensor
     ) -> Tensor:
         """Cross-entropy, or in loss mode up to order 1 the uncertainty that it is to bring down."""
-        answers = self._read_secret(weights[SECRET], batch, released)
+        answers = self._read_sensitive(weights[ADVERSARY], batch, released)
         if self.objective.mode == "loss" and not self.objective.tilts:
-            terms = self.objective.log_terms(answers, batch.secret)
+            terms = self.objective.log_terms(answers, batch.sensitive)
             return self.objective.uncertainty(terms, counted)[0]
-        label = answers.gather(-1, batch.secret.unsqueeze(-1)).squeeze(-1)
+        label = answers.gather(-1, batch.sensitive.unsqueeze(-1)).squeeze(-1)
         each = -label.reshape(len(label), -1).mean(1)
         return (each * counted).sum() / counted.sum().clamp_min(1e-12)
 
@@ -334,8 +334,8 @@ class AlphaPrivatizer:
 
     def _use_loss(self, weights: Mapping[str, Weights], batch: Batch, released: Tensor) -> Tensor:
         """Cross-entropy of the use network, held still."""
-        if self._fixed_use is not None:
-            logits: Tensor = self._fixed_use(released)
+        if self._fixed_utility is not None:
+            logits: Tensor = self._fixed_utility(released)
         else:
-            logits = run(self.players[USE], detached(weights[USE]), released)
+            logits = run(self.players[UTILITY], detached(weights[UTILITY]), released)
         return F.cross_entropy(logits, batch.utility)

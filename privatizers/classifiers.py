@@ -27,13 +27,13 @@ def check_prior(prior: Tensor) -> Tensor:
     return prior.float()
 
 
-def prior_of(secret: Tensor, classes: int) -> Tensor:
+def prior_of(sensitive: Tensor, classes: int) -> Tensor:
     """The shares of the classes among int64 labels, float32 [classes].
 
     Raises:
         PrivatizerError: fewer than two classes occur, or one of ``classes`` does not.
     """
-    counts = torch.bincount(secret.flatten(), minlength=classes)
+    counts = torch.bincount(sensitive.flatten(), minlength=classes)
     return check_prior(counts / counts.sum())
 
 

@@ -83,7 +83,7 @@ class FaderPrivatizer:
         own = {f"net.{name}": value for name, value in weights[FILTER].items()}
         codes = run(self._encoder, own, batch.records)
         told = (
-            batch.secret.unsqueeze(1) == torch.arange(self._classes, device=codes.device)
+            batch.sensitive.unsqueeze(1) == torch.arange(self._classes, device=codes.device)
         ).float()
         rebuilt = run(net, weights[FILTER], batch.records, noise, None, told)
         read = F.log_softmax(run(self.players[CODE], weights[CODE], codes.detach()), -1)
@@ -98,7 +98,7 @@ class FaderPrivatizer:
     @torch.no_grad()
     def report(self, batch: Batch, noise: Tensor) -> dict[str, float]:
         """Pixel error with the true attribute, and the discriminator's cross-entropy."""
-        told = F.one_hot(batch.secret, self._classes).float()
+        told = F.one_hot(batch.sensitive, self._classes).float()
         rebuilt = self.players[FILTER](batch.records, noise, None, told)
         step = self.local_step(named_weights(self.players), batch, noise)
         return {

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from privatizers.classifiers import prior_of
-from privatizers.information import SECRET, InformationPrivatizer
+from privatizers.information import ADVERSARY, InformationPrivatizer
 from privatizers.protocol import FILTER, PrivatizerError, draw_noise
 from privatizers.training import Progress, Records, Stage, train_privatizer
 
@@ -40,7 +40,7 @@ and the share of that stretch's steps over which the weight rises, geometrically
 
 
 @dataclass(frozen=True)
-class Stretch:
+class AdversaryStage:
     """Training of the filter against one adversary.
 
     Attributes:
@@ -58,19 +58,19 @@ class Stretch:
     weight: float
 
 
-FIRST = Stretch(60, 1.0, 3, 1.0, 100.0)
-LATER = Stretch(600, 0.5, 4, 0.25, 1000.0)
+FIRST = AdversaryStage(60, 1.0, 3, 1.0, 100.0)
+LATER = AdversaryStage(600, 0.5, 4, 0.25, 1000.0)
 MOST = 3
 """Later stretches, at most."""
 
-Build = Callable[[Stretch], InformationPrivatizer]
+Build = Callable[[AdversaryStage], InformationPrivatizer]
 """The method for the filter as it is by now, with an adversary that knows nothing yet."""
 Easing = Callable[[InformationPrivatizer, int], None]
 """Changes a method's objective after so many steps."""
 
 
 @dataclass(frozen=True)
-class Pace:
+class FitConfig:
     """How long and how fast is trained.
 
     Attributes:
@@ -90,7 +90,7 @@ class Pace:
     seed: int
 
 
-class Reading(NamedTuple):
+class LeakageEstimate(NamedTuple):
     """What an adversary that learned afresh reads of filtered records that it has not seen.
 
     Attributes:
@@ -106,11 +106,15 @@ class Fitted(NamedTuple):
     """A trained filter in evaluation mode, and what a fresh adversary reads of it."""
 
     network: nn.Module
-    reading: Reading
+    leakage: LeakageEstimate
 
 
 def fit_filter(
-    build: Build, data: Records, held: Records, pace: Pace, on_step: Progress | None = None
+    build: Build,
+    data: Records,
+    held: Records,
+    fit_config: FitConfig,
+    on_step: Progress | None = None,
 ) -> Fitted:
     """Train a filter by the budget form of paper 000's objective, against several adversaries.
 
@@ -128,24 +132,29 @@ def fit_filter(
         PrivatizerError: the held part lacks a class of the secret, or before there is any filter a
             loss, a filter or a reading is no number.
     """
-    return _Fitting(build, data, held, pace, on_step).best()
+    return _Fitting(build, data, held, fit_config, on_step).best()
 
 
 class _Fitting:
     def __init__(
-        self, build: Build, data: Records, held: Records, pace: Pace, on_step: Progress | None
+        self,
+        build: Build,
+        data: Records,
+        held: Records,
+        fit_config: FitConfig,
+        on_step: Progress | None,
     ) -> None:
         self._build, self._data, self._held = build, data, held
-        self._pace, self._on_step = pace, on_step
-        self._later = max(1, round(LATER.share * pace.steps))
-        first, later = FIRST.meeting + pace.steps, LATER.meeting + self._later
+        self._fit_config, self._on_step = fit_config, on_step
+        self._later = max(1, round(LATER.share * fit_config.steps))
+        first, later = FIRST.meeting + fit_config.steps, LATER.meeting + self._later
         self._trained, self._planned = 0, first + MOST * later + LATER.meeting
         self._found: list[Fitted] = []
 
     def best(self) -> Fitted:
         method = self._build(FIRST)
-        prior_of(self._held.batch(torch.arange(len(self._held))).secret, len(method.log_prior))
-        stages = self._meeting(FIRST), self._releasing(FIRST, self._pace.steps)
+        prior_of(self._held.batch(torch.arange(len(self._held))).sensitive, len(method.log_prior))
+        stages = self._meeting(FIRST), self._releasing(FIRST, self._fit_config.steps)
         self._train(method, *stages, easing=self._ease)
         try:
             self._judge_and_go_on()
@@ -154,21 +163,21 @@ class _Fitting:
                 raise
         self._progress(self._planned)
         # below 0 a reading says no more than 0 does
-        return min(self._found, key=lambda fitted: (max(fitted.reading.nats, 0), fitted.reading[1]))
+        return min(self._found, key=lambda fitted: (max(fitted.leakage.nats, 0), fitted.leakage[1]))
 
     def _judge_and_go_on(self) -> None:
         while True:
             method = self._build(LATER)
             self._train(method, self._meeting(LATER, JUDGE_RATE))
-            self._found.append(Fitted(_kept(method), self._reading(method)))
-            if self._found[-1].reading.nats <= self._pace.budget or len(self._found) > MOST:
+            self._found.append(Fitted(_kept(method), self._leakage(method)))
+            if self._found[-1].leakage.nats <= self._fit_config.budget or len(self._found) > MOST:
                 return
             self._train(method, self._releasing(LATER, self._later))
 
     def _train(
         self, method: InformationPrivatizer, *stages: Stage, easing: Easing | None = None
     ) -> None:
-        before, pace = self._trained, self._pace
+        before, fit_config = self._trained, self._fit_config
 
         def after(step: int, _: int = 0) -> None:
             if easing is not None:
@@ -180,15 +189,15 @@ class _Fitting:
             method,
             self._data,
             stages,
-            batch=pace.batch,
-            seed=pace.seed + before,
+            batch=fit_config.batch,
+            seed=fit_config.seed + before,
             progress=after,
         )
         self._trained += sum(stage.steps for stage in stages)
 
     def _ease(self, method: InformationPrivatizer, step: int) -> None:
         """Give the excess the weight that it has after so many steps of the first stretch."""
-        risen = max(0, step - FIRST.meeting) / (EASING * self._pace.steps)
+        risen = max(0, step - FIRST.meeting) / (EASING * self._fit_config.steps)
         weight = FIRST.weight * GENTLE ** (1 - min(risen, 1.0))
         method.objective = replace(method.objective, weight=weight)
 
@@ -196,32 +205,30 @@ class _Fitting:
         if self._on_step is not None:
             self._on_step(done, self._planned)
 
-    def _meeting(self, stretch: Stretch, rate: float | None = None) -> Stage:
-        players = {SECRET: self._pace.adversary_rate if rate is None else rate}
-        return Stage("meeting", players, stretch.meeting, last_rate=LAST_RATE)
+    def _meeting(self, stage: AdversaryStage, rate: float | None = None) -> Stage:
+        players = {ADVERSARY: self._fit_config.adversary_rate if rate is None else rate}
+        return Stage("meeting", players, stage.meeting, last_rate=LAST_RATE)
 
-    def _releasing(self, stretch: Stretch, length: int) -> Stage:
-        pace = self._pace
-        players = {FILTER: pace.rate * stretch.slowness, SECRET: pace.adversary_rate}
-        return Stage(
-            "releasing", players, length, stretch.turns, last_rate=LAST_RATE, together=True
-        )
+    def _releasing(self, stage: AdversaryStage, length: int) -> Stage:
+        fit_config = self._fit_config
+        players = {FILTER: fit_config.rate * stage.slowness, ADVERSARY: fit_config.adversary_rate}
+        return Stage("releasing", players, length, stage.turns, last_rate=LAST_RATE, together=True)
 
     @torch.no_grad()
-    def _reading(self, method: InformationPrivatizer) -> Reading:
+    def _leakage(self, method: InformationPrivatizer) -> LeakageEstimate:
         """What the method's adversary reads of the held part, each record with noise of its own."""
-        source = torch.Generator().manual_seed(self._pace.seed)
-        secrets, guesses = [], []
+        source = torch.Generator().manual_seed(self._fit_config.seed)
+        held, guesses = [], []
         for rows in torch.split(torch.arange(len(self._held)), CHUNK):
             part = self._held.batch(rows)
             released = method.filter(part.records, draw_noise(method, len(rows), source))
-            guesses.append(F.log_softmax(method.players[SECRET](released), 1))
-            secrets.append(part.secret)
-        secret, said = torch.cat(secrets), torch.cat(guesses)
-        left = _entropy(secret, said.shape[1]) - float(F.nll_loss(said, secret))
+            guesses.append(F.log_softmax(method.players[ADVERSARY](released), 1))
+            held.append(part.sensitive)
+        sensitive, said = torch.cat(held), torch.cat(guesses)
+        left = _entropy(sensitive, said.shape[1]) - float(F.nll_loss(said, sensitive))
         if not math.isfinite(left):
             raise PrivatizerError("an adversary's answers are no numbers; lower the filter's rate")
-        return Reading(left, float((said.argmax(1) == secret).double().mean()))
+        return LeakageEstimate(left, float((said.argmax(1) == sensitive).double().mean()))
 
 
 def _kept(method: InformationPrivatizer) -> nn.Module:
@@ -231,6 +238,6 @@ def _kept(method: InformationPrivatizer) -> nn.Module:
     return network
 
 
-def _entropy(secret: Tensor, classes: int) -> float:
-    prior = prior_of(secret, classes)
+def _entropy(sensitive: Tensor, classes: int) -> float:
+    prior = prior_of(sensitive, classes)
     return float(-(prior * prior.log()).sum())

@@ -45,7 +45,7 @@ from privatizers.protocol import (
     run,
 )
 
-RAW_USE, USE, SECRET = "raw_use", "use", "secret"
+RAW_UTILITY, UTILITY, ADVERSARY = "raw_utility", "utility", "adversary"
 """Players besides the filter: φ reads the use from x, ψ from q, η the secret from q."""
 
 Leak = Literal["label", "divergence"]
@@ -99,11 +99,11 @@ class InformationPrivatizer:
         prior: P(s), float [secrets], the *population's*: a client's own would let the filter hide
             what that client is alone in.
         objective: what is minimised.
-        raw_use: φ of Algorithm 1, of raw records.
+        raw_utility: φ of Algorithm 1, of raw records.
         use: ψ of Algorithm 1, of released records.
         secret: η of Algorithms 1 and 2; it learns.
-        fixed_use: the provider's network, φ and ψ at once (Algorithms 2 and 3); it does not learn.
-        fixed_secret: the provider's network for the secret (Algorithm 3); it does not learn.
+        fixed_utility: the provider's network, φ and ψ at once (Algorithms 2 and 3); it does not learn.
+        fixed_adversary: the provider's network for the secret (Algorithm 3); it does not learn.
 
     Raises:
         PrivatizerError: the prior is none or has one class only, the filter names no
@@ -116,34 +116,34 @@ class InformationPrivatizer:
         prior: Tensor,
         objective: Objective | None = None,
         *,
-        raw_use: nn.Module | None = None,
-        use: nn.Module | None = None,
-        secret: nn.Module | None = None,
-        fixed_use: nn.Module | None = None,
-        fixed_secret: nn.Module | None = None,
+        raw_utility: nn.Module | None = None,
+        utility: nn.Module | None = None,
+        adversary: nn.Module | None = None,
+        fixed_utility: nn.Module | None = None,
+        fixed_adversary: nn.Module | None = None,
     ) -> None:
         self.objective = objective if objective is not None else Objective()
         self.log_prior = check_prior(prior).log()
         self.noise_shape = noise_shape_of(filter)
-        learners = {RAW_USE: raw_use, USE: use, SECRET: secret}
-        _check_networks(learners, fixed_use, fixed_secret)
+        learners = {RAW_UTILITY: raw_utility, UTILITY: utility, ADVERSARY: adversary}
+        _check_networks(learners, fixed_utility, fixed_adversary)
         given = {name: net for name, net in learners.items() if net is not None}
         self.players: Mapping[str, nn.Module] = {FILTER: filter, **given}
         self._fixed = {
             name: frozen(net)
-            for name, net in ((USE, fixed_use), (SECRET, fixed_secret))
+            for name, net in ((UTILITY, fixed_utility), (ADVERSARY, fixed_adversary))
             if net is not None
         }
 
     @property
     def algorithm(self) -> int:
         """Which of the paper's algorithms this is: 1, 2 or 3."""
-        return 3 if SECRET in self._fixed else 2 if USE in self._fixed else 1
+        return 3 if ADVERSARY in self._fixed else 2 if UTILITY in self._fixed else 1
 
     @property
     def leak(self) -> Leak:
         """How B is estimated."""
-        return self.objective.leak or ("divergence" if SECRET in self._fixed else "label")
+        return self.objective.leak or ("divergence" if ADVERSARY in self._fixed else "label")
 
     def filter(self, records: Tensor, noise: Tensor, choice: Tensor | None = None) -> Tensor:
         """Released records [n, ...] of records and noise [n, *noise_shape]."""
@@ -190,9 +190,9 @@ class InformationPrivatizer:
         """Cross-entropies of the networks that learn, on raw or released records."""
         openly, hidden = self._shares(batch)
         inputs = {
-            RAW_USE: (batch.records, None, batch.utility, openly),
-            USE: (released, None, batch.utility, openly),
-            SECRET: (released, batch.side, batch.secret, hidden),
+            RAW_UTILITY: (batch.records, None, batch.utility, openly),
+            UTILITY: (released, None, batch.utility, openly),
+            ADVERSARY: (released, batch.side, batch.sensitive, hidden),
         }
         return {
             player: _mean(
@@ -209,9 +209,9 @@ class InformationPrivatizer:
         self, weights: Mapping[str, Weights], batch: Batch, released: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Each record's part of A and of B, float32 [n] each, with the readers held still."""
-        raw = self._answers(RAW_USE, weights, batch.records, None).detach()
-        lost = (raw.exp() * (raw - self._answers(USE, weights, released, None))).sum(-1)
-        read = self._answers(SECRET, weights, released, batch.side)
+        raw = self._answers(RAW_UTILITY, weights, batch.records, None).detach()
+        lost = (raw.exp() * (raw - self._answers(UTILITY, weights, released, None))).sum(-1)
+        read = self._answers(ADVERSARY, weights, released, batch.side)
         if read.shape[-1] != len(self.log_prior):
             raise PrivatizerError(
                 f"the secret's network has {read.shape[-1]} answers, the prior "
@@ -219,14 +219,14 @@ class InformationPrivatizer:
             )
         surprise = read - self.log_prior.to(read.device)
         if self.leak == "label":
-            return lost, _of_label(surprise, batch.secret)
+            return lost, _of_label(surprise, batch.sensitive)
         return lost, (read.exp() * surprise).sum(-1)
 
     def _answers(
         self, player: str, weights: Mapping[str, Weights], records: Tensor, side: Tensor | None
     ) -> Tensor:
         """Log-probabilities [n, classes] of a reader whose weights are held still."""
-        name = USE if player == RAW_USE and USE in self._fixed else player
+        name = UTILITY if player == RAW_UTILITY and UTILITY in self._fixed else player
         if name in self._fixed:
             return F.log_softmax(_call(self._fixed[name], records, side), -1)
         return _log_answers(self.players[name], detached(weights[name]), records, side)
@@ -267,15 +267,17 @@ class InformationPrivatizer:
 
 def _check_networks(
     learners: Mapping[str, nn.Module | None],
-    fixed_use: nn.Module | None,
-    fixed_secret: nn.Module | None,
+    fixed_utility: nn.Module | None,
+    fixed_adversary: nn.Module | None,
 ) -> None:
-    reads_use = learners[RAW_USE] is not None and learners[USE] is not None
-    some_use = learners[RAW_USE] is not None or learners[USE] is not None
-    if (fixed_use is None and not reads_use) or (fixed_use is not None and some_use):
-        raise PrivatizerError("give either raw_use and use (they learn) or fixed_use")
-    if (fixed_secret is None) == (learners[SECRET] is None):
-        raise PrivatizerError("give either secret (it learns) or fixed_secret")
+    reads_utility = learners[RAW_UTILITY] is not None and learners[UTILITY] is not None
+    some_utility = learners[RAW_UTILITY] is not None or learners[UTILITY] is not None
+    if (fixed_utility is None and not reads_utility) or (
+        fixed_utility is not None and some_utility
+    ):
+        raise PrivatizerError("give either raw_utility and use (they learn) or fixed_utility")
+    if (fixed_adversary is None) == (learners[ADVERSARY] is None):
+        raise PrivatizerError("give either secret (it learns) or fixed_adversary")
 
 
 def _call(net: nn.Module, records: Tensor, side: Tensor | None) -> Tensor:

@@ -42,7 +42,7 @@ class Batch:
 
     records: Tensor
     utility: Tensor
-    secret: Tensor
+    sensitive: Tensor
     side: Tensor | None = None
     choice: Tensor | None = None
 

@@ -26,7 +26,7 @@ class Federation:
     shape: ImageShape
     classes: int
     """Of the records."""
-    secrets: int = 0
+    sensitive_classes: int = 0
     """Classes of the secret that a privatizer hides; 0 where none does or nobody need know it."""
     conditioned: bool = False
     """Whether the generator is asked for a class *and* a secret."""
@@ -34,7 +34,7 @@ class Federation:
     @property
     def drawn_classes(self) -> int:
         """Classes of the generator: the records', or pairs (class x secrets + secret)."""
-        return self.classes * (self.secrets if self.conditioned else 1)
+        return self.classes * (self.sensitive_classes if self.conditioned else 1)
 
 
 def enrol(grid: Grid, config: Config) -> Federation:
@@ -81,21 +81,23 @@ def _agreed(described: dict[int, Description], config: Config) -> Federation:
             "set data.users to the number enrolled"
         )
     shape, classes = schemas.pop()
-    secrets = (
-        _agreed_secret([d for _, d in ordered], config) if config.privatizer.reads_secret else 0
+    sensitive_classes = (
+        _agreed_sensitive([d for _, d in ordered], config)
+        if config.privatizer.reads_sensitive
+        else 0
     )
-    return Federation(roster, shape, classes, secrets, config.privatizer.pairs)
+    return Federation(roster, shape, classes, sensitive_classes, config.privatizer.pairs)
 
 
-def _agreed_secret(described: list[Description], config: Config) -> int:
+def _agreed_sensitive(described: list[Description], config: Config) -> int:
     """The number of classes of the secret that every node knows."""
-    wanted = config.privatizer.secret
-    if lacking := [d.partition for d in described if d.secret != wanted]:
+    wanted = config.privatizer.sensitive_attribute
+    if lacking := [d.partition for d in described if d.sensitive_attribute != wanted]:
         raise EnrolmentError(
-            f"privatizer.secret is {wanted!r}, which the nodes with partition-id {lacking} do not "
+            f"privatizer.sensitive_attribute is {wanted!r}, which the nodes with partition-id {lacking} do not "
             "know of their records; add it to their data, or name another"
         )
-    classes = {d.secrets for d in described}
+    classes = {d.sensitive_classes for d in described}
     if len(classes) != 1:
         raise EnrolmentError(f"nodes disagree on the classes of {wanted!r}: {sorted(classes)}")
     if (found := classes.pop()) < 2:

@@ -52,7 +52,7 @@ class Pupil(Protocol):
     size: int
     """P: length of an update."""
 
-    def absorb(self, release: NDArray[np.float64]) -> None:
+    def apply_release(self, release: NDArray[np.float64]) -> None:
         """Take in one noised mean update."""
 
     def state(self) -> Arrays:
@@ -106,7 +106,7 @@ class Learners:
         self._config, shape, classes = config, federation.shape, federation.drawn_classes
         if config.privatizer.given and given is None:
             raise ValueError("without the given filter nodes would show images as they are")
-        self._privatizer, self._given = _privatizer(config, federation), given
+        self._privatizer, self._pretrained = _privatizer(config, federation), given
         self._synthetic = _synthetic_privatizer(config, federation)
         self._trainer = GeneratorTrainer(config, shape, classes)
         self._annotator: AnnotatorTrainer | None = None
@@ -170,8 +170,8 @@ class Learners:
 
     def weights(self, part: Part) -> dict[str, Vector]:
         """What nodes start from in a part that `prepare` began."""
-        if self._given is not None:
-            return {**self._guide_weights(part), "filter": self._given}
+        if self._pretrained is not None:
+            return {**self._guide_weights(part), "filter": self._pretrained}
         if self._privatizer is None:
             return self._guide_weights(part)
         if part.name == "privatizer":
@@ -202,7 +202,7 @@ class Learners:
             on_step: for a progress display.
         """
         if release is not None:
-            self._pupils[part.name].absorb(release)
+            self._pupils[part.name].apply_release(release)
         if part.name == "privatizer" and self._privatizer is not None:
             on_step(1, 1)
             return self._privatizer.figures()
@@ -252,7 +252,9 @@ class Learners:
         sampler, hidden = self._unhidden(done), self._synthetic
         if hidden is None:
             return sampler
-        return replace(sampler, privatizer=hidden.network, secrets=hidden.secrets)
+        return replace(
+            sampler, privatizer=hidden.network, sensitive_classes=hidden.sensitive_classes
+        )
 
     def showable(self, part: Part) -> bool:
         """Whether samples may be stored in a part: there are some, and they hide what they must."""
@@ -291,8 +293,8 @@ class Learners:
             arrays |= under(name, pupil.state())
         if self._synthetic is not None:
             arrays |= under("privatizer", self._synthetic.state())
-        if self._given is not None:
-            arrays |= under("privatizer", {"mean": self._given})
+        if self._pretrained is not None:
+            arrays |= under("privatizer", {"mean": self._pretrained})
         return arrays
 
     def restore(self, arrays: Arrays) -> None:
@@ -308,7 +310,9 @@ def _privatizer(config: Config, federation: Federation) -> PrivatizerTrainer | N
     if not config.privatizer.rounds:
         return None
     try:
-        return PrivatizerTrainer(config, federation.shape, federation.classes, federation.secrets)
+        return PrivatizerTrainer(
+            config, federation.shape, federation.classes, federation.sensitive_classes
+        )
     except PlanError as error:
         raise ConfigError(f"[privatizer] cannot be used: {error}") from None
 
@@ -316,13 +320,13 @@ def _privatizer(config: Config, federation: Federation) -> PrivatizerTrainer | N
 def _synthetic_privatizer(config: Config, federation: Federation) -> SyntheticPrivatizer | None:
     if not config.privatizer.synthetic:
         return None
-    most, given = math.log(federation.secrets), config.privatizer.budget
+    most, given = math.log(federation.sensitive_classes), config.privatizer.budget
     if given >= most:
         raise ConfigError(
-            f"privatizer.budget = {given!r} cannot be used: a secret of {federation.secrets} "
+            f"privatizer.budget = {given!r} cannot be used: a secret of {federation.sensitive_classes} "
             f"classes has {most:.3g} nats at most, so nothing would be hidden; give much less"
         )
-    return SyntheticPrivatizer(config, federation.shape, federation.secrets)
+    return SyntheticPrivatizer(config, federation.shape, federation.sensitive_classes)
 
 
 def _check_focus(config: Config, features: int) -> None:

@@ -23,11 +23,11 @@ from server.sampler import restored_filter
 KEPT = "privatizer/mean"
 """Where a run's state has its filter."""
 _ABSORBED = "privatizer/absorbed"
-_SAME = ("secret", "network", "width", "grain")
+_SAME = ("sensitive_attribute", "network", "width", "output_noise_std")
 
 
 @dataclass(frozen=True, eq=False)
-class GivenFilter:
+class PretrainedFilter:
     """A filter with what its training cost.
 
     Attributes:
@@ -62,7 +62,9 @@ def check_filter(config: Config) -> None:
         _found(config)
 
 
-def given_filter(config: Config, shape: ImageShape, directory: RunDirectory) -> GivenFilter | None:
+def pretrained_filter(
+    config: Config, shape: ImageShape, directory: RunDirectory
+) -> PretrainedFilter | None:
     """The filter that a run was given, kept in its own directory from then on; None without one.
 
     What is kept is durable before this returns, and what the other run does later changes nothing.
@@ -80,7 +82,7 @@ def given_filter(config: Config, shape: ImageShape, directory: RunDirectory) -> 
     """
     if not config.privatizer.given:
         return None
-    kept = kept_given(directory)
+    kept = kept_pretrained(directory)
     if kept is None:
         kept = _taken(config, shape)
         facts = {"run_id": kept.run_id, "epsilon": repr(kept.epsilon), "delta": repr(kept.delta)}
@@ -88,7 +90,7 @@ def given_filter(config: Config, shape: ImageShape, directory: RunDirectory) -> 
     return kept
 
 
-def kept_given(directory: RunDirectory) -> GivenFilter | None:
+def kept_pretrained(directory: RunDirectory) -> PretrainedFilter | None:
     """The filter that a run was given, as it keeps it; None where none was, or not yet.
 
     Raises:
@@ -98,16 +100,16 @@ def kept_given(directory: RunDirectory) -> GivenFilter | None:
     if kept is None:
         return None
     vector, facts = kept
-    return GivenFilter(vector, facts["run_id"], float(facts["epsilon"]), float(facts["delta"]))
+    return PretrainedFilter(vector, facts["run_id"], float(facts["epsilon"]), float(facts["delta"]))
 
 
 def with_cost(statement: str, directory: RunDirectory) -> str:
     """What a run promises, with what its given filter cost besides, where it was given one."""
-    given = kept_given(directory)
+    given = kept_pretrained(directory)
     return statement if given is None else f"{statement} {given.cost}"
 
 
-def _taken(config: Config, shape: ImageShape) -> GivenFilter:
+def _taken(config: Config, shape: ImageShape) -> PretrainedFilter:
     """The other run's filter, tried on a network, and what it cost."""
     named = config.privatizer.filter
     directory, snapshot = _found(config)
@@ -122,7 +124,7 @@ def _taken(config: Config, shape: ImageShape) -> GivenFilter:
         raise _refused(named, "its weights are not finite; train it again")
     spent = spending_of(directory.config(), directory)
     run_id = str(Ledger.read(directory.ledger).header["run_id"])
-    return GivenFilter(vector, run_id, spent.dp_epsilon, spent.delta_dp)
+    return PretrainedFilter(vector, run_id, spent.dp_epsilon, spent.delta_dp)
 
 
 def _found(config: Config) -> tuple[RunDirectory, Snapshot]:

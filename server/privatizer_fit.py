@@ -24,7 +24,7 @@ from models.shapes import ImageShape
 from models.students import StudentCnn
 from models.vectors import to_vector
 from privatizers.classifiers import prior_of
-from privatizers.fitting import Fitted, Pace, Reading, Stretch, fit_filter
+from privatizers.fitting import AdversaryStage, FitConfig, Fitted, LeakageEstimate, fit_filter
 from privatizers.information import InformationPrivatizer, Objective
 from privatizers.networks.design import filter_network
 from privatizers.protocol import Batch, PrivatizerError
@@ -40,7 +40,7 @@ HELD = 4000
 BATCH = 128
 READING_STEPS, READING_RATE = 400, 2e-3
 COPYING_STEPS, COPYING_RATE = 400, 3e-3
-FITTED_GRAIN = 0.1
+FITTED_OUTPUT_NOISE_STD = 0.1
 """A filter is fitted with no more grain than this, and what an adversary reads of it is measured
 with as much. More of it on release only degrades what the filter lets through (but for the clamp to
 a pixel's range, which comes after both). Fitted with more, a filter need not hide what that noise
@@ -61,7 +61,7 @@ class Samples:
 
     records: Tensor
     utility: Tensor
-    secret: Tensor
+    sensitive: Tensor
 
     def __len__(self) -> int:
         """Number of samples."""
@@ -69,13 +69,13 @@ class Samples:
 
     def batch(self, rows: Tensor, choice: Tensor | None = None) -> Batch:
         """The samples in ``rows``."""
-        return Batch(self.records[rows], self.utility[rows], self.secret[rows], choice=choice)
+        return Batch(self.records[rows], self.utility[rows], self.sensitive[rows], choice=choice)
 
 
 class SyntheticPrivatizer:
     """A filter, and how it is trained once there is something to sample from."""
 
-    def __init__(self, config: Config, shape: ImageShape, secrets: int) -> None:
+    def __init__(self, config: Config, shape: ImageShape, sensitive_classes: int) -> None:
         """Start without a filter.
 
         Args:
@@ -84,9 +84,9 @@ class SyntheticPrivatizer:
             secrets: classes of the secret.
         """
         self._config, self._shape = config, shape
-        self.secrets = secrets
+        self.sensitive_classes = sensitive_classes
         self._filter: nn.Module | None = None
-        self._reading: Reading | None = None
+        self._leakage: LeakageEstimate | None = None
 
     @property
     def network(self) -> nn.Module | None:
@@ -110,7 +110,7 @@ class SyntheticPrivatizer:
         )
         for share in SHARES:
             try:
-                network, self._reading = self._fitted(samples, held, seed, share, on_step)
+                network, self._leakage = self._fitted(samples, held, seed, share, on_step)
                 self._filter = restored_filter(self._config, self._shape, to_vector(network))
             except PrivatizerError:
                 if share == SHARES[-1]:
@@ -123,29 +123,29 @@ class SyntheticPrivatizer:
     ) -> Fitted:
         """A filter, trained at a share of the configured rates."""
         settings, source = self._config.privatizer, torch.Generator().manual_seed(seed)
-        grain = min(settings.grain, FITTED_GRAIN)
+        output_noise_std = min(settings.output_noise_std, FITTED_OUTPUT_NOISE_STD)
         network: nn.Module = filter_network(
-            {**asdict(settings), "grain": grain}, self._shape, source
+            {**asdict(settings), "output_noise_std": output_noise_std}, self._shape, source
         )
         train_identity(
             network, samples, steps=COPYING_STEPS, rate=COPYING_RATE, batch=BATCH, seed=seed
         )
         reader = _reader(samples, self._shape, source)
 
-        def build(stretch: Stretch) -> InformationPrivatizer:
+        def build(stage: AdversaryStage) -> InformationPrivatizer:
             return InformationPrivatizer(
                 network,
-                prior_of(samples.secret, self.secrets),
+                prior_of(samples.sensitive, self.sensitive_classes),
                 Objective(
                     budget=settings.budget,
-                    weight=stretch.weight,
+                    weight=stage.weight,
                     distortion=settings.distortion,
                 ),
-                secret=_adversary(self._shape, self.secrets, source),
-                fixed_use=reader,
+                adversary=_adversary(self._shape, self.sensitive_classes, source),
+                fixed_utility=reader,
             )
 
-        pace = Pace(
+        fit_config = FitConfig(
             budget=settings.budget,
             steps=settings.steps,
             rate=settings.rate * share,
@@ -153,37 +153,41 @@ class SyntheticPrivatizer:
             batch=BATCH,
             seed=seed,
         )
-        return fit_filter(build, samples, held, pace, on_step)
+        return fit_filter(build, samples, held, fit_config, on_step)
 
     def _drawn(self, sampler: Sampler, count: int, seed: int) -> Samples:
         pairs = torch.arange(count) % sampler.classes
-        return Samples(sampler.draw(pairs, seed), pairs // self.secrets, pairs % self.secrets)
+        return Samples(
+            sampler.draw(pairs, seed),
+            pairs // self.sensitive_classes,
+            pairs % self.sensitive_classes,
+        )
 
     def state(self) -> Arrays:
         """All that `restore` needs to go on bit for bit, and what a fresh adversary read."""
         if self._filter is None:
             return {}
-        read = {} if self._reading is None else {"reading": np.array(self._reading)}
+        read = {} if self._leakage is None else {"reading": np.array(self._leakage)}
         return {"mean": to_vector(self._filter), **read}
 
     def restore(self, state: Arrays) -> None:
         """Take up a state."""
         if "mean" in state:
             self._filter = restored_filter(self._config, self._shape, state["mean"])
-            self._reading = reading_of(state)
+            self._leakage = leakage_of(state)
 
 
-def reading_of(state: Arrays) -> Reading | None:
+def leakage_of(state: Arrays) -> LeakageEstimate | None:
     """What a fresh adversary read of the samples that a state's filter was fitted on, if any."""
-    return Reading(*state["reading"].tolist()) if "reading" in state else None
+    return LeakageEstimate(*state["reading"].tolist()) if "reading" in state else None
 
 
-def _adversary(shape: ImageShape, secrets: int, source: torch.Generator) -> nn.Module:
+def _adversary(shape: ImageShape, sensitive_classes: int, source: torch.Generator) -> nn.Module:
     """Convolutions with strides, convolutions with pooling, and a dense network, as one."""
     return JointReaders(
-        StudentCnn(shape, secrets, generator=source),
-        ConvClassifier(shape, secrets, generator=source),
-        Mlp(shape[0] * shape[1] * shape[2], secrets, generator=source),
+        StudentCnn(shape, sensitive_classes, generator=source),
+        ConvClassifier(shape, sensitive_classes, generator=source),
+        Mlp(shape[0] * shape[1] * shape[2], sensitive_classes, generator=source),
     )
 
 

@@ -23,7 +23,7 @@ from server.learner import Learners
 from server.private_step import NoUsableReply, PrivateStep
 from server.publication import Publication, round_facts
 from server.run_directory import RunDirectory, Snapshot, digest_of
-from server.run_ledger import Books
+from server.run_ledger import RunLedger
 from server.sampler import kept_arrays
 from server.schedule import Part, part_of, total_rounds
 
@@ -52,13 +52,13 @@ class Training:
         grid: Grid,
         federation: Federation,
         learners: Learners,
-        books: Books,
+        run_ledger: RunLedger,
         publication: Publication,
         observer: Observer | None = None,
     ) -> None:
         self._config, self._directory = config, directory
         self._grid, self._federation, self._learners = grid, federation, learners
-        self._books, self._publication, self._observer = books, publication, observer
+        self._run_ledger, self._publication, self._observer = run_ledger, publication, observer
         self._rounds = total_rounds(config)
         self._steps: dict[str, PrivateStep] = {}
         self._done = 0
@@ -79,7 +79,7 @@ class Training:
             number = self._done + 1
             part = part_of(self._config, number)
             self._learners.prepare(part)
-            if number > len(self._books.entries):
+            if number > len(self._run_ledger.entries):
                 try:
                     self._spend(part, number)
                 except OutOfBudget as spent:
@@ -102,20 +102,20 @@ class Training:
 
     def _spend(self, part: Part, number: int) -> None:
         step, weights = self._step_of(part), self._learners.weights(part)
-        reason = self._books.refusal(part.event)
+        reason = self._run_ledger.refusal(part.event)
         if reason is not None:
             raise OutOfBudget(reason)
         if step.record_mode:
             # the replies are releases themselves, so the entry comes before the question
-            self._books.charge(part.event, number, None)
+            self._run_ledger.charge(part.event, number, None)
             aggregate = step.gather(number, weights)
         else:
             try:
                 aggregate = step.gather(number, weights)
             except NoUsableReply:
-                self._books.charge(part.event, number, None)
+                self._run_ledger.charge(part.event, number, None)
                 raise
-            self._books.charge(part.event, number, step.evidence(aggregate))
+            self._run_ledger.charge(part.event, number, step.evidence(aggregate))
         release = step.release(aggregate, number)
         self._directory.save_release(number, release)
 
@@ -141,17 +141,17 @@ class Training:
         )
         self._done = number
         seconds = time.monotonic() - started
-        self._history.append(round_facts(number, metrics, self._books.spending(), seconds))
+        self._history.append(round_facts(number, metrics, self._run_ledger.spending(), seconds))
         self._directory.save_state(self._snapshot())
         self._directory.drop_release(number)
         self._publish(part, number)
 
     def _show(self, number: int, share: float) -> None:
         if self._observer is not None:
-            self._observer(Progress(number, self._rounds, share, self._books.spending()))
+            self._observer(Progress(number, self._rounds, share, self._run_ledger.spending()))
 
     def _publish(self, part: Part, number: int) -> None:
-        entry = self._books.entries[number - 1 : number]
+        entry = self._run_ledger.entries[number - 1 : number]
         self._publication.progress(entry, self._lost, self._history[-1:])
         if not self._learners.showable(part):
             return
@@ -163,7 +163,7 @@ class Training:
         sampler = self._learners.sampler(number)
         sha256 = self._directory.save_generator(number, kept_arrays(sampler))
         self._publication.checkpoint(number, sha256)
-        self._publication.samples(purpose, number, sampler, sha256, self._books.spending())
+        self._publication.samples(purpose, number, sampler, sha256, self._run_ledger.spending())
 
     def _release_samples(self) -> None:
         if not self._done:
@@ -182,8 +182,8 @@ class Training:
         facts = {
             "history": self._history,
             "lost": sorted(self._lost),
-            "ledger_entries": len(self._books.entries),
-            "ledger_head": self._books.head,
+            "ledger_entries": len(self._run_ledger.entries),
+            "ledger_head": self._run_ledger.head,
             "shape": list(self._federation.shape),
             "classes": self._federation.drawn_classes,
         }
@@ -193,12 +193,12 @@ class Training:
         snapshot = self._directory.load_state()
         if snapshot is None:
             return
-        self._books.check(snapshot.facts["ledger_head"], snapshot.facts["ledger_entries"])
+        self._run_ledger.check(snapshot.facts["ledger_head"], snapshot.facts["ledger_entries"])
         self._learners.restore(snapshot.arrays)
         self._done = snapshot.round
         self._history = list(snapshot.facts["history"])
         self._lost = set(snapshot.facts["lost"])
-        entries = self._books.entries[: self._done]
+        entries = self._run_ledger.entries[: self._done]
         self._publication.progress(entries, self._lost, self._history)
         self._directory.drop_release(self._done)
         self._publish(part_of(self._config, self._done), self._done)

@@ -21,7 +21,7 @@ FAILURE_SHARE = 0.01
 """Share of δ that confidence bounds may fail with at most; how much they do tells of cohorts."""
 
 
-class Books:
+class RunLedger:
     """Opened once per process; entries are durable when `charge` returns.
 
     Where the run belongs to a population, each of its entries has an earlier one in the

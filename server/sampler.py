@@ -21,7 +21,7 @@ from server.tensors import Arrays
 
 BATCH = 500
 """Images drawn at once; it decides memory and nothing else."""
-_FILTER_NOISE, _SECRETS = 1, 2
+_FILTER_NOISE, _SENSITIVE = 1, 2
 """What a seed that is not to be known is for."""
 _NORMALS_AT_ONCE = 16
 """PyTorch fills normals in blocks of this length, and a last short block in another way."""
@@ -52,7 +52,7 @@ class Sampler:
     agreement: float = 0.0
     attempts: int = 8
     privatizer: nn.Module | None = None
-    secrets: int = 1
+    sensitive_classes: int = 1
 
     def __post_init__(self) -> None:
         if not 0 <= self.agreement < 1:
@@ -69,7 +69,7 @@ class Sampler:
                 f"an annotator of {judge.classes} classes and images {judge.shape} cannot judge a "
                 f"generator of {maker.classes} and {maker.shape}"
             )
-        if self.secrets > 1 and self.privatizer is None:
+        if self.sensitive_classes > 1 and self.privatizer is None:
             raise ValueError("classes are pairs with a secret, and no filter hides it")
 
     @property
@@ -85,13 +85,13 @@ class Sampler:
     @property
     def shown_classes(self) -> int:
         """Number of classes that may be known of a sample: without the secret in a pair."""
-        return self.classes // self.secrets
+        return self.classes // self.sensitive_classes
 
     def asked(self, labels: Tensor, seed: int) -> Tensor:
         """What to draw for shown classes int64 [n]: with pairs, each with a secret at random."""
-        source = torch.Generator().manual_seed(self._kept_seed(seed, _SECRETS))
-        hidden = torch.randint(self.secrets, labels.shape, generator=source)
-        return labels * self.secrets + hidden
+        source = torch.Generator().manual_seed(self._kept_seed(seed, _SENSITIVE))
+        hidden = torch.randint(self.sensitive_classes, labels.shape, generator=source)
+        return labels * self.sensitive_classes + hidden
 
     def unfiltered(self) -> Sampler:
         """The same source without the filter: every image is its first candidate."""
@@ -190,7 +190,7 @@ def kept_arrays(sampler: Sampler) -> Arrays:
         arrays["annotator"] = to_vector(sampler.annotator)
     if sampler.privatizer is not None:
         arrays["privatizer"] = to_vector(sampler.privatizer)
-        arrays["secrets"] = np.array(sampler.secrets)
+        arrays["sensitive_classes"] = np.array(sampler.sensitive_classes)
     return arrays
 
 
@@ -212,7 +212,7 @@ def restored_sampler(config: Config, shape: ImageShape, classes: int, arrays: Ar
     if not config.privatizer.synthetic:
         return sampler
     filter_ = restored_filter(config, shape, arrays["privatizer"])
-    return replace(sampler, privatizer=filter_, secrets=int(arrays["secrets"]))
+    return replace(sampler, privatizer=filter_, sensitive_classes=int(arrays["sensitive_classes"]))
 
 
 def restored_filter(config: Config, shape: ImageShape, vector: NDArray[np.generic]) -> nn.Module:

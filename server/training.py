@@ -16,11 +16,11 @@ from server.config.tree import Config
 from server.enrolment import enrol
 from server.learner import Learners
 from server.population import check_room
-from server.pretrained_filter import given_filter
+from server.pretrained_filter import pretrained_filter
 from server.publication import Publication
 from server.rounds import Observer, Training
 from server.run_directory import RunDirectory, RunDirectoryError
-from server.run_ledger import Books
+from server.run_ledger import RunLedger
 from server.schedule import check_affordable
 from server.store import RunStatus, open_store
 
@@ -81,15 +81,15 @@ def train(
         if not _paid(directory):
             check_room(config)
         federation = enrol(grid, config)
-        given = given_filter(config, federation.shape, directory)
+        given = pretrained_filter(config, federation.shape, directory)
         # before anything is begun that it may refuse
         learners = Learners(config, federation, None if given is None else given.vector)
-        books = Books(config, directory, uuid.uuid4().hex[:12])
+        run_ledger = RunLedger(config, directory, uuid.uuid4().hex[:12])
         label = name or directory.path.name
-        publication = Publication(config, directory, store, books.run_id, label)
+        publication = Publication(config, directory, store, run_ledger.run_id, label)
         publication.begin()
         training = Training(
-            config, directory, grid, federation, learners, books, publication, observer
+            config, directory, grid, federation, learners, run_ledger, publication, observer
         )
         try:
             stopped = training.run()
@@ -99,15 +99,17 @@ def train(
             publication.end(
                 status,
                 f"ended by {type(error).__name__}; `fedlens resume` goes on",
-                books.spending(),
+                run_ledger.spending(),
             )
             raise
-        publication.end("stopped-by-budget" if stopped else "finished", stopped, books.spending())
+        publication.end(
+            "stopped-by-budget" if stopped else "finished", stopped, run_ledger.spending()
+        )
         return Outcome(
-            run_id=books.run_id,
+            run_id=run_ledger.run_id,
             rounds=training.rounds_done,
             stopped=stopped,
-            spending=books.spending(),
+            spending=run_ledger.spending(),
             model_sha256=training.model_digest(),
             store=url,
         )

@@ -26,7 +26,7 @@ from simulations.plots.run import contact_sheet, plot_run
 from simulations.reading import (
     as_devices_send,
     fresh_samples,
-    kept_reading,
+    kept_leakage,
     kept_sampler,
     labelled_samples,
     run_id_of,
@@ -67,11 +67,11 @@ class Summary:
     Simulation only: measured on real test images, outside any budget."""
     own_label_accuracy: float | None
     """Of a student with requested classes. Simulation only."""
-    secret_read: float | None
+    sensitive_read: float | None
     """Where a filter was fitted on samples: of how many filtered ones a fresh network reads the
     secret, as a share, before any grain beyond .1. What is left in real images is for attackers to
     say."""
-    secret_read_nats: float | None
+    sensitive_read_nats: float | None
     """The same in nats: a lower bound on what the filter leaves of samples' secrets."""
     seconds: float
     store: str
@@ -123,7 +123,7 @@ def simulate(
             sampler = kept_sampler(directory)
             if sampler.annotator is not None and sampler.privatizer is None:
                 taught = measure_taught_student(config, directory).accuracy
-        read = kept_reading(directory)
+        read = kept_leakage(directory)
         releases = len(store.releases(outcome.run_id))
         entries = len(store.ledger(outcome.run_id))
     spending = outcome.spending
@@ -145,8 +145,8 @@ def simulate(
         delta={"dp": spending.delta_dp, "bdp": spending.delta_bdp},
         student_accuracy=taught,
         own_label_accuracy=own,
-        secret_read=None if read is None else read.share,
-        secret_read_nats=None if read is None else read.nats,
+        sensitive_read=None if read is None else read.share,
+        sensitive_read_nats=None if read is None else read.nats,
         seconds=round(time.perf_counter() - started, 2),
         store=without_password(url),
         contact_sheet=sheet,

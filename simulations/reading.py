@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from accountant.ledger.ledger import Ledger
 from models.shapes import ImageShape
 from privatizers.export import release
-from privatizers.fitting import Reading
-from server.privatizer_fit import reading_of
+from privatizers.fitting import LeakageEstimate
+from server.privatizer_fit import leakage_of
 from server.run_directory import RunDirectory, RunDirectoryError, load_generator
 from server.sampler import BATCH, Sampler, restored_sampler
 from server.store import SampleFilter, Store, decode_png
@@ -79,13 +79,13 @@ def as_devices_send(directory: RunDirectory, images: Tensor, seed: int) -> Tenso
     return torch.cat([release(network, part, source) for part in torch.split(images, BATCH)])
 
 
-def kept_reading(directory: RunDirectory) -> Reading | None:
+def kept_leakage(directory: RunDirectory) -> LeakageEstimate | None:
     """What a fresh adversary reads of the run's filtered samples; None where nothing says.
 
     They carry no more grain than filters are fitted with, those that are released may carry more.
     """
     snapshot = directory.load_state()
-    return None if snapshot is None else reading_of(within("privatizer", snapshot.arrays))
+    return None if snapshot is None else leakage_of(within("privatizer", snapshot.arrays))
 
 
 def fresh_samples(sampler: Sampler, count: int, seed: int) -> tuple[Tensor, Tensor]:

@@ -40,7 +40,7 @@ from accountant.bayesian.costs import (
     hoelder_cost,
     plug_in_cost,
 )
-from accountant.bayesian.diagnostics import FEWEST, Doubts
+from accountant.bayesian.diagnostics import FEWEST, Diagnostics
 from accountant.bayesian.loss_moments import checked_lambdas
 from accountant.bayesian.norms import NORM_BINS, NormHistogram
 from accountant.bayesian.pricing import Norms, Sample, at_largest, priced
@@ -137,7 +137,7 @@ class BayesianAccountant:
         )
         self._rounds = self._sampled = self._estimated = self._bounded = 0
         self._private, self._kind = True, ("", "")
-        self._doubts = Doubts(self._lambdas, least_norms, charge_doubtful)
+        self._doubts = Diagnostics(self._lambdas, least_norms, charge_doubtful)
 
     @property
     def rounds(self) -> int:

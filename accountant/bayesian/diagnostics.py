@@ -18,7 +18,7 @@ _AT_CLIP = "were charged at the clipping norm"
 _TAKEN = "were estimated all the same"
 
 
-class Doubts:
+class Diagnostics:
     """Rounds that could not be estimated soundly, wholly or at some orders."""
 
     def __init__(self, lambdas: Sequence[int], least_norms: int, charged: bool) -> None:

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from client.datasets.dataset import Dataset, DatasetError, build_dataset
 
 REQUIRED = ("train_images", "train_labels", "test_images", "test_labels")
-SECRETS = ("train_secrets", "test_secrets")
-OPTIONAL = ("user_ids", *SECRETS)
+SENSITIVE = ("train_sensitive", "test_sensitive")
+OPTIONAL = ("user_ids", *SENSITIVE)
 MOST_CLASSES = 1000
 """A label above is a mistake rather than a class; it would size the networks."""
 
@@ -21,7 +21,7 @@ MOST_CLASSES = 1000
 def load_npz(path: Path) -> Dataset:
     """Arrays train_images, train_labels, test_images, test_labels and some that need not be there.
 
-    These are user_ids and, both or none, train_secrets and test_secrets (what a privatizer is to
+    These are user_ids and, both or none, train_sensitive and test_sensitive (what a privatizer is to
     hide). Images are uint8 [n, h, w] (grey) or [n, c, h, w]; all else is whole numbers. The
     number of classes is the highest label plus one. Pickled objects in the file are refused.
 
@@ -44,19 +44,19 @@ def load_npz(path: Path) -> Dataset:
         class_names=[str(label) for label in range(highest + 1)],
         attribution=f"your own data, from {path.name}",
         user_ids=labels.get("user_ids"),
-        secrets=_secrets(path, labels),
+        sensitive=_sensitive(path, labels),
     )
 
 
-def _secrets(
+def _sensitive(
     path: Path, found: dict[str, NDArray[np.int64]]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
-    given = [key for key in SECRETS if key in found]
+    given = [key for key in SENSITIVE if key in found]
     if not given:
         return None
-    if len(given) < len(SECRETS):
-        raise DatasetError(f"{path}: has {given[0]} alone; give both of {' and '.join(SECRETS)}")
-    return found[SECRETS[0]], found[SECRETS[1]]
+    if len(given) < len(SENSITIVE):
+        raise DatasetError(f"{path}: has {given[0]} alone; give both of {' and '.join(SENSITIVE)}")
+    return found[SENSITIVE[0]], found[SENSITIVE[1]]
 
 
 def _read(path: Path) -> dict[str, NDArray[np.generic]]:

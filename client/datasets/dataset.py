@@ -38,8 +38,8 @@ class Dataset:
         user_ids: int64 [n], the user each training image belongs to, or None.
         digest: SHA-256, hex, over all arrays with their shapes and types.
         attribution: whom to credit, under which licence.
-        train_secrets: int64 [n], what the owner of each training image wants hidden, or None.
-        test_secrets: int64 [m], the same of the test images.
+        train_sensitive: int64 [n], what the owner of each training image wants hidden, or None.
+        test_sensitive: int64 [m], the same of the test images.
     """
 
     name: str
@@ -52,8 +52,8 @@ class Dataset:
     user_ids: NDArray[np.int64] | None
     digest: str
     attribution: str
-    train_secrets: Labels | None = None
-    test_secrets: Labels | None = None
+    train_sensitive: Labels | None = None
+    test_sensitive: Labels | None = None
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -71,7 +71,7 @@ def build_dataset(
     class_names: Iterable[str],
     attribution: str,
     user_ids: NDArray[np.int64] | None = None,
-    secrets: tuple[Labels, Labels] | None = None,
+    sensitive: tuple[Labels, Labels] | None = None,
 ) -> Dataset:
     """Check what a source read and freeze it.
 
@@ -102,13 +102,13 @@ def build_dataset(
             f"{source}: user_ids has shape {user_ids.shape}, but there are {len(train[1])} "
             "training images; give one user id per training image"
         )
-    if secrets is not None:
-        _check_secrets(source, secrets, (train[1], test[1]))
+    if sensitive is not None:
+        _check_sensitive(source, sensitive, (train[1], test[1]))
     train_images, train_labels = _freeze(train[0]), _freeze(train[1])
     test_images, test_labels = _freeze(test[0]), _freeze(test[1])
     owners = None if user_ids is None else _freeze(user_ids)
     arrays: list[NDArray[Any]] = [train_images, train_labels, test_images, test_labels]
-    hidden = None if secrets is None else (_freeze(secrets[0]), _freeze(secrets[1]))
+    hidden = None if sensitive is None else (_freeze(sensitive[0]), _freeze(sensitive[1]))
     arrays += [*(() if owners is None else (owners,)), *(hidden or ())]
     return Dataset(
         name=name,
@@ -121,8 +121,8 @@ def build_dataset(
         user_ids=owners,
         digest=digest_arrays(arrays),
         attribution=attribution,
-        train_secrets=None if hidden is None else hidden[0],
-        test_secrets=None if hidden is None else hidden[1],
+        train_sensitive=None if hidden is None else hidden[0],
+        test_sensitive=None if hidden is None else hidden[1],
     )
 
 
@@ -157,10 +157,10 @@ def _check_part(where: str, images: Images, labels: Labels, classes: int) -> Non
         )
 
 
-def _check_secrets(
-    source: Path, secrets: tuple[Labels, Labels], labels: tuple[Labels, Labels]
+def _check_sensitive(
+    source: Path, sensitive: tuple[Labels, Labels], labels: tuple[Labels, Labels]
 ) -> None:
-    for part, (found, wanted) in enumerate(zip(secrets, labels, strict=True)):
+    for part, (found, wanted) in enumerate(zip(sensitive, labels, strict=True)):
         where = f"{source}: {('train', 'test')[part]}_secrets"
         if found.shape != wanted.shape:
             raise DatasetError(

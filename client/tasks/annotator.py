@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from client.cohort_data import DrawnUsers
+from client.cohort_data import CohortData
 from client.data import LocalData, LocalUsers
-from client.feature_cache import FramedUsers, rows_of
+from client.feature_cache import FeatureCache, rows_of
 from client.messages import TrainRequest
 from models.annotators import Annotator
 from models.vectors import load_vector
@@ -50,7 +50,7 @@ class AnnotatorLocalCritic:
 
     def __init__(self, users: LocalUsers, request: TrainRequest) -> None:
         self._annotator = load_annotator(users, request)
-        self._framed = FramedUsers(users, self._annotator)
+        self._features_cache = FeatureCache(users, self._annotator)
 
     @torch.no_grad()
     def updates(self, cohort: Sequence[LocalData], seeds: Sequence[int]) -> Tensor:
@@ -70,6 +70,6 @@ class AnnotatorLocalCritic:
         return found.view(len(held), -1)
 
     def _rows(self, cohort: Sequence[LocalData]) -> list[tuple[Tensor, Tensor]]:
-        if isinstance(cohort, DrawnUsers):
-            return [self._framed.user(position) for position in cohort.positions]
+        if isinstance(cohort, CohortData):
+            return [self._features_cache.user(position) for position in cohort.positions]
         return [(rows_of(self._annotator, data.images), data.labels) for data in cohort]

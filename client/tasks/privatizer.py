@@ -19,7 +19,7 @@ from torch.func import grad, vmap
 from torch.nn import functional as F
 
 from client.cohort_data import shuffled
-from client.data import LocalData, LocalUsers, NodeDataError, secret_of
+from client.data import LocalData, LocalUsers, NodeDataError, sensitive_of
 from client.filtered import privatizer_settings
 from client.messages import TrainRequest
 from models.vectors import load_vector
@@ -44,7 +44,9 @@ def built(
             filter_, prior / prior.sum(), Objective(alpha=alpha), **networks
         )
     objective = AlphaObjective(alpha=alpha, weight=float(settings["weight"]), beta=1.0)
-    return AlphaPrivatizer(filter_, networks["secret"], objective, use=networks["use"])
+    return AlphaPrivatizer(
+        filter_, networks["adversary"], objective, utility=networks["utility"]
+    )
 
 
 class PrivatizerLocalCritic:
@@ -59,10 +61,10 @@ class PrivatizerLocalCritic:
             NodeDataError: the users do not hold the secret that is to be hidden.
         """
         settings = privatizer_settings(request.settings)
-        name, secrets = secret_of(users)
-        if name != settings["secret"] or secrets < 2:
+        name, sensitive_classes = sensitive_of(users)
+        if name != settings["sensitive_attribute"] or sensitive_classes < 2:
             raise NodeDataError(f"the run hides {settings['secret']!r}, this node has {name!r}")
-        self._design = design(settings, users.shape, users.classes, secrets)
+        self._design = design(settings, users.shape, users.classes, sensitive_classes)
         self._bounds = self._design.bounds(float(request.settings["clipping_norm"]))
         self._batch, self._chooses = int(settings["batch"]), float(settings["consenting"]) > 0
         self._load(request)
@@ -82,7 +84,9 @@ class PrivatizerLocalCritic:
     def updates(self, cohort: Sequence[LocalData], seeds: Sequence[int]) -> Tensor:
         """Each user's update; a user without records contributes zeros."""
         rows = torch.zeros(len(cohort), self._design.size)
-        held = [i for i, data in enumerate(cohort) if len(data.labels) and data.secrets is not None]
+        held = [
+            i for i, data in enumerate(cohort) if len(data.labels) and data.sensitive is not None
+        ]
         if held:
             drawn = [self._draw(cohort[i], seeds[i]) for i in held]
             batches = [torch.stack(part) for part in zip(*drawn, strict=True)]
@@ -91,7 +95,7 @@ class PrivatizerLocalCritic:
 
     def _draw(self, data: LocalData, seed: int) -> tuple[Tensor, ...]:
         """One user's batch: images, use, secret, choice [b, 1] and the filter's noise."""
-        if data.secrets is None:
+        if data.sensitive is None:
             raise ValueError("a user without secrets has no batch")
         picks = shuffled(len(data.labels), self._batch, np.random.default_rng(seed))
         picked = torch.from_numpy(picks)
@@ -101,7 +105,7 @@ class PrivatizerLocalCritic:
         return (
             data.images[picked],
             data.labels[picked],
-            data.secrets[picked],
+            data.sensitive[picked],
             choice[picked] if self._chooses else torch.ones(self._batch, 1),
             noise,
         )
@@ -109,7 +113,7 @@ class PrivatizerLocalCritic:
     def _rows(self, batches: Sequence[Tensor]) -> Tensor:
         slopes, scalars = vmap(self._slopes)(*batches)
         hidden = batches[3]
-        shares = (F.one_hot(batches[2], self._design.secrets) * hidden).mean(1)
+        shares = (F.one_hot(batches[2], self._design.sensitive_classes) * hidden).mean(1)
         blocks = {
             SCALARS: self._told(scalars, hidden.amax((1, 2))),
             SHARES: shares * self._bounds[SHARES],
@@ -128,8 +132,8 @@ class PrivatizerLocalCritic:
 
     def _slopes(self, *batch: Tensor) -> tuple[dict[str, Tensor], Tensor]:
         """Flat gradients by player and the scalars, of one user's batch."""
-        images, use, secret, choice, noise = batch
-        records = Batch(images, use, secret, choice=choice if self._chooses else None)
+        images, utility, sensitive, choice, noise = batch
+        records = Batch(images, utility, sensitive, choice=choice if self._chooses else None)
 
         def loss(weights: Mapping[str, Weights]) -> tuple[Tensor, Any]:
             step = self._method.local_step(weights, records, noise, self._shared)

@@ -40,7 +40,7 @@ def _charts(curve: StoredPrivatizerCurve) -> None:
     with left:
         st.markdown("#### Who still reads the secret")
         st.altair_chart(
-            privatizers.secret_chart(curve),
+            privatizers.sensitive_chart(curve),
             alt="Line chart of each attacker's balanced accuracy against the utility",
         )
     with right:

@@ -115,13 +115,13 @@ def run(args: argparse.Namespace) -> int:
     from server.pretrained_filter import check_filter
     from server.run_directory import RunDirectory
     from server.schedule import check_affordable
-    from simulations.federation.apps import simulated_federation, simulated_secrets
+    from simulations.federation.apps import simulated_federation, simulated_sensitive
 
     check_affordable(config)
     check_room(config)  # neither a population without means nor bad data leaves a run behind
     check_filter(config)
     simulated_federation(config.data, config.seed)
-    simulated_secrets(config)
+    simulated_sensitive(config)
     out = args.out or _free_path(Path("runs"), args.preset)
     if args.overwrite and RunDirectory(out).exists():
         _check_apart(config, out)
@@ -162,7 +162,7 @@ def finish(args: argparse.Namespace, config: Config, directory: RunDirectory) ->
             student=not args.no_student,
         )
     _print(summary, "filtered real" if config.privatizer.active else "real")
-    if (summary.secret_read_nats or 0) > config.privatizer.budget:
+    if (summary.sensitive_read_nats or 0) > config.privatizer.budget:
         say(
             f"the filter left more of the secret than privatizer.budget = "
             f"{config.privatizer.budget:g} nats: more privatizer.steps may hide more"
@@ -200,10 +200,10 @@ def _print(summary: Summary, tests: str) -> None:
         f"{figure(epsilon['bdp_as_published'])} (as published) at δ = {delta['bdp']:g}"
     )
     _print_students(summary, tests)
-    if summary.secret_read is not None:
+    if summary.sensitive_read is not None:
         say(
-            f"  secret          a fresh network reads it of {summary.secret_read:.1%} of filtered "
-            f"samples ({summary.secret_read_nats:.2g} nats) with the grain that the filter was "
+            f"  secret          a fresh network reads it of {summary.sensitive_read:.1%} of filtered "
+            f"samples ({summary.sensitive_read_nats:.2g} nats) with the grain that the filter was "
             "fitted with; all its values are equally frequent there"
         )
     say(f"  took            {summary.seconds:.0f} s")

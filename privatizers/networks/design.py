@@ -21,7 +21,7 @@ from privatizers.networks.releasers import ConvReleaser
 
 FILTER = "filter"
 SCALARS, SHARES = "scalars", "shares"
-SCALAR_SHARE, SECRET_SHARE = 0.03, 0.02
+SCALAR_SHARE, SENSITIVE_SHARE = 0.03, 0.02
 """Shares of C² that bound the blocks of the scalars and of the secret's shares."""
 PIXELS = (-1.0, 1.0)
 DENSE_NOISE = 16
@@ -87,7 +87,7 @@ class Design:
 
     networks: dict[str, nn.Module]
     scalars: tuple[Scalar, ...]
-    secrets: int
+    sensitive_classes: int
     blocks: tuple[Block, ...]
 
     @property
@@ -107,7 +107,7 @@ class Design:
     def public_start(self) -> Tensor:
         """Scalars and uniform shares before the first release, float32 [scalars + secrets]."""
         starts = [scalar.start for scalar in self.scalars]
-        return torch.tensor([*starts, *[1 / self.secrets] * self.secrets])
+        return torch.tensor([*starts, *[1 / self.sensitive_classes] * self.sensitive_classes])
 
     def encoded(self, scalars: Tensor, bound: float) -> Tensor:
         """A user's scalars as a block of norm at most ``bound``; its values are linear in them."""
@@ -135,7 +135,11 @@ class Design:
 
 
 def design(
-    settings: Settings, shape: tuple[int, int, int], classes: int, secrets: int, seed: int = 0
+    settings: Settings,
+    shape: tuple[int, int, int],
+    classes: int,
+    sensitive_classes: int,
+    seed: int = 0,
 ) -> Design:
     """The networks and the layout that a ``privatizer`` section's settings give.
 
@@ -151,22 +155,28 @@ def design(
         ShapeError: no network is built for such images.
         PlanError: the secret has one class only, the method is unknown, or its order too small.
     """
-    if secrets < 2:
-        raise PlanError(f"secrets={secrets}: a secret with one class cannot be hidden")
+    if sensitive_classes < 2:
+        raise PlanError(f"secrets={sensitive_classes}: a secret with one class cannot be hidden")
     method, alpha = str(settings["method"]), float(settings["alpha"])
     if method not in ("information", "alpha"):
         raise PlanError(f"method={method!r} is unknown: choose information or alpha")
-    if method == "alpha" and alpha < 1 and (1 / alpha - 1) * math.log(secrets) > LARGEST_LOG:
-        raise PlanError(f"alpha={alpha} is too small for {secrets} secrets: give a larger order")
+    if (
+        method == "alpha"
+        and alpha < 1
+        and (1 / alpha - 1) * math.log(sensitive_classes) > LARGEST_LOG
+    ):
+        raise PlanError(
+            f"alpha={alpha} is too small for {sensitive_classes} secrets: give a larger order"
+        )
     source = torch.Generator().manual_seed(seed)
-    networks = _networks(settings, shape, classes, secrets, source)
+    networks = _networks(settings, shape, classes, sensitive_classes, source)
     scalars = (
-        _information_scalars(classes, secrets)
+        _information_scalars(classes, sensitive_classes)
         if method == "information"
-        else _order_scalars(alpha, secrets)
+        else _order_scalars(alpha, sensitive_classes)
     )
-    blocks = _blocks(networks, scalars, secrets, float(settings["filter_share"]))
-    return Design(networks, scalars, secrets, blocks)
+    blocks = _blocks(networks, scalars, sensitive_classes, float(settings["filter_share"]))
+    return Design(networks, scalars, sensitive_classes, blocks)
 
 
 def filter_network(
@@ -190,7 +200,7 @@ def _filter(
             shape,
             width,
             code=CODE,
-            grain=float(settings["grain"]),
+            output_noise_std=float(settings["output_noise_std"]),
             low=low,
             high=high,
             choices=choices,
@@ -203,13 +213,13 @@ def _networks(
     settings: Settings,
     shape: tuple[int, int, int],
     classes: int,
-    secrets: int,
+    sensitive_classes: int,
     source: torch.Generator,
 ) -> dict[str, nn.Module]:
     width = int(settings["readers"])
-    readers = {"use": classes, "secret": secrets}
+    readers = {"utility": classes, "adversary": sensitive_classes}
     if settings["method"] == "information":
-        readers = {"raw_use": classes, **readers}
+        readers = {"raw_utility": classes, **readers}
     networks: dict[str, nn.Module] = {FILTER: _filter(settings, shape, source)}
     for name, answers in readers.items():
         if settings["network"] == "dense":
@@ -219,27 +229,30 @@ def _networks(
     return networks
 
 
-def _information_scalars(classes: int, secrets: int) -> tuple[Scalar, ...]:
+def _information_scalars(classes: int, sensitive_classes: int) -> tuple[Scalar, ...]:
     """A, the use that is lost, and B, the secret that leaks, in nats (paper 000, algorithm 1)."""
-    use, secret = math.log(max(classes, 2)), math.log(secrets)
+    utility, sensitive = math.log(max(classes, 2)), math.log(sensitive_classes)
     return (
-        Scalar(0.0, 2 * use, use, hidden=False),
-        Scalar(-secret, secret, secret, hidden=True),
+        Scalar(0.0, 2 * utility, utility, hidden=False),
+        Scalar(-sensitive, sensitive, sensitive, hidden=True),
     )
 
 
-def _order_scalars(alpha: float, secrets: int) -> tuple[Scalar, ...]:
+def _order_scalars(alpha: float, sensitive_classes: int) -> tuple[Scalar, ...]:
     """The mean of (Σ p^α)^(1/α) over records: between those of a sure and of a uniform answer."""
     if abs(alpha - 1) < ORDER_ONE:
         return ()
-    doubtful = float(secrets) ** (1 / alpha - 1)
+    doubtful = float(sensitive_classes) ** (1 / alpha - 1)
     return (Scalar(min(1.0, doubtful), max(1.0, doubtful), doubtful, hidden=True),)
 
 
 def _blocks(
-    networks: Mapping[str, nn.Module], scalars: tuple[Scalar, ...], secrets: int, share: float
+    networks: Mapping[str, nn.Module],
+    scalars: tuple[Scalar, ...],
+    sensitive_classes: int,
+    share: float,
 ) -> tuple[Block, ...]:
-    left = 1 - SECRET_SHARE - (SCALAR_SHARE if scalars else 0.0)
+    left = 1 - SENSITIVE_SHARE - (SCALAR_SHARE if scalars else 0.0)
     each = left * (1 - share) / (len(networks) - 1)
     blocks = [
         Block(name, _entries(net), math.sqrt(left * share if name == FILTER else each))
@@ -247,7 +260,7 @@ def _blocks(
     ]
     if scalars:
         blocks.append(Block(SCALARS, len(scalars), math.sqrt(SCALAR_SHARE)))
-    return (*blocks, Block(SHARES, secrets, math.sqrt(SECRET_SHARE)))
+    return (*blocks, Block(SHARES, sensitive_classes, math.sqrt(SENSITIVE_SHARE)))
 
 
 def _entries(net: nn.Module) -> int:

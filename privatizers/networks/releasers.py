@@ -54,7 +54,7 @@ class ConvReleaser(nn.Module):
         *,
         code: int = 32,
         noisy: bool = True,
-        grain: float = 0.0,
+        output_noise_std: float = 0.0,
         low: float = -1.0,
         high: float = 1.0,
         choices: int = 0,
@@ -64,9 +64,13 @@ class ConvReleaser(nn.Module):
         channels, height, breadth = _check_image(shape)
         self.choices = choices
         check_sizes(width=width, code=code)
-        self.low, self.high, self.grain = low, high, _check_grain(grain)
+        self.low, self.high, self.output_noise_std = (
+            low,
+            high,
+            _check_output_noise_std(output_noise_std),
+        )
         self.coded = code if noisy else 0
-        entries = self.coded + (channels * height * breadth if grain else 0)
+        entries = self.coded + (channels * height * breadth if output_noise_std else 0)
         self.noise_shape = (entries,) if entries else ()
         self.quarter = (2 * width, height // 4, breadth // 4)
         maps = math.prod(self.quarter)
@@ -95,10 +99,10 @@ class ConvReleaser(nn.Module):
         half = F.relu(F.pixel_shuffle(self.up1(quarter), 2))
         full = F.pixel_shuffle(self.up2(half), 2).sigmoid()
         released = self.low + (self.high - self.low) * full
-        if not self.grain:
+        if not self.output_noise_std:
             return released
-        grain = self.grain * noise[:, self.coded :].view_as(released)
-        return (released + grain).clamp(self.low, self.high)
+        output_noise_std = self.output_noise_std * noise[:, self.coded :].view_as(released)
+        return (released + output_noise_std).clamp(self.low, self.high)
 
 
 class LstmReleaser(nn.Module):
@@ -138,7 +142,7 @@ class LstmReleaser(nn.Module):
         steps: int = 24,
         keep: float = 1.0,
         level: float = 0.0,
-        grain: float = 0.0,
+        output_noise_std: float = 0.0,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
@@ -146,8 +150,8 @@ class LstmReleaser(nn.Module):
         if not 0 <= keep <= 1:
             raise ShapeError(f"keep={keep} must lie in [0, 1]: 1 starts at full utility")
         self.low, self.high, self.level = low, high, level
-        self.grain = _check_grain(grain)
-        self.noise_shape = (steps, 1 + channels if grain else 1)
+        self.output_noise_std = _check_output_noise_std(output_noise_std)
+        self.noise_shape = (steps, 1 + channels if output_noise_std else 1)
         source = generator if generator is not None else torch.Generator().manual_seed(0)
         with unset_weights(self):
             self.correct = nn.Linear(hidden, channels)
@@ -168,17 +172,17 @@ class LstmReleaser(nn.Module):
         uniform = (1 + torch.erf(noise[..., :1] / math.sqrt(2))) / 2
         states = self.lstm(torch.cat([records, uniform], 2))[0]
         free: Tensor = self.level + self.keep * (records - self.level) + self.correct(states)
-        if self.grain:
-            free = free + self.grain * noise[..., 1:].reshape(records.shape)
+        if self.output_noise_std:
+            free = free + self.output_noise_std * noise[..., 1:].reshape(records.shape)
         if self.low is None and self.high is None:
             return free
         return free + (free.clamp(self.low, self.high) - free).detach()
 
 
-def _check_grain(grain: float) -> float:
-    if not 0 <= grain < math.inf:
-        raise ShapeError(f"grain={grain} must be at least 0")
-    return grain
+def _check_output_noise_std(output_noise_std: float) -> float:
+    if not 0 <= output_noise_std < math.inf:
+        raise ShapeError(f"grain={output_noise_std} must be at least 0")
+    return output_noise_std
 
 
 def _check_image(shape: tuple[int, int, int]) -> tuple[int, int, int]:

@@ -10,17 +10,25 @@ from server.config.checks import check_mechanism, not_negative, one_of, positive
 ROUNDS = ("information", "alpha")
 """Methods whose filter users train in rounds of their own."""
 SYNTHETIC = "synthetic"
-GIVEN = "given"
-METHODS = (*ROUNDS, SYNTHETIC, GIVEN)
+PRETRAINED = "pretrained"
+METHODS = (*ROUNDS, SYNTHETIC, PRETRAINED)
 NETWORKS = ("unet", "dense", "code")
-MOST_GRAIN = 2.0
+MOST_OUTPUT_NOISE_STD = 2.0
 _MECHANISM = ("sampling_rate", "noise_multiplier", "clipping_norm")
 _OF_ROUNDS = ("alpha", "weight", "readers", "batch", "optimiser", "filter_share", "smoothing")
 UNHEEDED = {
-    "information": ("budget", "distortion", "grain", "steps", "weight", "filter"),
-    "alpha": ("budget", "distortion", "grain", "steps", "filter"),
+    "information": ("budget", "distortion", "output_noise_std", "steps", "weight", "filter"),
+    "alpha": ("budget", "distortion", "output_noise_std", "steps", "filter"),
     SYNTHETIC: (*_MECHANISM, *_OF_ROUNDS, "condition", "filter"),
-    GIVEN: (*_MECHANISM, *_OF_ROUNDS, "rate", "adversary_rate", "budget", "distortion", "steps"),
+    PRETRAINED: (
+        *_MECHANISM,
+        *_OF_ROUNDS,
+        "rate",
+        "adversary_rate",
+        "budget",
+        "distortion",
+        "steps",
+    ),
 }
 """Settings that a method does not look at."""
 
@@ -55,9 +63,9 @@ class PrivatizerConfig:
     clipping_norm: float = 0.1
     """C of this part: L2 bound of a user's whole update. Its blocks (each player's gradient, the
     shared scalars, the shares of the secret's classes) are clipped to fixed shares of it."""
-    secret: str = "thickness"  # noqa: S105 - the name of an attribute
+    sensitive_attribute: str = "thickness"
     """Attribute to be hidden. Simulated: ``thickness`` (of a digit's strokes, against the median of
-    its class) or ``column`` (the arrays train_secrets and test_secrets of ``npz:PATH``)."""
+    its class) or ``column`` (the arrays train_sensitive and test_sensitive of ``npz:PATH``)."""
     alpha: float = 0.5
     """``information``: from 0 (keep the use at any price) to 1 (hide the secret at any price).
     ``alpha``: the order, above 0; 1 is Shannon's."""
@@ -101,7 +109,7 @@ class PrivatizerConfig:
     distortion: float = 0.0
     """``synthetic``: weight of the mean squared change of a pixel (their range is 2) beside the
     nats of use that are lost. At 0 released images need not look like anything to people."""
-    grain: float = 0.1
+    output_noise_std: float = 0.1
     """``code``: standard deviation of fresh noise on each released pixel (their range is 2). The
     filter is fitted with .1 of it at most; more drowns what it lets through of single real images,
     which it has never met."""
@@ -139,9 +147,9 @@ class PrivatizerConfig:
                 "without rounds it hides nothing: set privatizer.rounds, or method to ''",
             )
         require(
-            not self.active or bool(self.secret),
-            "privatizer.secret",
-            self.secret,
+            not self.active or bool(self.sensitive_attribute),
+            "privatizer.sensitive_attribute",
+            self.sensitive_attribute,
             "name what is hidden",
         )
         one_of("privatizer.network", self.network, NETWORKS)
@@ -149,12 +157,12 @@ class PrivatizerConfig:
         positive(self, "privatizer", "width", "readers", "batch", "rate", "adversary_rate")
         positive(self, "privatizer", "steps")
         not_negative(self, "privatizer", "rounds", "lead", "weight")
-        not_negative(self, "privatizer", "budget", "distortion", "grain")
+        not_negative(self, "privatizer", "budget", "distortion", "output_noise_std")
         require(
-            self.grain <= MOST_GRAIN,
-            "privatizer.grain",
-            self.grain,
-            f"nothing is left of pixels, whose range is 2: give at most {MOST_GRAIN:g}",
+            self.output_noise_std <= MOST_OUTPUT_NOISE_STD,
+            "privatizer.output_noise_std",
+            self.output_noise_std,
+            f"nothing is left of pixels, whose range is 2: give at most {MOST_OUTPUT_NOISE_STD:g}",
         )
         self._check_order()
         for name in ("smoothing", "consenting"):
@@ -198,7 +206,7 @@ class PrivatizerConfig:
     @property
     def given(self) -> bool:
         """Whether the filter is another run's."""
-        return self.method == GIVEN
+        return self.method == PRETRAINED
 
     @property
     def active(self) -> bool:
@@ -206,7 +214,7 @@ class PrivatizerConfig:
         return self.rounds > 0 or self.synthetic or self.given
 
     @property
-    def reads_secret(self) -> bool:
+    def reads_sensitive(self) -> bool:
         """Whether nodes must know the secret of their records: a given filter hides it as it is."""
         return self.active and (self.condition or not self.given)
 
@@ -222,7 +230,7 @@ class PrivatizerConfig:
         for name in UNHEEDED[self.method]:
             self._refuse_changed(name, f"method {self.method!r}")
         if self.network != "code":
-            self._refuse_changed("grain", f"network {self.network!r}")
+            self._refuse_changed("output_noise_std", f"network {self.network!r}")
 
     def _refuse_changed(self, name: str, who: str) -> None:
         value, default = getattr(self, name), type(self).__dataclass_fields__[name].default

@@ -28,7 +28,7 @@ class ServerCritic(Protocol):
     def weights(self) -> NDArray[np.float32] | None:
         """The critic that clients start from (and train against fakes), or None for neither."""
 
-    def absorb(self, release: NDArray[np.float64]) -> None:
+    def apply_release(self, release: NDArray[np.float64]) -> None:
         """Take in one noised mean update."""
 
     def loss(self, images: Tensor, labels: Tensor) -> Tensor:

@@ -39,7 +39,7 @@ class AnnotatorTrainer:
         self.size = self._iterate.weight.numel()
         self._velocity = torch.zeros_like(self._iterate.weight)
         self._begun = False
-        self._absorbed = 0
+        self._applied = 0
 
     @property
     def begun(self) -> bool:
@@ -49,7 +49,7 @@ class AnnotatorTrainer:
     @property
     def ready(self) -> bool:
         """Whether the annotator has learned from at least one release."""
-        return self._absorbed > 0
+        return self._applied > 0
 
     @property
     def network(self) -> Annotator:
@@ -75,7 +75,7 @@ class AnnotatorTrainer:
         """The whole annotator, frame and present iterate, float32 [n]: what nodes start from."""
         return to_vector(self._iterate)
 
-    def absorb(self, release: NDArray[np.float64]) -> None:
+    def apply_release(self, release: NDArray[np.float64]) -> None:
         """Step along a noised mean update, float64 [size].
 
         Raises:
@@ -88,12 +88,12 @@ class AnnotatorTrainer:
         update = torch.from_numpy(release.astype(np.float32)).view_as(self._velocity)
         self._velocity.mul_(self._settings.momentum).add_(update)
         self._iterate.weight.add_(self._velocity, alpha=self._settings.rate)
-        self._absorbed += 1
+        self._applied += 1
         self._follow()
 
     def _follow(self) -> None:
         """Count an iterate of the last quarter in; before that, the mean is the last iterate."""
-        counted = max(1, self._absorbed - 3 * self._settings.rounds // 4)
+        counted = max(1, self._applied - 3 * self._settings.rounds // 4)
         self._mean.weight.lerp_(self._iterate.weight, 1 / counted)
 
     def loss(self, images: Tensor, labels: Tensor) -> Tensor:
@@ -107,7 +107,7 @@ class AnnotatorTrainer:
             "mean": self._mean.weight.numpy().copy(),
             "velocity": self._velocity.numpy().copy(),
             "begun": np.array(self._begun),
-            "absorbed": np.array(self._absorbed),
+            "applied": np.array(self._applied),
         }
 
     def restore(self, state: Arrays) -> None:
@@ -118,4 +118,4 @@ class AnnotatorTrainer:
         self._mean.weight.copy_(torch.from_numpy(state["mean"].astype(np.float32)))
         self._velocity.copy_(torch.from_numpy(state["velocity"].astype(np.float32)))
         self._begun = bool(state["begun"])
-        self._absorbed = int(state["absorbed"])
+        self._applied = int(state["applied"])

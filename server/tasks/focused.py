@@ -64,7 +64,7 @@ class FocusedCritic:
         """The focus that users measure from, as `Focus.to_vector`."""
         return self._sharp().to_vector()
 
-    def absorb(self, release: NDArray[np.float64]) -> None:
+    def apply_release(self, release: NDArray[np.float64]) -> None:
         """Average in where the classes stand by a release made with the present centres."""
         away = release.reshape(self._classes, self._components) / self._warmup.mass
         self._sum += self._sharp().centers.double().numpy() + away

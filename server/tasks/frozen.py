@@ -65,7 +65,7 @@ class FrozenCritic:
         """None: the features follow from their public seed."""
         return None
 
-    def absorb(self, release: NDArray[np.float64]) -> None:
+    def apply_release(self, release: NDArray[np.float64]) -> None:
         """Average a release in; equal noise makes the plain mean the best estimate."""
         self._sum += release
         self._releases += 1

@@ -42,17 +42,19 @@ class PrivatizerTrainer:
         ValueError: the secret has one class only.
     """
 
-    def __init__(self, config: Config, shape: ImageShape, classes: int, secrets: int) -> None:
+    def __init__(
+        self, config: Config, shape: ImageShape, classes: int, sensitive_classes: int
+    ) -> None:
         self._settings = config.privatizer
         self._design: Design = design(
-            asdict(config.privatizer), shape, classes, secrets, config.seed + SEED
+            asdict(config.privatizer), shape, classes, sensitive_classes, config.seed + SEED
         )
         self.size = self._design.size
         self._bounds = self._design.bounds(config.privatizer.clipping_norm)
         self._optimisers = {name: self._optimiser(name) for name in self._design.networks}
         self._mean = copy.deepcopy(self._design.networks[FILTER]).eval()
         self._scalars, self._shares = self._public_start()
-        self._absorbed = 0
+        self._applied = 0
 
     def _optimiser(self, name: str) -> torch.optim.Optimizer:
         settings = self._settings
@@ -69,7 +71,7 @@ class PrivatizerTrainer:
     @property
     def ready(self) -> bool:
         """Whether the filter has learned from at least one release."""
-        return self._absorbed > self._settings.lead
+        return self._applied > self._settings.lead
 
     @property
     def network(self) -> nn.Module:
@@ -91,7 +93,7 @@ class PrivatizerTrainer:
         """The public scalars as they are smoothed: what lagging networks say, no privacy figure."""
         return {f"scalar_{i}": float(value) for i, value in enumerate(self._scalars)}
 
-    def absorb(self, release: NDArray[np.float64]) -> None:
+    def apply_release(self, release: NDArray[np.float64]) -> None:
         """Step every player along a noised mean update, float64 [size].
 
         Raises:
@@ -101,10 +103,10 @@ class PrivatizerTrainer:
             raise ValueError(f"a release of shape {release.shape}, expected ({self.size},)")
         blocks = self._design.split(torch.from_numpy(release.astype(np.float32)))
         for name, optimiser in self._optimisers.items():
-            if name != FILTER or self._absorbed >= self._settings.lead:
+            if name != FILTER or self._applied >= self._settings.lead:
                 self._step(name, optimiser, blocks[name] / self._bounds[name])
         self._smooth(blocks)
-        self._absorbed += 1
+        self._applied += 1
         self._follow()
 
     def _step(self, name: str, optimiser: torch.optim.Optimizer, update: Tensor) -> None:
@@ -119,7 +121,7 @@ class PrivatizerTrainer:
 
     def _smooth(self, blocks: dict[str, Tensor]) -> None:
         """Take scalars and shares into their moving averages, which begin with what is unbiased."""
-        decay = min(self._settings.smoothing, self._absorbed / (1 + self._absorbed))
+        decay = min(self._settings.smoothing, self._applied / (1 + self._applied))
         shares = blocks[SHARES] / self._bounds[SHARES]
         hidden = float(shares.sum().clamp(LEAST_HIDDEN, 1.0))
         shares = shares.clamp_min(LEAST_SHARE)
@@ -134,7 +136,7 @@ class PrivatizerTrainer:
     @torch.no_grad()
     def _follow(self) -> None:
         """Count the filter's weights of the last quarter in; before that, the last ones stand."""
-        counted = max(1, self._absorbed - math.floor(0.75 * self._settings.rounds))
+        counted = max(1, self._applied - math.floor(0.75 * self._settings.rounds))
         pairs = zip(
             self._mean.parameters(), self._design.networks[FILTER].parameters(), strict=True
         )
@@ -147,7 +149,7 @@ class PrivatizerTrainer:
             "mean": to_vector(self._mean),
             "scalars": self._scalars.numpy().copy(),
             "shares": self._shares.numpy().copy(),
-            "absorbed": np.array(self._absorbed),
+            "applied": np.array(self._applied),
         }
         for name, network in self._design.networks.items():
             player = {"weights": to_vector(network), **optimiser_state(self._optimisers[name])}
@@ -159,7 +161,7 @@ class PrivatizerTrainer:
         load_vector(self._mean, state["mean"].astype(np.float32))
         self._scalars = torch.from_numpy(state["scalars"].astype(np.float32))
         self._shares = torch.from_numpy(state["shares"].astype(np.float32))
-        self._absorbed = int(state["absorbed"])
+        self._applied = int(state["applied"])
         for name, network in self._design.networks.items():
             player = within(name, state)
             load_vector(network, player["weights"].astype(np.float32))

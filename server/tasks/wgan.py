@@ -33,7 +33,7 @@ class WganServerCritic:
         self._limits = weight_limits(self._critic, settings.weight_limit)
         clamp_weights(self._critic, self._limits)  # or users would spend their clip on it
         self._optimiser = _optimiser(settings.optimiser, self._critic, settings.rate)
-        self._settings, self._rounds, self._absorbed = settings, config.rounds.count, 0
+        self._settings, self._rounds, self._applied = settings, config.rounds.count, 0
         self.largest_change = 2 * limits_norm(self._critic, self._limits)
         self.size = sum(p.numel() for p in self._critic.parameters())
 
@@ -41,7 +41,7 @@ class WganServerCritic:
         """Flat parameters, float32 [P]."""
         return parameters_to_vector(self._critic.parameters()).detach().numpy().copy()
 
-    def absorb(self, release: NDArray[np.float64]) -> None:
+    def apply_release(self, release: NDArray[np.float64]) -> None:
         """Step along the release: its negative is the optimiser's gradient."""
         gradient = torch.from_numpy(-release.astype(np.float32))
         sizes = [p.numel() for p in self._critic.parameters()]
@@ -51,11 +51,11 @@ class WganServerCritic:
         self._optimiser.step()
         self._optimiser.zero_grad()
         clamp_weights(self._critic, self._limits)
-        self._absorbed += 1
+        self._applied += 1
 
     def _rate(self) -> float:
         """``rate`` at the first round, ``last_rate`` of it at the last, a cosine between them."""
-        behind = min(1.0, self._absorbed / max(1, self._rounds - 1))
+        behind = min(1.0, self._applied / max(1, self._rounds - 1))
         last = self._settings.last_rate
         return self._settings.rate * (last + (1 - last) * (1 + math.cos(math.pi * behind)) / 2)
 
@@ -66,16 +66,16 @@ class WganServerCritic:
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         """Parameters, the optimiser's moments, and how many releases were taken in."""
-        absorbed = np.array(self._absorbed)
+        applied = np.array(self._applied)
         moments = optimiser_state(self._optimiser)
-        return {"parameters": self.weights(), "absorbed": absorbed, **moments}
+        return {"parameters": self.weights(), "applied": applied, **moments}
 
     def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
         """Take up a state."""
         vector = torch.from_numpy(state["parameters"].astype(np.float32))
         vector_to_parameters(vector, self._critic.parameters())
         restore_optimiser(self._optimiser, state)
-        self._absorbed = int(state.get("absorbed", 0))  # runs of before did not count them
+        self._applied = int(state.get("applied", 0))  # runs of before did not count them
 
 
 def _optimiser(kind: str, critic: WganCritic, rate: float) -> torch.optim.Optimizer:

@@ -51,9 +51,9 @@ class CanaryUsers:
     asked: NDArray[np.int64]
     """How often each was asked for, int64 [canaries]: whom the sampler drew."""
     classes: int = 1
-    secret: str = ""
+    sensitive: str = ""
     """What the run hides, where it does: canaries claim to know it, as its users do."""
-    secret_classes: int = 2
+    sensitive_classes: int = 2
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -123,9 +123,9 @@ class Stage:
         config, self._part = staged.config, staged.part
         bounds = np.linspace(0, count, config.data.nodes + 1).astype(int)
         self.asked = np.zeros(count, dtype=np.int64)
-        secret = config.privatizer.secret if config.privatizer.active else ""
+        sensitive = config.privatizer.sensitive_attribute if config.privatizer.active else ""
         self._users = [
-            CanaryUsers(directions[a:b], included[a:b], node, self.asked[a:b], secret=secret)
+            CanaryUsers(directions[a:b], included[a:b], node, self.asked[a:b], sensitive=sensitive)
             for node, (a, b) in enumerate(pairwise(bounds))
         ]
         grid = InProcessGrid(build_client_app(self._open), config.data.nodes, config.flat())

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from client.app import build_client_app
 from client.data import ArrayUsers, LocalUsers, open_node_users
 from client.datasets.registry import Dataset, load
-from client.datasets.secrets import Secrets, secrets_of
+from client.datasets.sensitive import SensitiveValues, sensitive_values_of
 from server.config.tree import RUN_KEYS, Config, DataConfig
 from simulations.federation.partitions import Partition, partition
 
@@ -37,19 +37,19 @@ def simulated_federation(data: DataConfig, seed: int) -> tuple[Dataset, Partitio
 
 
 @lru_cache(maxsize=2)
-def _secrets(data: DataConfig, seed: int, name: str) -> Secrets:
-    return secrets_of(simulated_federation(data, seed)[0], name)
+def _sensitive(data: DataConfig, seed: int, name: str) -> SensitiveValues:
+    return sensitive_values_of(simulated_federation(data, seed)[0], name)
 
 
-def simulated_secrets(config: Config) -> Secrets | None:
+def simulated_sensitive(config: Config) -> SensitiveValues | None:
     """What the simulated users want hidden; None where no node must know it.
 
     Raises:
         DatasetError: the data has no such secret, or one of a single class.
     """
-    if not config.privatizer.reads_secret:
+    if not config.privatizer.reads_sensitive:
         return None
-    return _secrets(config.data, config.seed, config.privatizer.secret)
+    return _sensitive(config.data, config.seed, config.privatizer.sensitive_attribute)
 
 
 def hiding_users(config: Config) -> NDArray[np.bool_] | None:
@@ -88,8 +88,8 @@ def node_users(config: Config, number: int) -> ArrayUsers:
     """
     dataset, dealt = simulated_federation(config.data, config.seed)
     privatizer = config.privatizer
-    secret = privatizer.secret if privatizer.reads_secret else ""
-    hidden = secret, privatizer.consenting if privatizer.active else 0.0
+    sensitive_attribute = privatizer.sensitive_attribute if privatizer.reads_sensitive else ""
+    hidden = sensitive_attribute, privatizer.consenting if privatizer.active else 0.0
     hosted = _hosted(config.data, config.seed, hidden)
     known = hosted.get(number)
     if known is None or known.images is not dataset.train_images:
@@ -100,7 +100,7 @@ def node_users(config: Config, number: int) -> ArrayUsers:
 def _block(config: Config, number: int, dataset: Dataset, dealt: Partition) -> ArrayUsers:
     bounds = np.linspace(0, dealt.users, config.data.nodes + 1).astype(int)
     first, last = int(bounds[number]), int(bounds[number + 1])
-    secrets, hides = simulated_secrets(config), hiding_users(config)
+    sensitive, hides = simulated_sensitive(config), hiding_users(config)
     channels, height, width = (int(side) for side in dataset.train_images.shape[1:])
     return ArrayUsers(
         images=dataset.train_images,
@@ -110,9 +110,9 @@ def _block(config: Config, number: int, dataset: Dataset, dealt: Partition) -> A
         shape=(channels, height, width),
         classes=dataset.classes,
         partition=number,
-        secrets=None if secrets is None else secrets.train,
-        secret="" if secrets is None else secrets.name,
-        secret_classes=0 if secrets is None else secrets.classes,
+        sensitive=None if sensitive is None else sensitive.train,
+        sensitive_attribute="" if sensitive is None else sensitive.name,
+        sensitive_classes=0 if sensitive is None else sensitive.classes,
         hides=None if hides is None else hides[first:last],
     )
 

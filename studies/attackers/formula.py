@@ -59,39 +59,40 @@ class FormulaAttacker:
     def fit(
         self,
         records: Tensor,
-        secret: Tensor,
+        sensitive: Tensor,
         side: Tensor | None,
         seed: int,
         *,
         classes: int | None = None,
     ) -> Fitted:
         """Count what each rule's answers mean and keep the one with the least cross-entropy."""
-        found = count_classes(records, secret, side, classes)
+        found = count_classes(records, sensitive, side, classes)
         fitted = [
-            FormulaFitted(rule, _meaning(rule, records, secret, side, found)) for rule in self.rules
+            FormulaFitted(rule, _meaning(rule, records, sensitive, side, found))
+            for rule in self.rules
         ]
-        return min(fitted, key=lambda one: _cross_entropy(one, records, secret, side))
+        return min(fitted, key=lambda one: _cross_entropy(one, records, sensitive, side))
 
 
 def _meaning(
-    rule: Rule, records: Tensor, secret: Tensor, side: Tensor | None, classes: int
+    rule: Rule, records: Tensor, sensitive: Tensor, side: Tensor | None, classes: int
 ) -> Tensor:
     """Shares of secrets behind each answer, with one record at the prior's shares added to each."""
     answers = rule(records, side)
-    if answers.shape != secret.shape or int(answers.min()) < 0:
+    if answers.shape != sensitive.shape or int(answers.min()) < 0:
         raise AttackError(
-            f"a formula answers {tuple(answers.shape)} for secrets {tuple(secret.shape)}, or below "
+            f"a formula answers {tuple(answers.shape)} for secrets {tuple(sensitive.shape)}, or below "
             "0; give one answer from 0 on for each secret"
         )
-    prior = torch.bincount(secret.flatten(), minlength=classes).double()
+    prior = torch.bincount(sensitive.flatten(), minlength=classes).double()
     cells = int(answers.max()) + 1
-    counts = torch.bincount((answers * classes + secret).flatten(), minlength=cells * classes)
+    counts = torch.bincount((answers * classes + sensitive).flatten(), minlength=cells * classes)
     table = counts.double().reshape(cells, classes) + prior / prior.sum()
     return torch.cat([table, prior[None]])
 
 
 def _cross_entropy(
-    fitted: FormulaFitted, records: Tensor, secret: Tensor, side: Tensor | None
+    fitted: FormulaFitted, records: Tensor, sensitive: Tensor, side: Tensor | None
 ) -> float:
     guesses = fitted.log_probabilities(records, side)
-    return -float(guesses.gather(-1, secret.unsqueeze(-1)).mean())
+    return -float(guesses.gather(-1, sensitive.unsqueeze(-1)).mean())

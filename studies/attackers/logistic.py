@@ -30,18 +30,18 @@ class LogisticAttacker:
     def fit(
         self,
         records: Tensor,
-        secret: Tensor,
+        sensitive: Tensor,
         side: Tensor | None,
         seed: int,
         *,
         classes: int | None = None,
     ) -> Fitted:
         """Learn; see `Attacker.fit`."""
-        found = count_classes(records, secret, side, classes)
-        view = View(steps=secret.ndim == 2)
+        found = count_classes(records, sensitive, side, classes)
+        view = View(steps=sensitive.ndim == 2)
         model = make_pipeline(
             StandardScaler(), LogisticRegression(C=1 / self.strength, max_iter=ITERATIONS, tol=1e-3)
         )
-        rows, truth = some_rows(view(records, side), secret, ROWS, seed)
+        rows, truth = some_rows(view(records, side), sensitive, ROWS, seed)
         model.fit(rows, truth)
         return TableFitted(model, view, found)

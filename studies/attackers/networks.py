@@ -86,7 +86,7 @@ class NetworkAttacker:
     def fit(
         self,
         records: Tensor,
-        secret: Tensor,
+        sensitive: Tensor,
         side: Tensor | None,
         seed: int,
         *,
@@ -97,7 +97,7 @@ class NetworkAttacker:
         Raises:
             AttackError: also when there are too few records to hold some back.
         """
-        found = count_classes(records, secret, side, classes)
+        found = count_classes(records, sensitive, side, classes)
         held = round(HELD_BACK * len(records))
         if held < 1:
             raise AttackError(f"{len(records)} records are too few for a network; give at least 10")
@@ -106,14 +106,14 @@ class NetworkAttacker:
         network = self.build(tuple(seen.shape[1:]), found, self.width, generator)
         order = torch.randperm(len(seen), generator=generator)
         kept, apart = order[held:], order[:held]
-        self._train(network, seen, secret, kept, apart, generator)
-        return NetworkFitted(network, _sharpness(network, seen[apart], secret[apart]))
+        self._train(network, seen, sensitive, kept, apart, generator)
+        return NetworkFitted(network, _sharpness(network, seen[apart], sensitive[apart]))
 
     def _train(
         self,
         network: nn.Module,
         seen: Tensor,
-        secret: Tensor,
+        sensitive: Tensor,
         kept: Tensor,
         apart: Tensor,
         generator: torch.Generator,
@@ -130,19 +130,19 @@ class NetworkAttacker:
             order = kept[torch.randperm(len(kept), generator=generator)]
             for rows in torch.split(order, BATCH):
                 optimiser.zero_grad()
-                torch.autograd.backward(_loss(network(seen[rows]), secret[rows]))
+                torch.autograd.backward(_loss(network(seen[rows]), sensitive[rows]))
                 optimiser.step()
                 cycle.step()
             with torch.no_grad():
-                loss = float(_loss(_logits(network, seen[apart]), secret[apart]))
+                loss = float(_loss(_logits(network, seen[apart]), sensitive[apart]))
             if loss < best:
                 best, state = loss, copy.deepcopy(network.state_dict())
         network.load_state_dict(state)
         network.eval()
 
 
-def _loss(logits: Tensor, secret: Tensor) -> Tensor:
-    return F.cross_entropy(logits.flatten(0, -2), secret.flatten())
+def _loss(logits: Tensor, sensitive: Tensor) -> Tensor:
+    return F.cross_entropy(logits.flatten(0, -2), sensitive.flatten())
 
 
 def _logits(network: nn.Module, seen: Tensor) -> Tensor:
@@ -150,8 +150,8 @@ def _logits(network: nn.Module, seen: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def _sharpness(network: nn.Module, seen: Tensor, secret: Tensor) -> float:
+def _sharpness(network: nn.Module, seen: Tensor, sensitive: Tensor) -> float:
     """Of a few inverse temperatures the one with the least loss on records held back."""
     logits = _logits(network, seen)
     choices = [2 ** (power / 2) for power in range(-6, 3)]
-    return min(choices, key=lambda sharp: float(_loss(sharp * logits, secret)))
+    return min(choices, key=lambda sharp: float(_loss(sharp * logits, sensitive)))

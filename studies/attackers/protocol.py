@@ -39,7 +39,7 @@ class Attacker(Protocol):
     def fit(
         self,
         records: Tensor,
-        secret: Tensor,
+        sensitive: Tensor,
         side: Tensor | None,
         seed: int,
         *,
@@ -60,26 +60,28 @@ class Attacker(Protocol):
         ...
 
 
-def count_classes(records: Tensor, secret: Tensor, side: Tensor | None, classes: int | None) -> int:
+def count_classes(
+    records: Tensor, sensitive: Tensor, side: Tensor | None, classes: int | None
+) -> int:
     """The number of classes, once records, secrets and side information were found to fit.
 
     Raises:
         AttackError: when they do not.
     """
-    if len(records) != len(secret) or (side is not None and len(side) != len(records)):
+    if len(records) != len(sensitive) or (side is not None and len(side) != len(records)):
         given = "none" if side is None else str(len(side))
         raise AttackError(
-            f"{len(records)} records, {len(secret)} secrets and {given} rows of side information; "
+            f"{len(records)} records, {len(sensitive)} secrets and {given} rows of side information; "
             "give one of each a record"
         )
     if len(records) == 0 or not bool(torch.isfinite(records).all()):
         raise AttackError(f"{len(records)} records, or some not finite; give finite ones")
-    if secret.ndim == 2 and (records.ndim != 3 or records.shape[1] != secret.shape[1]):
+    if sensitive.ndim == 2 and (records.ndim != 3 or records.shape[1] != sensitive.shape[1]):
         raise AttackError(
-            f"secrets of {secret.shape[1]} steps for records {tuple(records.shape[1:])}; "
+            f"secrets of {sensitive.shape[1]} steps for records {tuple(records.shape[1:])}; "
             "give series [n, T, channels] with as many steps"
         )
-    least, most = int(secret.min()), int(secret.max())
+    least, most = int(sensitive.min()), int(sensitive.max())
     found = most + 1 if classes is None else classes
     if least == most or least < 0 or most >= found:
         raise AttackError(

@@ -29,16 +29,16 @@ class PriorAttacker:
     def fit(
         self,
         records: Tensor,
-        secret: Tensor,
+        sensitive: Tensor,
         side: Tensor | None,
         seed: int,
         *,
         classes: int | None = None,
     ) -> Fitted:
         """Count; see `Attacker.fit`."""
-        found = count_classes(records, secret, side, classes)
-        shares = torch.bincount(secret.flatten(), minlength=found)
-        return _Constant(shares, secret.ndim == 2)
+        found = count_classes(records, sensitive, side, classes)
+        shares = torch.bincount(sensitive.flatten(), minlength=found)
+        return _Constant(shares, sensitive.ndim == 2)
 
 
 @dataclass(frozen=True)
@@ -57,16 +57,16 @@ class SideAttacker:
     def fit(
         self,
         records: Tensor,
-        secret: Tensor,
+        sensitive: Tensor,
         side: Tensor | None,
         seed: int,
         *,
         classes: int | None = None,
     ) -> Fitted:
         """Learn from ``side``; see `Attacker.fit`."""
-        found = count_classes(records, secret, side, classes)
-        view = View(steps=secret.ndim == 2, record=False, position=self.position)
-        rows, truth = some_rows(view(records, side), secret, ROWS, seed)
+        found = count_classes(records, sensitive, side, classes)
+        view = View(steps=sensitive.ndim == 2, record=False, position=self.position)
+        rows, truth = some_rows(view(records, side), sensitive, ROWS, seed)
         if rows.shape[1] == 0:
-            return PriorAttacker().fit(records, secret, None, seed, classes=found)
+            return PriorAttacker().fit(records, sensitive, None, seed, classes=found)
         return TableFitted(TreesAttacker().grow(rows, truth, seed), view, found)

@@ -15,11 +15,11 @@ from studies.attackers.protocol import cautious
 
 
 def some_rows(
-    rows: Tensor, secret: Tensor, most: int, seed: int
+    rows: Tensor, sensitive: Tensor, most: int, seed: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """At most ``most`` of the rows with their secrets, drawn without replacement."""
     chosen = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))[:most]
-    return rows[chosen].numpy(), secret.flatten()[chosen].numpy()
+    return rows[chosen].numpy(), sensitive.flatten()[chosen].numpy()
 
 
 class Estimator(Protocol):

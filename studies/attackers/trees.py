@@ -36,19 +36,19 @@ class TreesAttacker:
     def fit(
         self,
         records: Tensor,
-        secret: Tensor,
+        sensitive: Tensor,
         side: Tensor | None,
         seed: int,
         *,
         classes: int | None = None,
     ) -> Fitted:
         """Learn; see `Attacker.fit`."""
-        found = count_classes(records, secret, side, classes)
-        view = View(steps=secret.ndim == 2)
-        rows, truth = some_rows(view(records, side), secret, ROWS, seed)
+        found = count_classes(records, sensitive, side, classes)
+        view = View(steps=sensitive.ndim == 2)
+        rows, truth = some_rows(view(records, side), sensitive, ROWS, seed)
         return TableFitted(self.grow(rows, truth, seed), view, found)
 
-    def grow(self, rows: NDArray[np.float32], secret: NDArray[np.int64], seed: int) -> Pipeline:
+    def grow(self, rows: NDArray[np.float32], sensitive: NDArray[np.int64], seed: int) -> Pipeline:
         """Fit the trees on rows float32 [n, k] and classes int64 [n]."""
         trees = HistGradientBoostingClassifier(
             learning_rate=0.15,
@@ -60,12 +60,12 @@ class TreesAttacker:
             random_state=seed,
         )
         chosen = SelectKBest(_informative, k=min(COLUMNS, rows.shape[1]))
-        return make_pipeline(chosen, trees).fit(rows, secret)
+        return make_pipeline(chosen, trees).fit(rows, sensitive)
 
 
-def _informative(rows: NDArray[np.float32], secret: NDArray[np.int64]) -> NDArray[np.float64]:
+def _informative(rows: NDArray[np.float32], sensitive: NDArray[np.int64]) -> NDArray[np.float64]:
     """How far each column's class means are apart (F statistic); 0 for a constant column."""
     with np.errstate(divide="ignore", invalid="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # constant columns, which rank last
-        apart: NDArray[np.float64] = f_classif(rows, secret)[0]
+        apart: NDArray[np.float64] = f_classif(rows, sensitive)[0]
     return np.nan_to_num(apart, nan=0.0)

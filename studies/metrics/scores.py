@@ -71,7 +71,11 @@ def attack(
         AttackError: on secrets of one class and shapes that do not fit.
     """
     fitted = attacker.fit(
-        released.records, released.secret, released.side, seed, classes=released.secret_classes
+        released.records,
+        released.sensitive,
+        released.side,
+        seed,
+        classes=released.sensitive_classes,
     )
     return judge(fitted, test, seed, resamples=resamples)
 
@@ -79,12 +83,12 @@ def attack(
 def judge(fitted: Fitted, test: PrivateData, seed: int, *, resamples: int = RESAMPLES) -> Score:
     """Score an attacker that is fitted already (perhaps on raw records: a frozen one)."""
     guesses = fitted.log_probabilities(test.records, test.side)
-    return score(guesses, test.secret, seed=seed, owners=test.owners, resamples=resamples)
+    return score(guesses, test.sensitive, seed=seed, owners=test.owners, resamples=resamples)
 
 
 def score(
     log_probabilities: Tensor,
-    secret: Tensor,
+    sensitive: Tensor,
     *,
     seed: int = 0,
     owners: Tensor | None = None,
@@ -104,16 +108,16 @@ def score(
     Raises:
         AttackError: shapes that do not fit, rows that are no probabilities, or one class only.
     """
-    _check(log_probabilities, secret, confidence, resamples)
+    _check(log_probabilities, sensitive, confidence, resamples)
     classes = log_probabilities.shape[-1]
-    guesses, truth = log_probabilities.double().flatten(0, -2), secret.flatten()
+    guesses, truth = log_probabilities.double().flatten(0, -2), sensitive.flatten()
     right = (guesses.argmax(-1) == truth).double()
     losses = -guesses.gather(-1, truth[:, None])[:, 0]
     counts = torch.bincount(truth, minlength=classes).double()
     recall = torch.zeros(classes, dtype=torch.float64).index_add_(0, truth, right)[counts > 0]
     entropy = float(_entropies(counts[None].numpy())[0])
     cross_entropy = float(losses.mean())
-    cells = _by_owner(losses, secret, classes, owners)
+    cells = _by_owner(losses, sensitive, classes, owners)
     return Score(
         accuracy=float(right.mean()),
         balanced_accuracy=float((recall / counts[counts > 0]).mean()),
@@ -125,20 +129,20 @@ def score(
     )
 
 
-def _check(guesses: Tensor, secret: Tensor, confidence: float, resamples: int) -> None:
-    if guesses.shape[:-1] != secret.shape or len(secret) == 0:
+def _check(guesses: Tensor, sensitive: Tensor, confidence: float, resamples: int) -> None:
+    if guesses.shape[:-1] != sensitive.shape or len(sensitive) == 0:
         raise AttackError(
-            f"guesses {tuple(guesses.shape)} for secrets {tuple(secret.shape)}; give one row of "
+            f"guesses {tuple(guesses.shape)} for secrets {tuple(sensitive.shape)}; give one row of "
             "log-probabilities for each secret"
         )
-    if int(secret.min()) < 0 or int(secret.max()) >= guesses.shape[-1]:
+    if int(sensitive.min()) < 0 or int(sensitive.max()) >= guesses.shape[-1]:
         raise AttackError(
-            f"secrets run from {int(secret.min())} to {int(secret.max())}, guesses have "
+            f"secrets run from {int(sensitive.min())} to {int(sensitive.max())}, guesses have "
             f"{guesses.shape[-1]} classes; fit the attacker with as many classes as there are"
         )
-    if int(secret.min()) == int(secret.max()):
+    if int(sensitive.min()) == int(sensitive.max()):
         raise AttackError(
-            f"every secret is {int(secret.min())}; give test records of at least two classes"
+            f"every secret is {int(sensitive.min())}; give test records of at least two classes"
         )
     off = (guesses.double().exp().sum(-1) - 1).abs().max()
     if not float(off) < 1e-3:
@@ -173,11 +177,11 @@ def _interval(
 
 
 def _by_owner(
-    losses: Tensor, secret: Tensor, classes: int, owners: Tensor | None
+    losses: Tensor, sensitive: Tensor, classes: int, owners: Tensor | None
 ) -> NDArray[np.float64]:
     """Sum of losses and number of secrets of each class, [owners (or records), 1 + classes]."""
-    hot = torch.nn.functional.one_hot(secret.flatten(), classes).double()
-    cells = torch.cat([losses[:, None], hot], 1).reshape(len(secret), -1, 1 + classes).sum(1)
+    hot = torch.nn.functional.one_hot(sensitive.flatten(), classes).double()
+    cells = torch.cat([losses[:, None], hot], 1).reshape(len(sensitive), -1, 1 + classes).sum(1)
     if owners is not None:
         _, who = torch.unique(owners, return_inverse=True)
         cells = torch.zeros(int(who.max()) + 1, 1 + classes).double().index_add_(0, who, cells)

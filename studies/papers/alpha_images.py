@@ -51,7 +51,7 @@ from studies.papers.attacking import (
     number,
     parse_points,
     read_all,
-    read_secret,
+    read_sensitive,
     release,
 )
 from studies.papers.charts import plot_lines, plot_sheet
@@ -111,7 +111,7 @@ class Settings:
     beta: float
     width: int
     code: int
-    grain: float
+    output_noise_std: float
     batch: int
     reading_steps: int
     copying_steps: int
@@ -195,7 +195,7 @@ def digit_reading(split: Split, seed: int) -> Reading:
     attack, test = (
         replace(part, side=part.utility[:, None].float()) for part in (split.attack, split.test)
     )
-    return read_secret(FormulaAttacker([_told_digit]), attack, test, seed)
+    return read_sensitive(FormulaAttacker([_told_digit]), attack, test, seed)
 
 
 def reproducing(settings: Settings, train: PrivateData, seed: int) -> AlphaPrivatizer:
@@ -209,14 +209,14 @@ def reproducing(settings: Settings, train: PrivateData, seed: int) -> AlphaPriva
             shape,
             settings.width,
             code=settings.code,
-            grain=settings.grain,
+            output_noise_std=settings.output_noise_std,
             low=train.low,
             high=train.high,
             generator=generator,
         ),
         joint_adversary(train, generator),
         AlphaObjective(1.0, 0.0, distortion=1.0, beta=0.1),
-        use=reader,
+        utility=reader,
     )
     copying = Stage("copying", {FILTER: 1.5 * settings.rate}, settings.copying_steps)
     train_privatizer(method, train, [copying], batch=settings.batch, seed=seed)
@@ -237,13 +237,15 @@ def train_point(
         alpha, weight, mode, distortion=settings.distortion, beta=settings.beta
     )
     players = copy.deepcopy(dict(start.players))
-    method = AlphaPrivatizer(players[FILTER], players["secret"], objective, use=players["use"])
+    method = AlphaPrivatizer(
+        players[FILTER], players["adversary"], objective, utility=players["utility"]
+    )
     rate = settings.rate
     stages = [
-        Stage("meeting", {"secret": rate}, max(1, settings.steps // 8)),
+        Stage("meeting", {"sensitive_attribute": rate}, max(1, settings.steps // 8)),
         Stage(
             "releasing",
-            {FILTER: rate, "secret": rate, "use": rate / 4},
+            {FILTER: rate, "sensitive": rate, "utility": rate / 4},
             settings.steps,
             settings.adversary_steps,
             last_rate=settings.last_rate,
@@ -263,7 +265,7 @@ def point_row(settings: Settings, method: AlphaPrivatizer, split: Split, seed: i
     readings = read_all(_attackers(settings, reader), attack, test, seed)
     return {
         "seed": seed,
-        "digits": accuracy(method.players["use"], test.records, test.utility),
+        "digits": accuracy(method.players["utility"], test.records, test.utility),
         "paper_digits": None,
         "paper_attacker": None,
         "digits_fresh": accuracy(reader, test.records, test.utility),

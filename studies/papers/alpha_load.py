@@ -45,7 +45,7 @@ from studies.papers.attacking import (
     number,
     parse_points,
     read_all,
-    read_secret,
+    read_sensitive,
     release,
 )
 from studies.papers.charts import plot_lines
@@ -112,7 +112,7 @@ class Settings:
     batch: int
     meeting_steps: int
     keep: float
-    grain: float
+    output_noise_std: float
     penalty: float
     steps: int
     adversary_steps: int
@@ -189,7 +189,7 @@ def load_side(settings: Settings, side: str, data_dir: Path | None, seed: int) -
 def reference_rows(settings: Settings, split: Split, side: str, seed: int) -> list[Row]:
     """What is read from raw loads, from what is known besides, and from a constant load."""
     raw = read_all(settings.fresh(), split.attack, split.test, seed)
-    known = read_secret(build_attacker("position"), split.attack, split.test, seed)
+    known = read_sensitive(build_attacker("position"), split.attack, split.test, seed)
     head: Row = {"side": side, "mode": None, "seed": seed}
     first: Row = {"paper_attacker": PAPER_RAW, "NE": 0.0, "drop": 0.0, **columns(raw)}
     paper = PAPER_SIDE if side == "calendar" else None
@@ -231,7 +231,7 @@ def train_point(
     net, adversary = networks(settings, train, seed)
     method = AlphaPrivatizer(net, adversary, objective)
     stages = [
-        Stage("meeting", {"secret": settings.adversary_rate}, settings.meeting_steps),
+        Stage("meeting", {"sensitive_attribute": settings.adversary_rate}, settings.meeting_steps),
         _releasing(settings),
     ]
     train_privatizer(method, train, stages, batch=settings.batch, seed=seed)
@@ -252,12 +252,12 @@ def networks(
         steps=steps,
         keep=settings.keep,
         level=float(train.records.mean()),
-        grain=settings.grain,
+        output_noise_std=settings.output_noise_std,
         generator=generator,
     )
     adversary = LstmAdversary(
         channels,
-        train.secret_classes,
+        train.sensitive_classes,
         hidden=settings.adversary_hidden,
         side=0 if train.side is None else train.side.shape[-1],
         both_ways=True,
@@ -269,7 +269,7 @@ def networks(
 def _releasing(settings: Settings) -> Stage:
     return Stage(
         "releasing",
-        {FILTER: settings.rate, "secret": settings.adversary_rate},
+        {FILTER: settings.rate, "sensitive_attribute": settings.adversary_rate},
         settings.steps,
         settings.adversary_steps,
         last_rate=settings.last_rate,

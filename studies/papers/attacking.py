@@ -50,17 +50,19 @@ def release(method: Privatizer, data: PrivateData, seed: int) -> PrivateData:
     return replace(data, records=torch.cat(released))
 
 
-def read_secret(attacker: Attacker, attack: PrivateData, test: PrivateData, seed: int) -> Reading:
+def read_sensitive(
+    attacker: Attacker, attack: PrivateData, test: PrivateData, seed: int
+) -> Reading:
     """Fit on the released attack part and score on the released test part."""
     fitted = attacker.fit(
-        attack.records, attack.secret, attack.side, seed, classes=attack.secret_classes
+        attack.records, attack.sensitive, attack.side, seed, classes=attack.sensitive_classes
     )
     guesses = fitted.log_probabilities(test.records, test.side)
-    shares = torch.bincount(attack.secret.flatten(), minlength=attack.secret_classes).double()
+    shares = torch.bincount(attack.sensitive.flatten(), minlength=attack.sensitive_classes).double()
     shares = torch.where(shares > 0, shares / shares.sum(), 1.0)  # of a class never met: as it is
     fair = cautious((guesses - shares.log()).softmax(-1))
-    plain = score(guesses, test.secret, owners=test.owners, resamples=RESAMPLES)
-    other = score(fair, test.secret, resamples=2)
+    plain = score(guesses, test.sensitive, owners=test.owners, resamples=RESAMPLES)
+    other = score(fair, test.sensitive, resamples=2)
     return Reading(plain.balanced_accuracy, other.balanced_accuracy, plain.leak_lower_bound)
 
 
@@ -68,7 +70,9 @@ def read_all(
     attackers: Mapping[str, Attacker], attack: PrivateData, test: PrivateData, seed: int
 ) -> dict[str, Reading]:
     """Every attacker's reading, by name."""
-    return {name: read_secret(attacker, attack, test, seed) for name, attacker in attackers.items()}
+    return {
+        name: read_sensitive(attacker, attack, test, seed) for name, attacker in attackers.items()
+    }
 
 
 def build_attackers(names: Sequence[str], steps: int) -> dict[str, Attacker]:
@@ -153,7 +157,7 @@ def small_reader(shape: Sequence[int], classes: int, generator: torch.Generator)
 
 def joint_adversary(train: PrivateData, generator: torch.Generator) -> nn.Module:
     """Convolutions beside a dense network: hidden from the first alone, trees still read it."""
-    classes = train.secret_classes
+    classes = train.sensitive_classes
     return JointReaders(
         small_reader(train.shape, classes, generator),
         Mlp(math.prod(train.shape), classes, generator=generator),

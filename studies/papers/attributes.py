@@ -54,7 +54,7 @@ COLUMNS = (
     "budget",
     "seed",
     "use_raw",
-    "use",
+    "utility",
     "paper_use",
     "use_loss",
     "attacker_raw",
@@ -82,7 +82,7 @@ class Provider:
     """
 
     reader: nn.Module
-    use: float
+    utility: float
     attacker: float
     frozen: Fitted
 
@@ -138,10 +138,10 @@ def provide(settings: Settings, split: Split, seed: int) -> Provider:
     attack = split.attack
     raw = columns(read_all(_attackers(settings, attack, seed), attack, split.test, seed))
     frozen = NetworkAttacker(epochs=1, steps=settings.attacker_steps).fit(
-        attack.records, attack.secret, None, seed, classes=attack.secret_classes
+        attack.records, attack.sensitive, None, seed, classes=attack.sensitive_classes
     )
-    use = accuracy(reader, split.test.records, split.test.utility)
-    return Provider(reader, use, number(raw, "attacker"), frozen)
+    utility = accuracy(reader, split.test.records, split.test.utility)
+    return Provider(reader, utility, number(raw, "attacker"), frozen)
 
 
 def point_row(
@@ -155,12 +155,12 @@ def point_row(
     attack, test = (
         release(method, part, seed + place) for place, part in enumerate((split.attack, split.test))
     )
-    use = accuracy(provider.reader, test.records, test.utility)
+    utility = accuracy(provider.reader, test.records, test.utility)
     return {
-        "use_raw": provider.use,
-        "use": use,
+        "use_raw": provider.utility,
+        "utility": utility,
         "paper_use": PAPER_USE,
-        "use_loss": provider.use - use,
+        "use_loss": provider.utility - utility,
         "attacker_raw": provider.attacker,
         "frozen": judge(provider.frozen, test, seed, resamples=2).balanced_accuracy,
         "paper_attacker": PAPER_ATTACKER,

@@ -54,7 +54,7 @@ def train_fader(settings: FaderSettings, train: PrivateData, seed: int) -> Fader
     generator = torch.Generator().manual_seed(seed)
     net = FaderNet(
         check_image(train.shape),
-        prior_of(train.secret, train.secret_classes),
+        prior_of(train.sensitive, train.sensitive_classes),
         settings.width,
         drawn=True,
         limits=(train.low, train.high),
@@ -62,7 +62,7 @@ def train_fader(settings: FaderSettings, train: PrivateData, seed: int) -> Fader
     )
     channels, height, breadth = net.code_shape
     code = Mlp(
-        channels * height * breadth, train.secret_classes, (HIDDEN, HIDDEN), generator=generator
+        channels * height * breadth, train.sensitive_classes, (HIDDEN, HIDDEN), generator=generator
     )
     method = FaderPrivatizer(net, code, weight=settings.weight)
     stage = Stage(

@@ -12,7 +12,7 @@ from client.datasets.attributes.data import PrivateData
 from models.classifiers import check_image
 from privatizers.classifiers import prior_of
 from privatizers.fader import FaderPrivatizer
-from privatizers.information import SECRET, InformationPrivatizer, Objective
+from privatizers.information import ADVERSARY, InformationPrivatizer, Objective
 from privatizers.networks.filters import DenseFilter, UNet
 from privatizers.networks.releasers import ConvReleaser
 from privatizers.protocol import FILTER, Privatizer, PrivatizerError
@@ -73,7 +73,7 @@ class Settings:
     network: str
     width: int
     noise: int
-    grain: float
+    output_noise_std: float
     copying_steps: int
     batch: int
     reading_steps: int
@@ -163,12 +163,12 @@ def train_point(
         behind(fader, settings.fader, train, generator)
         if fader is not None
         else starting_filter(settings, train, generator, seed),
-        prior_of(train.secret, train.secret_classes),
+        prior_of(train.sensitive, train.sensitive_classes),
         objective,
-        secret=joint_adversary(train, generator),
-        fixed_use=reader,
+        adversary=joint_adversary(train, generator),
+        fixed_utility=reader,
     )
-    adversary = {SECRET: settings.adversary_rate}
+    adversary = {ADVERSARY: settings.adversary_rate}
     stages = [
         Stage("meeting", adversary, settings.meeting_steps),
         Stage(
@@ -195,9 +195,15 @@ def starting_filter(
     net: nn.Module
     if settings.network == "code":
         low, high = limits
-        grain = settings.grain
+        output_noise_std = settings.output_noise_std
         net = ConvReleaser(
-            shape, width, code=noise, grain=grain, low=low, high=high, generator=generator
+            shape,
+            width,
+            code=noise,
+            output_noise_std=output_noise_std,
+            low=low,
+            high=high,
+            generator=generator,
         )
     else:
         net = DenseFilter(

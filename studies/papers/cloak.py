@@ -74,7 +74,7 @@ def _one_seed(
 ) -> list[Row]:
     start = time.perf_counter()
     data = load_private(settings.source, data_dir, seed)
-    group = load_private(settings.protected, data_dir, seed).test.secret
+    group = load_private(settings.protected, data_dir, seed).test.sensitive
     lesson = Lesson(settings, data.train.take(slice(0, len(data.train) * 9 // 10)), seed)
     provider = train_provider(lesson)
     report(f"seed {seed}: the provider is trained, {time.perf_counter() - start:.0f} s")

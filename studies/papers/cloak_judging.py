@@ -66,7 +66,7 @@ class Judge:
         part = self.attack_part
         return {
             name: build_attacker(name).fit(
-                part.records, part.secret, None, self.seed, classes=part.secret_classes
+                part.records, part.sensitive, None, self.seed, classes=part.sensitive_classes
             )
             for name in self.settings.attackers
         }

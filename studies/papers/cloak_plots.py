@@ -88,7 +88,9 @@ def _line(
 
 def plot_sheet(data: PrivateData, filters: Mapping[str, nn.Module], seed: int, path: Path) -> None:
     """Write a PNG: one test image of each class of the secret, raw and as each filter sends it."""
-    rows = [int((data.secret == one).nonzero()[0]) for one in torch.unique(data.secret)][:SHOWN]
+    rows = [int((data.sensitive == one).nonzero()[0]) for one in torch.unique(data.sensitive)][
+        :SHOWN
+    ]
     records = data.records[rows]
     lines = {"raw": records} | {
         name: release(filter_, records, torch.Generator().manual_seed(seed))

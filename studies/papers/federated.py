@@ -50,7 +50,7 @@ COLUMNS = (
     "attacker",
     "attacker_formula",
     "leak_at_least",
-    "use",
+    "utility",
     "epsilon",
     "delta",
 )
@@ -125,10 +125,10 @@ def seconded(config: Config, folder: Path) -> Config:
     on. Pairs' sums differ by their noise too, so that what is read of samples may be no secret:
     rows ``transfer`` and ``taught`` tell.
     """
-    used = ("network", "width", "grain", "secret", "consenting")
+    used = ("network", "width", "output_noise_std", "sensitive", "consenting")
     kept = {f"privatizer.{name}": getattr(config.privatizer, name) for name in used}
     bare = {k: v for k, v in Config().flat().items() if k.startswith("privatizer.")}
-    given = {"privatizer.method": "given", "privatizer.filter": str(folder)}
+    given = {"privatizer.method": "pretrained", "privatizer.filter": str(folder)}
     return config.updated({**bare, **kept, **given, "privatizer.condition": True})
 
 
@@ -168,16 +168,19 @@ def _words(spent: Row) -> str:
 
 def _rows(settings: Settings, trained: Trained) -> list[Row]:
     attack, test = trained.filtered(trained.attack), trained.filtered(trained.test)
-    raw_use = _use(settings, trained.attack, trained.test)
+    raw_utility = _use(settings, trained.attack, trained.test)
     rows = [
-        {**_read(settings, trained, "raw", trained.attack, trained.test), "use": raw_use},
-        {**_read(settings, trained, "filtered", attack, test), "use": _use(settings, attack, test)},
+        {**_read(settings, trained, "raw", trained.attack, trained.test), "utility": raw_utility},
+        {
+            **_read(settings, trained, "filtered", attack, test),
+            "utility": _use(settings, attack, test),
+        },
     ]
     if trained.config.privatizer.pairs:
         rows += _sample_rows(settings, trained)
     for where, (taught, tried) in groups_of(trained).items():
-        use = _use(settings, taught, tried)
-        rows.append({**_read(settings, trained, where, taught, tried), "use": use})
+        utility = _use(settings, taught, tried)
+        rows.append({**_read(settings, trained, where, taught, tried), "utility": utility})
     return rows
 
 
@@ -186,11 +189,11 @@ def _sample_rows(settings: Settings, trained: Trained, before: str = "") -> list
     attack, test = trained.filtered(trained.attack), trained.filtered(trained.test)
     samples = samples_of(trained, settings.samples)
     taught, tried = halves(samples, trained.seed)
-    use = _use(settings, samples, test)
+    utility = _use(settings, samples, test)
     return [
-        {**_read(settings, trained, f"{before}samples", taught, tried), "use": use},
-        {**_read(settings, trained, f"{before}transfer", attack, samples), "use": None},
-        {**_read(settings, trained, f"{before}taught", samples, test), "use": None},
+        {**_read(settings, trained, f"{before}samples", taught, tried), "utility": utility},
+        {**_read(settings, trained, f"{before}transfer", attack, samples), "utility": None},
+        {**_read(settings, trained, f"{before}taught", samples, test), "utility": None},
     ]
 
 
@@ -201,7 +204,7 @@ def _read(
     fresh = with_formula(
         _attackers(settings),
         taught,
-        FORMULAS.get(trained.config.privatizer.secret, ""),
+        FORMULAS.get(trained.config.privatizer.sensitive_attribute, ""),
         steps=settings.attacker_steps,
         seed=trained.seed + 7,
     )

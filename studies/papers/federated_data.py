@@ -17,7 +17,7 @@ from server.config.tree import Config
 from server.run_directory import RunDirectory
 from server.sampler import Sampler
 from server.tasks.privatizer import kept_filter
-from simulations.federation.apps import hiding_users, simulated_federation, simulated_secrets
+from simulations.federation.apps import hiding_users, simulated_federation, simulated_sensitive
 from simulations.reading import kept_sampler
 from studies.papers.runner import StudyError
 
@@ -50,17 +50,17 @@ def opened(config: Config, directory: RunDirectory, seed: int) -> Trained:
     Raises:
         StudyError: it has no whole round, or hides nothing.
     """
-    snapshot, secrets = directory.load_state(), simulated_secrets(config)
-    if snapshot is None or secrets is None:
+    snapshot, sensitive = directory.load_state(), simulated_sensitive(config)
+    if snapshot is None or sensitive is None:
         raise StudyError(f"{directory.path} holds no run with a privatizer: train one first")
     dataset, dealt = simulated_federation(config.data, config.seed)
-    test = private_images(dataset.test_images, dataset.test_labels, secrets.test, dataset.classes)
+    test = private_images(dataset.test_images, dataset.test_labels, sensitive.test, dataset.classes)
     free = np.setdiff1d(np.arange(len(dataset.train_labels)), dealt.indices)[:MOST]
     if len(free):
         attack = private_images(
             dataset.train_images[free],
             dataset.train_labels[free],
-            secrets.train[free],
+            sensitive.train[free],
             dataset.classes,
         )
     else:  # every training image is some user's: the test set serves for both
@@ -73,17 +73,22 @@ def opened(config: Config, directory: RunDirectory, seed: int) -> Trained:
 
 def samples_of(trained: Trained, count: int) -> PrivateData:
     """Samples of all pairs of class and secret, with what was asked for."""
-    secrets = trained.attack.secret_classes
+    sensitive_classes = trained.attack.sensitive_classes
     asked = torch.arange(count) % trained.sampler.classes
     images = trained.sampler.draw(asked, trained.seed + 1)
-    return replace(trained.attack, records=images, utility=asked // secrets, secret=asked % secrets)
+    return replace(
+        trained.attack,
+        records=images,
+        utility=asked // sensitive_classes,
+        sensitive=asked % sensitive_classes,
+    )
 
 
 def groups_of(trained: Trained) -> dict[str, tuple[PrivateData, PrivateData]]:
     """Released images of users by what they chose, each in two halves; none if nobody consents."""
     hides = hiding_users(trained.config)
-    secrets = simulated_secrets(trained.config)
-    if hides is None or secrets is None:
+    sensitive = simulated_sensitive(trained.config)
+    if hides is None or sensitive is None:
         return {}
     dataset, dealt = simulated_federation(trained.config.data, trained.config.seed)
     owners = np.repeat(np.arange(dealt.users), dealt.sizes)
@@ -92,7 +97,7 @@ def groups_of(trained: Trained) -> dict[str, tuple[PrivateData, PrivateData]]:
         rows = dealt.indices[chosen[owners]][:MOST]
         labels = dataset.train_labels[rows]
         return private_images(
-            dataset.train_images[rows], labels, secrets.train[rows], dataset.classes
+            dataset.train_images[rows], labels, sensitive.train[rows], dataset.classes
         )
 
     shown = {
@@ -124,18 +129,18 @@ def _released(network: nn.Module, records: Tensor, source: torch.Generator, hide
 
 
 def private_images(
-    images: np.ndarray, labels: np.ndarray, secret: np.ndarray, classes: int
+    images: np.ndarray, labels: np.ndarray, sensitive: np.ndarray, classes: int
 ) -> PrivateData:
     """Images uint8 [n, c, h, w] with their classes and secrets, in [-1, 1]."""
     return PrivateData(
         name="images",
         records=torch.from_numpy(images.astype(np.float32) / 127.5 - 1),
         utility=torch.from_numpy(labels.copy()),
-        secret=torch.from_numpy(secret.copy()),
+        sensitive=torch.from_numpy(sensitive.copy()),
         side=None,
         owners=None,
         utility_classes=classes,
-        secret_classes=int(secret.max()) + 1,
+        sensitive_classes=int(sensitive.max()) + 1,
         low=-1.0,
         high=1.0,
     )

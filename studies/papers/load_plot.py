@@ -28,7 +28,7 @@ def plot_loads(loads: Mapping[str, PrivateData], path: Path) -> Path:
         axes.plot(hours, raw.records.flatten().numpy(), color=GREY, linewidth=0.9, label="raw")
         if data is not raw:
             axes.plot(hours, data.records.flatten().numpy(), color=BLUE, linewidth=1.1, label=name)
-        active = raw.secret.flatten().numpy() == 1
+        active = raw.sensitive.flatten().numpy() == 1
         top = float(raw.records.max())
         axes.fill_between(hours, 0, top, where=active, color=GREEN, alpha=0.15, linewidth=0)
         axes.set(ylabel="kW", xlim=(0, len(hours)))

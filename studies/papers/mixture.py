@@ -26,7 +26,13 @@ from torch import Tensor
 
 from client.datasets.attributes import load_private
 from models.classifiers import Mlp
-from privatizers.information import RAW_USE, SECRET, USE, InformationPrivatizer, Objective
+from privatizers.information import (
+    ADVERSARY,
+    RAW_UTILITY,
+    UTILITY,
+    InformationPrivatizer,
+    Objective,
+)
 from privatizers.networks.filters import LinearFilter, MlpFilter
 from privatizers.protocol import FILTER, PrivatizerError
 from privatizers.training import Stage, train_privatizer
@@ -50,7 +56,7 @@ COLUMNS = (
     "nonlinear_loss",
     "seconds",
 )
-READERS = (RAW_USE, USE, SECRET)
+READERS = (RAW_UTILITY, UTILITY, ADVERSARY)
 
 
 @dataclass(frozen=True)
@@ -200,10 +206,12 @@ def _method(
     net: LinearFilter | MlpFilter, alpha: float, width: int, seed: int
 ) -> InformationPrivatizer:
     generator = torch.Generator().manual_seed(seed + 1)
-    raw_use, use, secret = (Mlp(2, 2, (width, width), generator=generator) for _ in READERS)
+    raw_utility, utility, sensitive = (
+        Mlp(2, 2, (width, width), generator=generator) for _ in READERS
+    )
     prior = torch.tensor([0.5, 0.5])
     return InformationPrivatizer(
-        net, prior, Objective(alpha), raw_use=raw_use, use=use, secret=secret
+        net, prior, Objective(alpha), raw_utility=raw_utility, utility=utility, adversary=sensitive
     )
 
 

@@ -44,11 +44,11 @@ class Point:
 def bound(k: float, sigma: float = SIGMA) -> float:
     """K = I(U;S) − I(U;S|X): no filter of X has A + B below it (paper 000, Lemma 3.1)."""
     joint = mixture_joint(k)
-    use, secret = _informations(*_raw(sigma), joint)
+    utility, sensitive = _informations(*_raw(sigma), joint)
     both = _joint_information(*_raw(sigma), joint)
     # I(U;S|X) = H(U|X) + H(S|X) − H(U,S|X), and each H(·|X) is H(·) less what X tells, so that
     # of K = I(U;S) − I(U;S|X) only what X tells remains.
-    return float(use + secret - both)
+    return float(utility + sensitive - both)
 
 
 def evaluate(
@@ -83,7 +83,7 @@ def informations(
         sigma: of the raw clusters.
     """
     told, leaked = _informations(means, weights, joint)
-    return _raw_use(joint, sigma) - told, leaked
+    return _raw_utility(joint, sigma) - told, leaked
 
 
 def linear_means(theta: Tensor, sigma: float = SIGMA) -> tuple[Tensor, Tensor]:
@@ -187,7 +187,7 @@ def _raw(sigma: float) -> tuple[Tensor, Tensor]:
     return CENTRES.unsqueeze(1) / sigma, torch.ones(1, dtype=torch.float64)
 
 
-def _raw_use(joint: Tensor, sigma: float) -> Tensor:
+def _raw_utility(joint: Tensor, sigma: float) -> Tensor:
     """I(U;X); of clusters ten deviations apart it is H(U), to more digits than floats have."""
     if sigma <= 0.05:
         return entropy(joint.sum(1))

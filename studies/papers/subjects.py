@@ -127,7 +127,7 @@ class People:
 
     def rows(self, data: PrivateData, group: str) -> Tensor:
         """Which records are of people of this group, bool [n]."""
-        return self.group[data.secret] == GROUPS.index(group)
+        return self.group[data.sensitive] == GROUPS.index(group)
 
     @property
     def count(self) -> int:
@@ -147,7 +147,7 @@ def run(
     rows: list[Row] = []
     for seed in seeds:
         split = load_private(f"orl:{settings.side}", data_dir, seed)
-        people = deal_people(split.train.secret_classes, settings, seed)
+        people = deal_people(split.train.sensitive_classes, settings, seed)
         report(f"subjects: seed {seed}, the network that knows everybody")
         provider = train_provider(settings, split, seed)
         raw = recognised(provider, split.test.records, split.test, people)
@@ -183,10 +183,10 @@ def train_provider(settings: Settings, split: Split, seed: int) -> nn.Module:
     """The fixed network: who of everybody is on a raw picture; learns from train and attack."""
     generator = torch.Generator().manual_seed(seed)
     faces = torch.cat([split.train.records, split.attack.records])
-    names = torch.cat([split.train.secret, split.attack.secret])
+    names = torch.cat([split.train.sensitive, split.attack.sensitive])
     shape = (1, settings.side, settings.side)
     net = ConvClassifier(
-        shape, split.train.secret_classes, settings.provider_width, generator=generator
+        shape, split.train.sensitive_classes, settings.provider_width, generator=generator
     )
     adam = torch.optim.Adam(net.parameters(), lr=2e-3, weight_decay=1e-4)
     for _ in range(settings.provider_steps):
@@ -232,8 +232,8 @@ def train_filter(
         net,
         wanted_answer(people, settings.private_share),
         Objective(alpha, leak="divergence", exclusive=True),
-        fixed_use=provider,
-        fixed_secret=provider,
+        fixed_utility=provider,
+        fixed_adversary=provider,
     )
     train_privatizer(
         method,
@@ -313,14 +313,14 @@ def _attacked(
     found = []
     for name in settings.attackers:
         fitted = build_attacker(name).fit(
-            known, split.attack.secret, None, seed, classes=people.count
+            known, split.attack.sensitive, None, seed, classes=people.count
         )
         found.append(_first_five(fitted.log_probabilities(faces), split.test, people))
     return {group: max(shares[group] for shares in found) for group in GROUPS}
 
 
 def _first_five(answers: Tensor, data: PrivateData, people: People) -> dict[str, float]:
-    hit = (answers.topk(FIRST, 1).indices == data.secret.unsqueeze(1)).any(1)
+    hit = (answers.topk(FIRST, 1).indices == data.sensitive.unsqueeze(1)).any(1)
     return {group: float(hit[people.rows(data, group)].float().mean()) for group in GROUPS}
 
 

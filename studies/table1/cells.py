@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from server.config.privatizer import GIVEN, SYNTHETIC
+from server.config.privatizer import PRETRAINED, SYNTHETIC
 from server.config.tree import Config
 from server.files import write_durably
 from simulations.students.distortion import NONE, Distortion, distortion_for
@@ -133,7 +133,7 @@ def _trains(plan: dict[str, Any]) -> dict[str, Any]:
     settings = {**Config().flat(), **plan["config"], "data.dir": "", "privatizer.filter": ""}
     if settings["privatizer.method"] != SYNTHETIC:  # its filter is trained on what is drawn
         settings |= dict.fromkeys(DRAWN)
-    known = settings["privatizer.method"] in (SYNTHETIC, GIVEN)
+    known = settings["privatizer.method"] in (SYNTHETIC, PRETRAINED)
     if not settings["privatizer.rounds"] and not known:
         settings = {k: v for k, v in settings.items() if not k.startswith("privatizer.")}
     return {"config": settings, "fault": plan["fault"], "provider": plan["provider"]}

@@ -83,7 +83,7 @@ def _bound(sent: Tensor, sigma: Tensor) -> Certified:
 def _codes(releaser: ConvReleaser, records: Tensor) -> Tensor:
     """What the noise is added to, float32 [n, code]."""
     seen: list[Tensor] = []
-    hook = releaser.encode.register_forward_hook(lambda _net, _given, code: seen.append(code))
+    hook = releaser.encode.register_forward_hook(lambda _net, _pretrained, code: seen.append(code))
     try:
         for part in torch.split(records, CHUNK):
             releaser(part, records.new_zeros(len(part), *releaser.noise_shape))

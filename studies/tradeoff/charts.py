@@ -22,7 +22,7 @@ COLOURS = (BLUE, ORANGE, GREEN, "#8a6fb0", "#a61b1b", "#4f6d7a")
 STYLES = {"prior": ":", "side-information": "-.", "position": (0, (1, 3))}
 
 
-def plot_secret(curve: Curve, path: Path) -> Path:
+def plot_sensitive(curve: Curve, path: Path) -> Path:
     """Every attacker's balanced accuracy against the utility, with all lines of reference."""
     figure = Figure(figsize=(7.2, 4.6), layout="constrained")
     axes = figure.subplots()
@@ -74,8 +74,8 @@ def plot_examples(raw: PrivateData, shown: Mapping[str, PrivateData], path: Path
 def _plot_points(rows: Mapping[str, PrivateData], path: Path) -> Path:
     figure = Figure(figsize=(3.2 * len(rows), 3.2), layout="constrained")
     for axes, (name, data) in zip(figure.subplots(1, len(rows), squeeze=False)[0], rows.items()):  # noqa: B905
-        for value in range(data.secret_classes):
-            own = data.records[data.secret == value]
+        for value in range(data.sensitive_classes):
+            own = data.records[data.sensitive == value]
             axes.scatter(own[:, 0], own[:, -1], s=4, color=COLOURS[value % 6], label=f"S={value}")
         axes.set_title(name, fontsize=8)
     axes.legend(fontsize=7)

@@ -69,7 +69,7 @@ class Place:
             name: sum(one.fairness[name] for one in self.seeds) / len(self.seeds) for name in first
         }
 
-    def secret(self, names: Sequence[str] | None = None) -> dict[str, dict[str, float | None]]:
+    def sensitive(self, names: Sequence[str] | None = None) -> dict[str, dict[str, float | None]]:
         """Each attacker's figures: ``mean`` and ``std`` are of balanced accuracy."""
         return {
             name: _attack_row(self, name) for name in (self.attackers if names is None else names)
@@ -119,7 +119,7 @@ class Curve:
         """What is read from raw records, and by who sees none."""
         raw = [name for name in self.raw.attackers if name not in BLIND]
         blind = [name for name in BLIND if name in self.raw.attackers]
-        return {"raw": self.raw.secret(raw), **self.raw.secret(blind)}
+        return {"raw": self.raw.sensitive(raw), **self.raw.sensitive(blind)}
 
     def _row(self, place: Place) -> dict[str, Any]:
         knobs = place.knobs
@@ -137,7 +137,7 @@ class Curve:
             "utility_measure": self.measure,
             "utility_raw": _first(raw),
             "utility_fresh": _pair(place.figure(lambda one: one.fresh)),
-            "secret": place.secret(),
+            "sensitive": place.sensitive(),
             "strongest": place.strongest,
             "leak_at_least_nats": place.leak,
             "reference": self.references(),

@@ -100,7 +100,7 @@ def _conv_releaser(filter_: Any, shape: tuple[int, ...]) -> Parts:
         "width": filter_.down1.out_channels,
         "code": filter_.encode.out_features,
         "noisy": bool(filter_.coded),
-        "grain": filter_.grain,
+        "output_noise_std": filter_.output_noise_std,
         "low": filter_.low,
         "high": filter_.high,
     }
@@ -115,7 +115,7 @@ def _lstm_releaser(filter_: Any, _shape: tuple[int, ...]) -> Parts:
         "high": filter_.high,
         "steps": filter_.noise_shape[0],
         "level": filter_.level,
-        "grain": filter_.grain,
+        "output_noise_std": filter_.output_noise_std,
     }
 
 

@@ -124,7 +124,7 @@ class Judge:
     def shares(self) -> Tensor:
         """Of the classes of the secret in the attack part, float64 [classes]."""
         attack = self.split.attack
-        counts = torch.bincount(attack.secret.flatten(), minlength=attack.secret_classes)
+        counts = torch.bincount(attack.sensitive.flatten(), minlength=attack.sensitive_classes)
         return torch.where(counts > 0, counts.double() / counts.sum(), 1.0)
 
     @cached_property
@@ -142,12 +142,16 @@ class Judge:
         test = self.split.test
         lines = {name: self._read(fitted, test) for name, fitted in self.raw_fitted.items()}
         blind = [PRIOR, *([SIDE] if test.side is not None else [])]
-        if test.secret.ndim == 2:
+        if test.sensitive.ndim == 2:
             blind.append(POSITION)
         attack = self.split.attack
         for name in blind:
             fitted = build_attacker(name).fit(
-                attack.records, attack.secret, attack.side, self.seed, classes=attack.secret_classes
+                attack.records,
+                attack.sensitive,
+                attack.side,
+                self.seed,
+                classes=attack.sensitive_classes,
             )
             lines[name] = self._read(fitted, test)
         return Measured(
@@ -186,17 +190,19 @@ class Judge:
         return {
             name: attacker.fit(
                 attack.records,
-                attack.secret,
+                attack.sensitive,
                 attack.side,
                 FRESH_SEED + self.seed,
-                classes=attack.secret_classes,
+                classes=attack.sensitive_classes,
             )
             for name, attacker in fresh.items()
         }
 
     def _read(self, fitted: Fitted, test: PrivateData) -> Attack:
         guesses = fitted.log_probabilities(test.records, test.side)
-        plain = score(guesses, test.secret, seed=self.seed, owners=test.owners, resamples=RESAMPLES)
+        plain = score(
+            guesses, test.sensitive, seed=self.seed, owners=test.owners, resamples=RESAMPLES
+        )
         fair = cautious((guesses - self.shares.log()).softmax(-1)).argmax(-1)
         balanced, low, high = balanced_accuracy(fair, test, self.seed)
         return Attack(
@@ -227,7 +233,7 @@ class Judge:
         if reader is None:
             return {}
         answers = torch.cat([reader(part).argmax(1) for part in torch.split(test.records, CHUNK)])
-        group = test.secret if self.group is None else self.group
+        group = test.sensitive if self.group is None else self.group
         try:
             return fairness(answers, test.utility, group).row()
         except FairnessError:  # say, a digit is always or never above 5
@@ -253,9 +259,9 @@ def balanced_accuracy(answers: Tensor, test: PrivateData, seed: int) -> tuple[fl
         test: who was guessed; without owners each record is drawn by itself.
         seed: of the bootstrap.
     """
-    classes = test.secret_classes
-    hot = torch.nn.functional.one_hot(test.secret.reshape(len(test), -1), classes).double()
-    right = hot * (answers == test.secret).reshape(len(test), -1, 1)
+    classes = test.sensitive_classes
+    hot = torch.nn.functional.one_hot(test.sensitive.reshape(len(test), -1), classes).double()
+    right = hot * (answers == test.sensitive).reshape(len(test), -1, 1)
     cells = torch.cat([right.sum(1), hot.sum(1)], 1)
     if test.owners is not None:
         _, who = torch.unique(test.owners, return_inverse=True)
@@ -282,12 +288,12 @@ def least_sum_of(data: PrivateData) -> float | None:
     Then I(U;S|X) = 0, and no filter has A + B below K (paper 000, Lemma 3.1): whoever keeps all of
     the use leaks K at least. None for series, whose use is the record.
     """
-    if data.utility_classes < 2 or data.secret.ndim != 1:
+    if data.utility_classes < 2 or data.sensitive.ndim != 1:
         return None
-    cells = data.utility * data.secret_classes + data.secret
-    size = data.utility_classes * data.secret_classes
+    cells = data.utility * data.sensitive_classes + data.sensitive
+    size = data.utility_classes * data.sensitive_classes
     counts = torch.bincount(cells, minlength=size).double()
-    joint = counts.reshape(data.utility_classes, data.secret_classes) / counts.sum()
+    joint = counts.reshape(data.utility_classes, data.sensitive_classes) / counts.sum()
     try:
         return max(0.0, float(mutual_information(joint)))
     except InformationError:

@@ -18,7 +18,13 @@ from torch import nn
 from client.datasets.attributes.data import PrivateData
 from models.classifiers import Mlp
 from privatizers.classifiers import prior_of
-from privatizers.information import RAW_USE, SECRET, USE, InformationPrivatizer, Objective
+from privatizers.information import (
+    ADVERSARY,
+    RAW_UTILITY,
+    UTILITY,
+    InformationPrivatizer,
+    Objective,
+)
 from privatizers.networks.filters import LinearFilter
 from privatizers.networks.masks import masked, threshold_of
 from privatizers.protocol import FILTER, PrivatizerError
@@ -145,27 +151,27 @@ class InformationPoints:
         """A linear filter for each α, with the network that learned to read the use beside it."""
         for knobs in points:
             method = self._method(train, cast(float, knobs.alpha), seed)
-            readers = dict.fromkeys((RAW_USE, USE, SECRET), POINT_READER_RATE)
+            readers = dict.fromkeys((RAW_UTILITY, UTILITY, ADVERSARY), POINT_READER_RATE)
             rates = {**readers, FILTER: POINT_FILTER_RATE}
             steps = POINT_STEPS * self.settings.steps
             stage = Stage("linear", rates, steps, last_rate=0.1, together=True)
             train_privatizer(method, train, [stage], batch=POINT_BATCH, seed=seed)
-            yield Trained(knobs, method.players[FILTER].eval(), method.players[USE].eval())
+            yield Trained(knobs, method.players[FILTER].eval(), method.players[UTILITY].eval())
 
     def _method(self, train: PrivateData, alpha: float, seed: int) -> InformationPrivatizer:
         generator = torch.Generator().manual_seed(seed)
         entries = math.prod(train.shape)
-        raw, use, secret = (
+        raw, utility, sensitive = (
             Mlp(entries, classes, generator=generator)
-            for classes in (train.utility_classes, train.utility_classes, train.secret_classes)
+            for classes in (train.utility_classes, train.utility_classes, train.sensitive_classes)
         )
         return InformationPrivatizer(
             LinearFilter(entries, generator=generator),
-            prior_of(train.secret, train.secret_classes),
+            prior_of(train.sensitive, train.sensitive_classes),
             Objective(alpha),
-            raw_use=raw,
-            use=use,
-            secret=secret,
+            raw_utility=raw,
+            utility=utility,
+            adversary=sensitive,
         )
 
 
@@ -233,7 +239,7 @@ class AlphaImages:
             alpha, weight = cast(float, knobs.alpha), cast(float, knobs.weight)
             mode = self.settings.modes[0]
             method = train_point(self.settings, train, start, mode, alpha, weight, seed)
-            yield Trained(knobs, method.players[FILTER].eval(), method.players["use"].eval())
+            yield Trained(knobs, method.players[FILTER].eval(), method.players["utility"].eval())
 
 
 @dataclass(frozen=True)

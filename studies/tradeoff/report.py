@@ -23,7 +23,7 @@ from client.datasets.attributes import load_private
 from client.datasets.attributes.data import PrivateData, Split
 from privatizers.protocol import PrivatizerError
 from studies.attackers import ATTACKERS, FRESH
-from studies.tradeoff.charts import plot_examples, plot_leak, plot_secret
+from studies.tradeoff.charts import plot_examples, plot_leak, plot_sensitive
 from studies.tradeoff.figures import Curve, Place
 from studies.tradeoff.filter_files import load_filter, save_filter
 from studies.tradeoff.measuring import FRESH_SEED, Judge, Measured, least_sum_of
@@ -281,11 +281,11 @@ def _protected(plan: Plan, seed: int, records: int) -> Tensor | None:
     """The protected attribute of the test records, where it is not the secret."""
     if plan.data not in PROTECTED:
         return None
-    return load_private(PROTECTED[plan.data], plan.data_dir, seed).test.secret[:records]
+    return load_private(PROTECTED[plan.data], plan.data_dir, seed).test.sensitive[:records]
 
 
 def _draw(curve: Curve, plan: Plan, recipe: Recipe, split: Split) -> None:
-    plot_secret(curve, plan.out / "secret.png")
+    plot_sensitive(curve, plan.out / "secret.png")
     plot_leak(curve, plan.out / "leak.png")
     few = split.test.take(slice(0, SHOWN if kind_of(split.test) != "points" else 400))
     seed = plan.seeds[0]

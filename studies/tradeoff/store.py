@@ -55,7 +55,7 @@ def _point(place: Place) -> PrivatizerPoint:
 
 
 def _attack(place: Place, name: str) -> PrivatizerAttack:
-    row = place.secret([name])[name]
+    row = place.sensitive([name])[name]
     return PrivatizerAttack(
         attacker=name,
         mean=row["mean"] or 0.0,

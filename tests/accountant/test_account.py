@@ -53,7 +53,7 @@ def test_spending_is_what_both_accountants_say():
 
 
 @pytest.fixture
-def books(tmp_path):
+def run_ledger(tmp_path):
     ledger = Ledger.create(tmp_path / "ledger.jsonl", {})
     evidence = EvidenceFile(tmp_path / "evidence.jsonl")
     account = make()
@@ -72,15 +72,15 @@ def books(tmp_path):
     return ledger.path, tmp_path / "evidence.jsonl", account.spending()
 
 
-def test_a_replayed_ledger_gives_the_same_figures(books):
-    ledger, evidence, spending = books
+def test_a_replayed_ledger_gives_the_same_figures(run_ledger):
+    ledger, evidence, spending = run_ledger
     account = make()
     account.replay(Ledger.open(ledger).entries, EvidenceFile(evidence))
     assert account.spending() == spending
 
 
-def test_lost_evidence_costs_more_and_never_blocks(books):
-    ledger, evidence, spending = books
+def test_lost_evidence_costs_more_and_never_blocks(run_ledger):
+    ledger, evidence, spending = run_ledger
     lines = evidence.read_text().splitlines(keepends=True)
     evidence.write_text("".join(lines[:-1]))
     entries = Ledger.open(ledger).entries

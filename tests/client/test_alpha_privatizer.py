@@ -17,7 +17,7 @@ from torch.func import grad, vmap
 from client.datasets.attributes.data import PrivateData
 from models.classifiers import ConvClassifier, Mlp
 from privatizers import build_privatizer
-from privatizers.alpha import SECRET, STEEPEST, AlphaObjective, AlphaPrivatizer, Mode
+from privatizers.alpha import ADVERSARY, STEEPEST, AlphaObjective, AlphaPrivatizer, Mode
 from privatizers.networks.adversaries import LstmAdversary
 from privatizers.networks.filters import LinearFilter
 from privatizers.networks.information import arimoto_conditional_entropy, arimoto_uncertainty
@@ -113,20 +113,20 @@ def test_loss_mode_has_the_gradient_of_the_entropy(order: float) -> None:
 def test_no_order_lets_the_adversary_give_up_the_rarer_label(order: float) -> None:
     """It would leave the releaser with nothing to hide from: see the module."""
     source = torch.Generator().manual_seed(0)
-    secret = (torch.rand(600, generator=source) < 0.25).long()
-    records = 2.0 * secret[:, None] + torch.randn(600, 4, generator=source)
-    use = torch.zeros(600, dtype=torch.int64)
-    data = PrivateData("points", records, use, secret, None, None, 1, 2, -9.0, 9.0)
+    sensitive = (torch.rand(600, generator=source) < 0.25).long()
+    records = 2.0 * sensitive[:, None] + torch.randn(600, 4, generator=source)
+    utility = torch.zeros(600, dtype=torch.int64)
+    data = PrivateData("points", records, utility, sensitive, None, None, 1, 2, -9.0, 9.0)
     method = AlphaPrivatizer(
         LinearFilter(4, generator=source),
         Mlp(4, 2, (32,), generator=source),
         AlphaObjective(order, 1.0, "loss"),
     )
-    train_privatizer(method, data, [Stage("meeting", {SECRET: 0.02}, 150)], batch=64, seed=0)
-    said = method.players[SECRET](method.filter(records, _noise(method, 600)))
-    assert float((said.argmax(1) == secret)[secret == 1].double().mean()) > 0.5
+    train_privatizer(method, data, [Stage("meeting", {ADVERSARY: 0.02}, 150)], batch=64, seed=0)
+    said = method.players[ADVERSARY](method.filter(records, _noise(method, 600)))
+    assert float((said.argmax(1) == sensitive)[sensitive == 1].double().mean()) > 0.5
     weights = named_weights(method.players)
-    batch = Batch(records, data.utility, secret)
+    batch = Batch(records, data.utility, sensitive)
     loss = method.local_step(weights, batch, _noise(method, 600)).losses["filter"]
     slopes = torch.autograd.grad(loss, list(weights["filter"].values()), allow_unused=True)
     assert any(slope is not None and float(slope.abs().max()) > 1e-6 for slope in slopes)
@@ -157,7 +157,7 @@ def _series_method(objective: AlphaObjective, side: int = 3) -> tuple[AlphaPriva
     batch = Batch(
         records=torch.rand(12, 6, 1, generator=source),
         utility=torch.zeros(12, 6, dtype=torch.int64),
-        secret=torch.randint(2, (12, 6), generator=source),
+        sensitive=torch.randint(2, (12, 6), generator=source),
         side=torch.rand(12, side, generator=source),
     )
     return method, batch
@@ -169,12 +169,12 @@ def _image_method(objective: AlphaObjective) -> tuple[AlphaPrivatizer, Batch]:
         ConvReleaser((1, 8, 8), 2, code=3),
         ConvClassifier((1, 8, 8), 2, 2),
         objective,
-        use=ConvClassifier((1, 8, 8), 5, 2),
+        utility=ConvClassifier((1, 8, 8), 5, 2),
     )
     batch = Batch(
         records=torch.rand(12, 1, 8, 8, generator=source) * 2 - 1,
         utility=torch.randint(5, (12,), generator=source),
-        secret=torch.randint(2, (12,), generator=source),
+        sensitive=torch.randint(2, (12,), generator=source),
     )
     return method, batch
 
@@ -238,7 +238,7 @@ def test_users_with_everybodys_means_have_the_gradient_of_all(
     noise = _noise(method, 12)
     whole = _gradients(method, batch, noise)
     scalars = method.local_step(named_weights(method.players), batch, noise).scalars
-    means = 0 if alpha == 1 else batch.secret.reshape(12, -1).shape[1]
+    means = 0 if alpha == 1 else batch.sensitive.reshape(12, -1).shape[1]
     assert len(scalars) == means + (budget is not None)
     weights = {
         player: {name: value.detach() for name, value in net.items()}
@@ -252,7 +252,7 @@ def test_users_with_everybodys_means_have_the_gradient_of_all(
     def users(value: Tensor | None) -> Tensor | None:
         return None if value is None else value.reshape(4, 3, *value.shape[1:])
 
-    parts = [users(v) for v in (batch.records, batch.utility, batch.secret, batch.side, noise)]
+    parts = [users(v) for v in (batch.records, batch.utility, batch.sensitive, batch.side, noise)]
     axes = (None, *(None if part is None else 0 for part in parts))
     each = vmap(grad(loss), in_dims=axes)(weights, *parts)
     for player, net in whole.items():
@@ -275,24 +275,24 @@ def test_an_error_below_its_budget_costs_nothing() -> None:
 def test_records_that_hide_nothing_are_only_kept() -> None:
     method, batch = _series_method(AlphaObjective(2.0, 3.0))
     noise, weights = _noise(method, 12), named_weights(method.players)
-    openly = Batch(batch.records, batch.utility, batch.secret, batch.side, torch.zeros(12, 1))
+    openly = Batch(batch.records, batch.utility, batch.sensitive, batch.side, torch.zeros(12, 1))
     step = method.local_step(weights, openly, noise)
     released = method.filter(batch.records, noise)
     assert float(step.losses["filter"].detach()) == pytest.approx(
         float((released - batch.records).square().mean().detach())
     )
-    assert float(step.losses["secret"]) == 0
-    some = Batch(batch.records, batch.utility, batch.secret, batch.side, torch.eye(12)[:, :1])
-    alone = Batch(batch.records[:1], batch.utility[:1], batch.secret[:1], batch.side[:1])
-    ours = method.local_step(weights, some, noise).losses["secret"]
-    theirs = method.local_step(weights, alone, noise[:1]).losses["secret"]
+    assert float(step.losses["sensitive"]) == 0
+    some = Batch(batch.records, batch.utility, batch.sensitive, batch.side, torch.eye(12)[:, :1])
+    alone = Batch(batch.records[:1], batch.utility[:1], batch.sensitive[:1], batch.side[:1])
+    ours = method.local_step(weights, some, noise).losses["sensitive"]
+    theirs = method.local_step(weights, alone, noise[:1]).losses["sensitive"]
     assert float(ours) == pytest.approx(float(theirs))
 
 
 def test_a_choice_of_two_secrets_is_refused() -> None:
     method, batch = _series_method(AlphaObjective())
     noise, weights = _noise(method, 12), named_weights(method.players)
-    bits = Batch(batch.records, batch.utility, batch.secret, batch.side, torch.ones(12, 2))
+    bits = Batch(batch.records, batch.utility, batch.sensitive, batch.side, torch.ones(12, 2))
     with pytest.raises(PrivatizerError, match=r"choice.*\(12, 2\).*one column"):
         method.local_step(weights, bits, noise)
     with pytest.raises(PrivatizerError, match="one column"):
@@ -302,7 +302,7 @@ def test_a_choice_of_two_secrets_is_refused() -> None:
 def test_side_information_reaches_the_adversary() -> None:
     method, batch = _series_method(AlphaObjective())
     noise = _noise(method, 12)
-    other = Batch(batch.records, batch.utility, batch.secret, batch.side + 1)
+    other = Batch(batch.records, batch.utility, batch.sensitive, batch.side + 1)
     assert method.report(batch, noise) != method.report(other, noise)
 
 
@@ -316,16 +316,16 @@ def test_larger_beta_is_paid_for_the_use() -> None:
 
 
 def test_a_fixed_network_does_not_learn() -> None:
-    use = ConvClassifier((1, 8, 8), 5, 2)
+    utility = ConvClassifier((1, 8, 8), 5, 2)
     method = build_privatizer(
         "alpha",
         ConvReleaser((1, 8, 8), 2, noisy=False),
         ConvClassifier((1, 8, 8), 2, 2),
         AlphaObjective(beta=1.0),
-        fixed_use=use,
+        fixed_utility=utility,
     )
-    assert set(method.players) == {"filter", "secret"}
-    assert not any(value.requires_grad for value in use.parameters())
+    assert set(method.players) == {"filter", "sensitive"}
+    assert not any(value.requires_grad for value in utility.parameters())
     assert method.noise_shape == ()
 
 
@@ -353,11 +353,11 @@ def test_networks_that_do_not_fit_are_refused() -> None:
     with pytest.raises(PrivatizerError, match="weighs a use network"):
         AlphaPrivatizer(net, reader, AlphaObjective(beta=1.0))
     with pytest.raises(PrivatizerError, match="not both"):
-        AlphaPrivatizer(net, reader, use=reader, fixed_use=reader)
+        AlphaPrivatizer(net, reader, utility=reader, fixed_utility=reader)
     with pytest.raises(PrivatizerError, match="no noise_shape"):
         AlphaPrivatizer(nn.Identity(), reader)
     method, batch = _series_method(AlphaObjective())
-    wrong = Batch(batch.records, batch.utility, batch.secret[:, 0], batch.side)
+    wrong = Batch(batch.records, batch.utility, batch.sensitive[:, 0], batch.side)
     with pytest.raises(PrivatizerError, match="one row of classes a secret"):
         method.local_step(named_weights(method.players), wrong, _noise(method, 12))
     tiny, images = _image_method(AlphaObjective(0.001))

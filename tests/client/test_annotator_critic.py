@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from client import framed
+from client import feature_cache
 from client.cohort import train_cohort
 from client.data import ArrayUsers, LocalData
-from client.feature_cache import FramedUsers
+from client.feature_cache import FeatureCache
 from client.tasks import FAMILIES
 from models.annotators import Annotator
 from models.vectors import to_vector
@@ -24,9 +24,9 @@ FEATURES = "orientations"  # the faster ones
 
 @pytest.fixture(autouse=True)
 def nothing_kept():
-    framed._KEPT.clear()
+    feature_cache._KEPT.clear()
     yield
-    framed._KEPT.clear()
+    feature_cache._KEPT.clear()
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +140,7 @@ def test_rows_are_made_once_for_a_frame_and_are_those_of_a_node_that_kept_nothin
     annotator.weight.mul_(2)  # another round: the same frame, another weight
     kept = train_cohort(users, ask(1, 2, 3))
     assert sum(calls) == made
-    framed._KEPT.clear()
+    feature_cache._KEPT.clear()
     fresh = train_cohort(users, ask(1, 2, 3))
     assert np.array_equal(kept.total, fresh.total)
     assert not np.array_equal(first.total, kept.total)
@@ -153,7 +153,7 @@ def test_rows_of_one_frame_never_answer_for_another(users, ask, annotator):
     other.fit_frame(torch.rand(60, *SHAPE, generator=source) * 2 - 1, 0.0)
     other.weight.copy_(annotator.weight)
     after = train_cohort(users, ask(0, 1, network=other)).total
-    framed._KEPT.clear()
+    feature_cache._KEPT.clear()
     assert np.array_equal(after, train_cohort(users, ask(0, 1, network=other)).total)
     assert not np.array_equal(after, train_cohort(users, ask(0, 1)).total)
 
@@ -164,7 +164,7 @@ def test_rows_of_one_data_set_never_answer_for_another(users, ask):
     inverted = changed(users, images=255 - users.images)
     assert np.array_equal(train_cohort(twin, ask(0, 1)).total, kept)
     found = train_cohort(inverted, ask(0, 1)).total
-    framed._KEPT.clear()
+    feature_cache._KEPT.clear()
     assert np.array_equal(found, train_cohort(inverted, ask(0, 1)).total)
     assert not np.array_equal(found, kept)
 
@@ -172,22 +172,22 @@ def test_rows_of_one_data_set_never_answer_for_another(users, ask):
 def test_what_is_kept_goes_with_the_users(users, ask):
     mine = changed(users)
     train_cohort(mine, ask(0, 1))
-    assert len(framed._KEPT) == 1
+    assert len(feature_cache._KEPT) == 1
     del mine
     gc.collect()
-    assert not framed._KEPT
+    assert not feature_cache._KEPT
 
 
 def test_memory_for_kept_rows_is_bounded_and_the_sums_stay_the_same(users, ask, monkeypatch):
     many = changed(users, indices=np.tile(users.indices, 3), offsets=tiled(users.offsets, 3))
     chosen = tuple(range(0, len(many), 3))
-    monkeypatch.setattr(framed, "GROUP", 4)
+    monkeypatch.setattr(feature_cache, "GROUP", 4)
     expected = train_cohort(many, ask(*chosen)).total
-    framed._KEPT.clear()
-    monkeypatch.setattr(framed, "MOST_KEPT", 60 * (COMPONENTS + 1))
+    feature_cache._KEPT.clear()
+    monkeypatch.setattr(feature_cache, "MOST_KEPT", 60 * (COMPONENTS + 1))
     assert np.array_equal(train_cohort(many, ask(*chosen)).total, expected)
     assert np.array_equal(train_cohort(many, ask(*chosen)).total, expected)
-    assert 0 < sum(kept.values() for kept in framed._KEPT.values()) <= framed.MOST_KEPT
+    assert 0 < sum(kept.values() for kept in feature_cache._KEPT.values()) <= feature_cache.MOST_KEPT
 
 
 def tiled(offsets: np.ndarray, times: int) -> np.ndarray:
@@ -197,9 +197,9 @@ def tiled(offsets: np.ndarray, times: int) -> np.ndarray:
 
 
 def test_a_users_rows_do_not_depend_on_who_was_asked_for_before(users, annotator):
-    late = FramedUsers(changed(users), annotator).user(4)[0]
-    framed._KEPT.clear()
-    other = FramedUsers(changed(users), annotator)
+    late = FeatureCache(changed(users), annotator).user(4)[0]
+    feature_cache._KEPT.clear()
+    other = FeatureCache(changed(users), annotator)
     other.user(0)
     assert torch.equal(other.user(4)[0], late)
 

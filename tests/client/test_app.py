@@ -9,7 +9,7 @@ from client.app import build_client_app
 from client.messages import DESCRIBE, TRAIN, Description, ReplyError, TrainReply
 from simulations.transports.inprocess import InProcessGrid
 
-SECRET = "patient 4711 has a rare disease"
+ADVERSARY = "patient 4711 has a rare disease"
 
 
 def ask(app, message_type, content):
@@ -35,7 +35,7 @@ def test_an_exceptions_text_type_and_place_stay_on_the_node(
     users, make_request, message_type, caplog, capfd
 ):
     def failing(context):
-        raise KeyError(SECRET)
+        raise KeyError(ADVERSARY)
 
     app = build_client_app(failing)
     with caplog.at_level(logging.DEBUG):
@@ -43,7 +43,7 @@ def test_an_exceptions_text_type_and_place_stay_on_the_node(
     everything = (
         repr(vars(reply)) + repr(dict(reply.content)) + caplog.text + "".join(capfd.readouterr())
     )
-    assert SECRET not in everything and "KeyError" not in everything
+    assert ADVERSARY not in everything and "KeyError" not in everything
     reader = Description if message_type == DESCRIBE else TrainReply
     with pytest.raises(ReplyError, match="reported a failure"):
         reader.from_record(reply.content)

@@ -28,11 +28,11 @@ def people(n: int, seed: int) -> PrivateData:
         name="made up",
         records=records,
         utility=(records[:, :NEEDED].sum(1) > 0).long(),
-        secret=(records[:, -1] > 0).long(),
+        sensitive=(records[:, -1] > 0).long(),
         side=None,
         owners=None,
         utility_classes=2,
-        secret_classes=2,
+        sensitive_classes=2,
         low=-9.0,
         high=9.0,
     )
@@ -149,7 +149,7 @@ def test_a_user_at_a_time_is_the_same_gradient_as_alone() -> None:
     noise = torch.randn(4, 6, ENTRIES, generator=torch.Generator().manual_seed(0))
 
     def loss(own: dict[str, Tensor], records: Tensor, utility: Tensor, draws: Tensor) -> Tensor:
-        batch = Batch(records=records, utility=utility, secret=utility)
+        batch = Batch(records=records, utility=utility, sensitive=utility)
         return method.local_step({FILTER: own}, batch, draws).losses[FILTER]
 
     records, utility = data.records.reshape(4, 6, ENTRIES), data.utility.reshape(4, 6)

@@ -11,7 +11,13 @@ from torch import nn
 from models.classifiers import ConvClassifier, Mlp
 from privatizers import METHODS, build_privatizer
 from privatizers.classifiers import check_reads, prior_of
-from privatizers.information import RAW_USE, SECRET, USE, InformationPrivatizer, Objective
+from privatizers.information import (
+    ADVERSARY,
+    RAW_UTILITY,
+    UTILITY,
+    InformationPrivatizer,
+    Objective,
+)
 from privatizers.networks.filters import LinearFilter, MlpFilter, UNet
 from privatizers.protocol import FILTER, Batch, PrivatizerError, draw_noise, named_weights
 
@@ -24,18 +30,18 @@ def seeded(seed=0):
 
 def points(n=256, seed=1):
     generator = seeded(seed)
-    use, secret = torch.randint(2, (2, n), generator=generator)
-    records = torch.stack([use, secret], 1) + 0.05 * torch.randn(n, 2, generator=generator)
-    return Batch(records, use, secret)
+    utility, sensitive = torch.randint(2, (2, n), generator=generator)
+    records = torch.stack([utility, sensitive], 1) + 0.05 * torch.randn(n, 2, generator=generator)
+    return Batch(records, utility, sensitive)
 
 
 def privatizer(objective=None, algorithm=1, net=None, prior=HALF):
     net = net if net is not None else LinearFilter(2, generator=seeded())
     readers = [Mlp(2, 2, (8,), generator=seeded(2 + i)) for i in range(3)]
     given = {
-        1: {"raw_use": readers[0], "use": readers[1], "secret": readers[2]},
-        2: {"fixed_use": readers[0], "secret": readers[2]},
-        3: {"fixed_use": readers[0], "fixed_secret": readers[2]},
+        1: {"raw_utility": readers[0], "utility": readers[1], "adversary": readers[2]},
+        2: {"fixed_utility": readers[0], "adversary": readers[2]},
+        3: {"fixed_utility": readers[0], "fixed_adversary": readers[2]},
     }[algorithm]
     return InformationPrivatizer(net, prior, objective, **given)
 
@@ -54,7 +60,8 @@ def test_the_registry_builds_it():
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "learning"), [(1, {RAW_USE, USE, SECRET}), (2, {SECRET}), (3, set())]
+    ("algorithm", "learning"),
+    [(1, {RAW_UTILITY, UTILITY, ADVERSARY}), (2, {ADVERSARY}), (3, set())],
 )
 def test_each_algorithm_trains_what_the_paper_says(algorithm, learning):
     method = privatizer(algorithm=algorithm)
@@ -144,7 +151,7 @@ def test_under_its_budget_the_leak_has_no_pull():
     assert abs(float(cosine)) == pytest.approx(1.0, abs=1e-5)
 
 
-@pytest.mark.parametrize("player", [RAW_USE, USE, SECRET])
+@pytest.mark.parametrize("player", [RAW_UTILITY, UTILITY, ADVERSARY])
 def test_a_players_loss_moves_its_own_weights_alone(player):
     method = privatizer()
     weights = named_weights(method.players)
@@ -169,13 +176,15 @@ def test_users_gradients_with_shared_scalars_average_to_the_gradient_of_all():
     }
     scalars = method.local_step(weights, batch, noise).scalars
 
-    def loss(theta, records, use, secret, drawn):
+    def loss(theta, records, utility, sensitive, drawn):
         own = {**weights, FILTER: theta}
-        return method.local_step(own, Batch(records, use, secret), drawn, scalars).losses[FILTER]
+        return method.local_step(own, Batch(records, utility, sensitive), drawn, scalars).losses[
+            FILTER
+        ]
 
     parts = [
         value.reshape(8, 32, *value.shape[1:])
-        for value in (batch.records, batch.utility, batch.secret, noise)
+        for value in (batch.records, batch.utility, batch.sensitive, noise)
     ]
     each = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0, 0, 0))(
         weights[FILTER], *parts
@@ -188,10 +197,10 @@ def test_local_squares_would_add_the_variance_between_users():
     """Why the scalars are shared: without them the users' gradients do not average to it."""
     method = privatizer(Objective(0.4, leak="label"))
     batch, noise = points(), draw_noise(method, 256, seeded(5))
-    order = batch.secret.argsort()
+    order = batch.sensitive.argsort()
     alone = []
     for rows in order.split(32):
-        part = Batch(batch.records[rows], batch.utility[rows], batch.secret[rows])
+        part = Batch(batch.records[rows], batch.utility[rows], batch.sensitive[rows])
         alone.append(gradients(method, part, noise[rows]))
     together = gradients(method, batch, noise)
     assert not torch.allclose(torch.stack(alone).mean(0), together, rtol=0.05, atol=1e-4)
@@ -209,7 +218,7 @@ def test_halves_are_unbiased_where_the_square_of_a_batch_mean_is_not():
     for name, method in (("square", square), ("halves", halves)):
         parts = []
         for rows in torch.arange(4096).split(8):
-            part = Batch(batch.records[rows], batch.utility[rows], batch.secret[rows])
+            part = Batch(batch.records[rows], batch.utility[rows], batch.sensitive[rows])
             parts.append(gradients(method, part, noise[rows]))
         found[name] = float((torch.stack(parts).mean(0) - whole).norm())
     assert found["halves"] < 0.5 * found["square"]
@@ -219,11 +228,11 @@ def test_exclusive_terms_take_the_use_of_some_and_the_secret_of_the_others():
     method = privatizer(Objective(0.5, exclusive=True), algorithm=3)
     batch, noise = points(), draw_noise(method, 256, seeded(5))
     hides = (torch.arange(256) % 2).float().unsqueeze(1)
-    mixed = Batch(batch.records, batch.utility, batch.secret, choice=hides)
+    mixed = Batch(batch.records, batch.utility, batch.sensitive, choice=hides)
     lost, leaked = method.local_step(named_weights(method.players), mixed, noise).scalars
     everybody = privatizer(Objective(0.5), algorithm=3)
     for rows, place, found in ((slice(0, None, 2), 0, lost), (slice(1, None, 2), 1, leaked)):
-        part = Batch(batch.records[rows], batch.utility[rows], batch.secret[rows])
+        part = Batch(batch.records[rows], batch.utility[rows], batch.sensitive[rows])
         wanted = everybody.local_step(named_weights(everybody.players), part, noise[rows])
         assert float(found) == pytest.approx(float(wanted.scalars[place]), abs=1e-6)
     with pytest.raises(PrivatizerError, match="choice"):
@@ -233,7 +242,7 @@ def test_exclusive_terms_take_the_use_of_some_and_the_secret_of_the_others():
 def test_who_hides_nothing_pulls_at_no_secret():
     method = privatizer(Objective(1.0), algorithm=2, net=MlpFilter(2, generator=seeded()))
     batch, noise = points(), draw_noise(method, 256, seeded(5))
-    nobody = Batch(batch.records, batch.utility, batch.secret, choice=torch.zeros(256, 1))
+    nobody = Batch(batch.records, batch.utility, batch.sensitive, choice=torch.zeros(256, 1))
     assert float(gradients(method, nobody, noise).abs().max()) == 0
     assert float(gradients(method, batch, noise).abs().max()) > 0
 
@@ -241,7 +250,7 @@ def test_who_hides_nothing_pulls_at_no_secret():
 @pytest.mark.parametrize("columns", [2, 0])
 def test_a_choice_of_other_than_one_secret_is_refused(columns):
     batch, noise = points(8), torch.zeros(8, 2)
-    bits = Batch(batch.records, batch.utility, batch.secret, choice=torch.ones(8, columns))
+    bits = Batch(batch.records, batch.utility, batch.sensitive, choice=torch.ones(8, columns))
     method = privatizer(net=LinearFilter(2))
     for step in (lambda: method.local_step(named_weights(method.players), bits, noise),
                  lambda: method.report(bits, noise)):  # fmt: skip
@@ -252,8 +261,8 @@ def test_a_choice_of_other_than_one_secret_is_refused(columns):
 def test_a_filter_is_told_its_owners_choice():
     net = UNet((1, 8, 8), 2, choices=1, generator=seeded())
     readers = {
-        "fixed_use": ConvClassifier((1, 8, 8), 2, 2, generator=seeded(1)),
-        "secret": ConvClassifier((1, 8, 8), 2, 2, generator=seeded(2)),
+        "fixed_utility": ConvClassifier((1, 8, 8), 2, 2, generator=seeded(1)),
+        "sensitive": ConvClassifier((1, 8, 8), 2, 2, generator=seeded(2)),
     }
     method = InformationPrivatizer(net, HALF, **readers)
     images = torch.rand(2, 1, 8, 8, generator=seeded(3))
@@ -274,7 +283,7 @@ def test_a_step_draws_nothing_and_changes_no_network():
 
 def test_fixed_networks_are_never_trained():
     net = Mlp(2, 2, (4,), generator=seeded())
-    InformationPrivatizer(LinearFilter(2), HALF, fixed_use=net, fixed_secret=Mlp(2, 2))
+    InformationPrivatizer(LinearFilter(2), HALF, fixed_utility=net, fixed_adversary=Mlp(2, 2))
     assert not any(value.requires_grad for value in net.parameters())
 
 
@@ -301,9 +310,9 @@ def test_the_prior_of_labels_is_their_shares():
 def test_a_network_of_another_shape_is_refused_before_training():
     image = torch.zeros(1, 1, 28, 28)
     with pytest.raises(PrivatizerError, match=r"use does not take records of shape \(1, 28, 28\)"):
-        check_reads(ConvClassifier((3, 32, 32), 10), image, 10, "use")
+        check_reads(ConvClassifier((3, 32, 32), 10), image, 10, "utility")
     with pytest.raises(PrivatizerError, match="the data has 2 classes"):
-        check_reads(ConvClassifier((1, 28, 28), 10), image, 2, "secret")
+        check_reads(ConvClassifier((1, 28, 28), 10), image, 2, "sensitive")
     method = privatizer(prior=torch.ones(3) / 3)
     with pytest.raises(PrivatizerError, match="2 answers, the prior 3"):
         method.report(points(), draw_noise(method, 256, seeded()))
@@ -311,11 +320,11 @@ def test_a_network_of_another_shape_is_refused_before_training():
 
 def test_networks_missing_or_given_twice_are_refused():
     net, reader = LinearFilter(2), Mlp(2, 2)
-    with pytest.raises(PrivatizerError, match="fixed_use"):
-        InformationPrivatizer(net, HALF, secret=reader)
-    with pytest.raises(PrivatizerError, match="fixed_use"):
-        InformationPrivatizer(net, HALF, use=reader, fixed_use=reader, secret=reader)
-    with pytest.raises(PrivatizerError, match="fixed_secret"):
-        InformationPrivatizer(net, HALF, fixed_use=reader)
+    with pytest.raises(PrivatizerError, match="fixed_utility"):
+        InformationPrivatizer(net, HALF, adversary=reader)
+    with pytest.raises(PrivatizerError, match="fixed_utility"):
+        InformationPrivatizer(net, HALF, utility=reader, fixed_utility=reader, adversary=reader)
+    with pytest.raises(PrivatizerError, match="fixed_adversary"):
+        InformationPrivatizer(net, HALF, fixed_utility=reader)
     with pytest.raises(PrivatizerError, match="noise_shape"):
-        InformationPrivatizer(nn.Linear(2, 2), HALF, fixed_use=reader, secret=reader)
+        InformationPrivatizer(nn.Linear(2, 2), HALF, fixed_utility=reader, adversary=reader)

@@ -13,7 +13,7 @@ import torch
 
 from client.clipping import clip_and_sum
 from client.cohort import train_cohort
-from client.cohort_data import DrawnUsers, UserSeeds, sound_records
+from client.cohort_data import CohortData, UserSeeds, sound_records
 from client.data import ArrayUsers, LocalData, NodeDataError, open_node_users
 from client.filtered import FilteredUsers, as_asked, privatizer_settings
 from client.messages import TrainRequest
@@ -26,15 +26,21 @@ from server.tasks.privatizer import PrivatizerTrainer
 
 DENSE = {"privatizer.network": "dense", "privatizer.width": 6, "privatizer.readers": 5}
 UNET = {"privatizer.width": 2, "privatizer.readers": 2}
-SECRETS = 3
+SENSITIVE = 3
 
 
 @pytest.fixture
 def secretive(users) -> ArrayUsers:
     """The users with a secret of three classes; the third does not mind."""
-    secrets = np.random.default_rng(4).integers(0, SECRETS, len(users.labels))
+    values = np.random.default_rng(4).integers(0, SENSITIVE, len(users.labels))
     hides = np.array([True, True, False, True, True, True, True])
-    return replace(users, secrets=secrets, secret="thickness", secret_classes=SECRETS, hides=hides)
+    return replace(
+        users,
+        sensitive=values,
+        sensitive_attribute="thickness",
+        sensitive_classes=SENSITIVE,
+        hides=hides,
+    )
 
 
 @pytest.fixture
@@ -47,7 +53,7 @@ def asked():
         if settings["privatizer.network"] == "unet":
             settings |= UNET
         config = Config().updated(settings)
-        trainer = PrivatizerTrainer(config, (1, 28, 28), 10, SECRETS)
+        trainer = PrivatizerTrainer(config, (1, 28, 28), 10, SENSITIVE)
         flat = {k: v for k, v in config.flat().items() if k.startswith("privatizer.")}
         flat |= {"privatizer.seed": 0, "family": "privatizer", "clipping_norm": clip}
         return TrainRequest(1, tuple(chosen), flat, trainer.weights(), seed)
@@ -57,7 +63,7 @@ def asked():
 
 def rows_of(users, request):
     critic = PrivatizerLocalCritic(users, request)
-    drawn = DrawnUsers(users, request.users)
+    drawn = CohortData(users, request.users)
     return critic, critic.updates(drawn, UserSeeds(request.seed, request.users))
 
 
@@ -88,15 +94,15 @@ def test_gradients_at_everybodys_scalars_add_up_to_that_of_the_squared_means(sec
     users = replace(secretive, hides=None)
     request = asked(0, 1, 3)
     critic = PrivatizerLocalCritic(users, request)
-    drawn, seeds = DrawnUsers(users, request.users), UserSeeds(request.seed, request.users)
+    drawn, seeds = CohortData(users, request.users), UserSeeds(request.seed, request.users)
     parts = [critic._draw(data, seed) for data, seed in zip(drawn, seeds, strict=True)]
-    images, use, secret, _, noise = (torch.cat(part) for part in zip(*parts, strict=True))
+    images, utility, sensitive, _, noise = (torch.cat(part) for part in zip(*parts, strict=True))
     method = critic._method
     weights = {
         player: {name: value.detach().requires_grad_() for name, value in named.items()}
         for player, named in named_weights(method.players).items()
     }
-    whole = method.local_step(weights, Batch(images, use, secret), noise)
+    whole = method.local_step(weights, Batch(images, utility, sensitive), noise)
     slopes = torch.autograd.grad(whole.losses["filter"], list(weights["filter"].values()))
     critic._shared = whole.scalars  # everybody's
     found = critic._design.split(critic.updates(drawn, seeds).mean(0))
@@ -105,7 +111,7 @@ def test_gradients_at_everybodys_scalars_add_up_to_that_of_the_squared_means(sec
     scalars = critic._design.decoded(found["scalars"], critic._bounds["scalars"])
     assert torch.allclose(scalars, whole.scalars, atol=1e-5)
     shares = found["shares"] / critic._bounds["shares"]
-    assert torch.allclose(shares, torch.bincount(secret, minlength=3) / len(secret))
+    assert torch.allclose(shares, torch.bincount(sensitive, minlength=3) / len(sensitive))
 
 
 def test_a_users_row_depends_on_nobody_else(secretive, asked):
@@ -124,7 +130,7 @@ def test_who_has_nothing_adds_nothing_and_who_breaks_the_networks_neither(secret
         """User 1's pixels overflow the networks."""
 
         shape, classes, partition = secretive.shape, 10, 0
-        secret, secret_classes = "thickness", SECRETS
+        sensitive, sensitive_classes = "thickness", SENSITIVE
 
         def __len__(self):
             return 7
@@ -147,15 +153,15 @@ def test_who_consents_has_no_share_in_the_secret(secretive, asked):
     critic, rows = rows_of(secretive, asked(1, 2, network="unet", consenting=0.2))
     blocks = critic._design.split(rows)
     assert float(blocks["shares"][1].abs().max()) == 0
-    assert float(blocks["secret"][1].abs().max()) == 0  # nothing of theirs to read
+    assert float(blocks["sensitive"][1].abs().max()) == 0  # nothing of theirs to read
     assert float(blocks["shares"][0].sum()) == pytest.approx(critic._bounds["shares"])
 
 
 def test_records_of_an_unknown_secret_are_as_if_they_were_not_there(secretive):
-    secrets = secretive.secrets.copy()
-    secrets[:10] = [-1, 3, 0, 1, 2, 0, 1, 2, 99, 0]
-    data = sound_records(replace(secretive, secrets=secrets), 0)
-    assert data.secrets.tolist() == [0, 1, 2, 0, 1, 2, 0] and len(data.images) == 7
+    sensitive_classes = secretive.sensitive_classes.copy()
+    sensitive_classes[:10] = [-1, 3, 0, 1, 2, 0, 1, 2, 99, 0]
+    data = sound_records(replace(secretive, sensitive_classes=sensitive_classes), 0)
+    assert data.sensitive_classes.tolist() == [0, 1, 2, 0, 1, 2, 0] and len(data.images) == 7
     assert data.choice.tolist() == [[1.0]] * 7
 
 
@@ -166,9 +172,9 @@ def test_a_user_whose_bits_differ_hides_and_fails_nobody(tmp_path):
         "labels": np.arange(6),
         "users": np.array([4, 4, 7, 7, 9, 9]),
         "classes": np.array(10),
-        "secrets": np.arange(6) % 2,
-        "secret": np.array("thickness"),
-        "secret_classes": np.array(2),
+        "sensitive": np.arange(6) % 2,
+        "sensitive_attribute": np.array("thickness"),
+        "sensitive_classes": np.array(2),
         "hides": np.array([False, False, True, False, True, True]),
     }
     np.savez(tmp_path / "users.npz", **arrays)
@@ -185,7 +191,10 @@ def test_who_hides_nothing_does_not_move_a_mean_over_those_who_hide(secretive, a
     assert float(told[1].abs().max()) > 0
 
 
-@pytest.mark.parametrize("change", [{"secret": "age"}, {"secret_classes": 1}, {"secret": ""}])
+@pytest.mark.parametrize(
+    "change",
+    [{"sensitive_attribute": "age"}, {"sensitive_classes": 1}, {"sensitive_attribute": ""}],
+)
 def test_a_node_without_the_secret_takes_no_part(secretive, asked, change):
     with pytest.raises(NodeDataError, match="hides 'thickness'"):
         PrivatizerLocalCritic(replace(secretive, **change), asked(0))
@@ -233,7 +242,7 @@ def test_users_are_filtered_once_with_noise_of_their_own(secretive, asked, vecto
     assert as_asked(replace(secretive), request) is not shown
     raw, found = secretive.user(0), shown.user(0)
     assert (shown.classes, shown.shape, len(shown)) == (10, (1, 28, 28), 7)
-    assert torch.equal(found.labels, raw.labels) and found.secrets is None
+    assert torch.equal(found.labels, raw.labels) and found.sensitive_classes is None
     assert float((found.images - raw.images).abs().mean()) > 0.01
     assert float(found.images.abs().max()) <= 1
     again = FilteredUsers.of(secretive, vector, privatizer_settings(request.settings))
@@ -262,8 +271,10 @@ def test_conditioned_classes_are_pairs_of_class_and_secret(secretive, asked, vec
     shown = as_asked(secretive, filtering(asked(0), vector, condition=True))
     raw, found = secretive.user(1), shown.user(1)
     assert shown.classes == 30
-    assert torch.equal(found.labels // 3, raw.labels) and torch.equal(found.labels % 3, raw.secrets)
-    nobody = replace(secretive, secrets=None, secret="", secret_classes=0)
+    assert torch.equal(found.labels // 3, raw.labels) and torch.equal(
+        found.labels % 3, raw.sensitive
+    )
+    nobody = replace(secretive, sensitive=None, sensitive_attribute="", sensitive_classes=0)
     with pytest.raises(NodeDataError, match="conditions on a secret"):
         as_asked(nobody, filtering(asked(0), vector, condition=True))
 
@@ -292,5 +303,5 @@ def test_critics_meet_filtered_images_alone(secretive, make_request, asked, vect
 
 def test_local_data_without_secrets_is_what_it_was(users):
     data = users.user(0)
-    assert data.secrets is None and data.choice is None
-    assert LocalData(data.images, data.labels).secrets is None
+    assert data.sensitive_classes is None and data.choice is None
+    assert LocalData(data.images, data.labels).sensitive_classes is None

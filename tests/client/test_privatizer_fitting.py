@@ -14,7 +14,7 @@ from client.datasets.attributes import load_private
 from models.classifiers import Mlp
 from privatizers import fitting
 from privatizers.classifiers import prior_of
-from privatizers.fitting import Pace, Reading, fit_filter
+from privatizers.fitting import FitConfig, LeakageEstimate, fit_filter
 from privatizers.information import InformationPrivatizer, Objective
 from privatizers.networks.filters import LinearFilter
 from privatizers.protocol import PrivatizerError
@@ -40,35 +40,37 @@ def reader(points):
     return net
 
 
-def fitted(points, reader, *, rate=0.03, told=None, pace=None, held=None):
+def fitted(points, reader, *, rate=0.03, told=None, fit_config=None, held=None):
     source = torch.Generator().manual_seed(0)
     net = LinearFilter(2, generator=source)
     with torch.no_grad():
         net.theta.copy_(3 * torch.eye(2))
 
-    def build(stretch):
+    def build(stage):
         return InformationPrivatizer(
             net,
-            prior_of(points.secret, 2),
-            Objective(budget=BUDGET, weight=stretch.weight),
-            secret=Mlp(2, 2, (32,), generator=source),
-            fixed_use=reader,
+            prior_of(points.sensitive, 2),
+            Objective(budget=BUDGET, weight=stage.weight),
+            adversary=Mlp(2, 2, (32,), generator=source),
+            fixed_utility=reader,
         )
 
-    usual = Pace(BUDGET, steps=200, rate=rate, adversary_rate=5e-3, batch=256, seed=0)
+    usual = FitConfig(BUDGET, steps=200, rate=rate, adversary_rate=5e-3, batch=256, seed=0)
     train = points.take(slice(1000, None))
     held = points.take(slice(0, 1000)) if held is None else held
     progress = None if told is None else lambda done, planned: told.append((done, planned))
-    return fit_filter(build, train, held, pace or usual, progress)
+    return fit_filter(build, train, held, fit_config or usual, progress)
 
 
 def test_the_secret_goes_and_the_use_stays(points, reader):
     told: list[tuple[int, int]] = []
-    network, reading = fitted(points, reader, told=told)
+    network, leakage = fitted(points, reader, told=told)
     theta = network.theta
-    use, secret = theta[:, 0].norm(), theta[:, 1].norm()
-    assert secret < 0.7 < 2 < use, "the secret's coordinate drowns in the noise, the use's does not"
-    assert reading.nats < 3 * BUDGET and 0.45 < reading.share < 0.62
+    utility, sensitive = theta[:, 0].norm(), theta[:, 1].norm()
+    assert sensitive < 0.7 < 2 < utility, (
+        "the secret's coordinate drowns in the noise, the use's does not"
+    )
+    assert leakage.nats < 3 * BUDGET and 0.45 < leakage.share < 0.62
     assert not theta.requires_grad and not network.training
     done = [step for step, _ in told]
     assert done == sorted(done) and told[-1][0] == told[-1][1]
@@ -86,7 +88,9 @@ def test_the_first_stretch_begins_gently_and_later_ones_do_not(points, reader, m
     monkeypatch.setattr(fitting, "MOST", 1)
     monkeypatch.setattr(fitting, "LATER", replace(fitting.LATER, meeting=1))
     fitted(
-        points, reader, pace=Pace(-1.0, steps=20, rate=0.01, adversary_rate=5e-3, batch=64, seed=0)
+        points,
+        reader,
+        fit_config=FitConfig(-1.0, steps=20, rate=0.01, adversary_rate=5e-3, batch=64, seed=0),
     )
     first, later = weights[:20], weights[20:]
     assert first[0] == pytest.approx(fitting.GENTLE * fitting.FIRST.weight)
@@ -117,31 +121,36 @@ def test_an_adversary_is_judged_by_what_it_says_of_held_records(points, reader, 
             value.fill_(sharpness)
     net = LinearFilter(2)
     goal = Objective(budget=BUDGET)
-    prior = prior_of(points.secret, 2)
-    method = InformationPrivatizer(net, prior, goal, secret=silent, fixed_use=reader)
+    prior = prior_of(points.sensitive, 2)
+    method = InformationPrivatizer(net, prior, goal, adversary=silent, fixed_utility=reader)
     held = points.take(slice(0, 1001))
-    work = fitting._Fitting(lambda _: method, points, held, Pace(BUDGET, 1, 1, 1, 8, 0), None)
+    work = fitting._Fitting(lambda _: method, points, held, FitConfig(BUDGET, 1, 1, 1, 8, 0), None)
     if sharpness:
         with pytest.raises(PrivatizerError, match="no numbers"):
-            work._reading(method)
+            work._leakage(method)
         return
-    found = work._reading(method)
-    entropy = Categorical(prior_of(held.secret, 2)).entropy()
+    found = work._leakage(method)
+    entropy = Categorical(prior_of(held.sensitive, 2)).entropy()
     assert found.nats == pytest.approx(float(entropy) - math.log(2), abs=1e-5)
-    assert found.share == pytest.approx(float((held.secret == 0).double().mean()))
+    assert found.share == pytest.approx(float((held.sensitive == 0).double().mean()))
 
 
 def test_of_readings_below_nothing_the_share_decides(points, reader, monkeypatch):
-    left = [Reading(0.3, 0.9), Reading(-0.4, 0.6), Reading(-0.1, 0.5), Reading(0.1, 0.7)]
-    monkeypatch.setattr(fitting._Fitting, "_reading", lambda *_: left.pop(0))
+    left = [
+        LeakageEstimate(0.3, 0.9),
+        LeakageEstimate(-0.4, 0.6),
+        LeakageEstimate(-0.1, 0.5),
+        LeakageEstimate(0.1, 0.7),
+    ]
+    monkeypatch.setattr(fitting._Fitting, "_leakage", lambda *_: left.pop(0))
     monkeypatch.setattr(fitting, "LATER", replace(fitting.LATER, meeting=1))
-    budget = Pace(-1.0, steps=2, rate=0.01, adversary_rate=5e-3, batch=64, seed=0)
-    assert fitted(points, reader, pace=budget)[1] == Reading(-0.1, 0.5)
+    budget = FitConfig(-1.0, steps=2, rate=0.01, adversary_rate=5e-3, batch=64, seed=0)
+    assert fitted(points, reader, fit_config=budget)[1] == LeakageEstimate(-0.1, 0.5)
 
 
 def test_a_held_part_without_a_class_is_refused_before_training(points, reader, monkeypatch):
     monkeypatch.setattr(fitting, "train_privatizer", lambda *_, **__: pytest.fail("trained"))
-    ones = points.take(points.secret == 1)
+    ones = points.take(points.sensitive == 1)
     with pytest.raises(PrivatizerError, match="class"):
         fitted(points, reader, held=ones)
 

@@ -29,7 +29,7 @@ def seeded(seed=0):
 def built(alpha=0.5):
     readers = {
         name: Mlp(2, 2, (8,), generator=seeded(place))
-        for place, name in enumerate(("raw_use", "use", "secret"))
+        for place, name in enumerate(("raw_utility", "utility", "sensitive"))
     }
     return InformationPrivatizer(
         LinearFilter(2, generator=seeded()), HALF, Objective(alpha), **readers
@@ -49,7 +49,7 @@ def points():
     return load_private("mixture:0.4", seed=3).train
 
 
-ALL = {FILTER: 1e-2, "raw_use": 3e-3, "use": 3e-3, "secret": 3e-3}
+ALL = {FILTER: 1e-2, "raw_utility": 3e-3, "utility": 3e-3, "sensitive": 3e-3}
 
 
 def trained(points, *stages, seed=0, **options):
@@ -74,16 +74,16 @@ def test_equal_arguments_give_equal_bits_and_the_global_state_is_left_alone(poin
 
 def test_a_stage_moves_only_the_players_it_names(points):
     before = weights(built())
-    after = trained(points, Stage("readers", {"use": 1e-3, "secret": 1e-3}, 3))
+    after = trained(points, Stage("readers", {"utility": 1e-3, "sensitive": 1e-3}, 3))
     moved = {name.split(".")[0] for name in before if not torch.equal(before[name], after[name])}
-    assert moved == {"use", "secret"}
+    assert moved == {"utility", "sensitive"}
 
 
 def test_iterations_are_reported_across_stages(points):
     done, steps = [], []
     trained(
         points,
-        Stage("readers", {"secret": 1e-3}, 2),
+        Stage("readers", {"sensitive": 1e-3}, 2),
         Stage("filter", {FILTER: 1e-3}, 3),
         progress=lambda now, of: done.append((now, of)),
         on_step=lambda step, scalars: steps.append((step, len(scalars))),
@@ -107,8 +107,8 @@ def test_minibatches_carry_their_rows_choices_and_changes(points):
             seen.append(batch)
             return super().local_step(weights, batch, noise, shared, filtering=filtering)
 
-    method = Looking(LinearFilter(2), HALF, fixed_use=Mlp(2, 2), secret=Mlp(2, 2))
-    hides = points.secret.float().unsqueeze(1)
+    method = Looking(LinearFilter(2), HALF, fixed_utility=Mlp(2, 2), adversary=Mlp(2, 2))
+    hides = points.sensitive.float().unsqueeze(1)
 
     def shifted(batch, generator):
         return replace(batch, records=batch.records + 100)
@@ -122,7 +122,7 @@ def test_minibatches_carry_their_rows_choices_and_changes(points):
         choice=hides,
         change=shifted,
     )
-    assert torch.equal(seen[0].choice[:, 0], seen[0].secret.float())
+    assert torch.equal(seen[0].choice[:, 0], seen[0].sensitive.float())
     assert float(seen[0].records.min()) > 90
 
 
@@ -149,10 +149,10 @@ def test_a_loss_that_is_no_number_stops_training(points):
 def test_the_mixture_has_the_joint_table_it_says():
     points = draw_mixture(0.4, 40_000, np.random.default_rng(0))
     counts = torch.zeros(2, 2).index_put_(
-        (points.utility, points.secret), torch.ones(40_000), accumulate=True
+        (points.utility, points.sensitive), torch.ones(40_000), accumulate=True
     )
     assert torch.allclose(counts.double() / 40_000, mixture_joint(0.4), atol=0.01)
-    centres = torch.stack([points.utility, points.secret], 1)
+    centres = torch.stack([points.utility, points.sensitive], 1)
     assert float((points.records - centres).std()) == pytest.approx(0.05, rel=0.02)
 
 
@@ -179,12 +179,12 @@ def test_identity_training_brings_a_filter_back_to_its_record_and_its_head_reads
         net.correct.bias.fill_(0.8)
     head = Mlp(64, 2, (), generator=seeded(1))
     error = train_identity(
-        net, data, steps=150, rate=1e-2, batch=32, seed=0, head=head, labels=data.secret
+        net, data, steps=150, rate=1e-2, batch=32, seed=0, head=head, labels=data.sensitive
     )
     assert error < 0.15
     noise = torch.randn(300, *net.noise_shape, generator=seeded(2))
     guesses = head(net(data.records, noise)).argmax(1)
-    assert float((guesses == data.secret).float().mean()) > 0.95
+    assert float((guesses == data.sensitive).float().mean()) > 0.95
     with pytest.raises(PrivatizerError, match="one label for each"):
         train_identity(net, data, steps=1, rate=1e-2, batch=4, seed=0, head=head)
 
@@ -204,8 +204,8 @@ def test_a_fader_paints_the_attribute_it_is_told_and_keeps_the_rest():
     left, right = (released[:, 0, :, part].mean((1, 2)) > 0 for part in (slice(4), slice(4, 8)))
     assert float((left == shown.bool()).float().mean()) > 0.9
     assert float((right == data.utility.bool()).float().mean()) > 0.95
-    read_secret = float((left == data.secret.bool()).float().mean())
-    assert abs(read_secret - 0.5) < 0.1
+    read_sensitive = float((left == data.sensitive.bool()).float().mean())
+    assert abs(read_sensitive - 0.5) < 0.1
 
 
 def test_a_chain_trains_its_second_filter_alone():
@@ -214,11 +214,14 @@ def test_a_chain_trains_its_second_filter_alone():
     net = Chained(fader, UNet((1, 8, 8), 2, generator=seeded(1)))
     assert net.noise_shape == (1 + 4 * 2 * 2,)
     method = InformationPrivatizer(
-        net, HALF, fixed_use=Mlp(64, 2, generator=seeded(2)), secret=Mlp(64, 2, generator=seeded(3))
+        net,
+        HALF,
+        fixed_utility=Mlp(64, 2, generator=seeded(2)),
+        adversary=Mlp(64, 2, generator=seeded(3)),
     )
     before = {name: value.clone() for name, value in net.state_dict().items()}
     train_privatizer(
-        method, data, [Stage("s", {FILTER: 1e-2, "secret": 1e-2}, 3)], batch=16, seed=0
+        method, data, [Stage("s", {FILTER: 1e-2, "sensitive": 1e-2}, 3)], batch=16, seed=0
     )
     moved = {
         name.split(".")[0]

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from client import framed
+from client import feature_cache
 from client.clipping import Blocks, clip_and_sum, clip_and_sum_products
 from client.data import ArrayUsers
 from client.record_mode import train_records
@@ -43,7 +43,7 @@ def focus() -> Focus:
 
 @pytest.fixture
 def ask(make_request, annotator, focus):
-    framed._KEPT.clear()
+    feature_cache._KEPT.clear()
 
     def make(family: str, **changes: object):
         common = {

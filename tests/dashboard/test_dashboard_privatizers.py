@@ -18,7 +18,7 @@ from dashboard.privatizers import (
     fairness_table,
     place,
     point_table,
-    secret_chart,
+    sensitive_chart,
     strongest,
 )
 from server.store import (
@@ -134,7 +134,7 @@ def test_who_sees_no_record_is_a_line_of_reference() -> None:
     blind = [row for row in rows_of(attack_table(curve)) if row["Attacker"] == "prior"]
     assert [row["Point"] for row in blind] == ["no record"]
     assert strongest(curve.points[0]).attacker == "same"
-    chart = secret_chart(curve).to_dict()
+    chart = sensitive_chart(curve).to_dict()
     levels = [rows for rows in chart["datasets"].values() if "level" in rows[0]]
     assert {row["name"]: row["level"] for row in levels[0]} == {
         "prior only": 0.5,

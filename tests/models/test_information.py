@@ -87,12 +87,12 @@ def test_erasure_meets_the_least_sum_only_where_the_oracle_says(oracles):
     for name, case in oracles["erasure_mechanism"].items():
         k, share = (float(part.split("=")[1]) for part in name.split(","))
         joint = mixture(k)
-        raw_use = entropy(joint.sum(1))
+        raw_utility = entropy(joint.sum(1))
         erased = torch.zeros(2, 2, 3, dtype=torch.float64)  # [u, s, q], q = u or lost
-        for use in range(2):
-            erased[use, :, use] = (1 - share) * joint[use]
+        for utility in range(2):
+            erased[utility, :, utility] = (1 - share) * joint[utility]
         erased[:, :, 2] = share * joint
-        lost = raw_use - mutual_information(erased.sum(1))
+        lost = raw_utility - mutual_information(erased.sum(1))
         leaked = mutual_information(erased.sum(0))
         assert float(lost) == pytest.approx(case["A"], abs=EXACT)
         assert float(leaked) == pytest.approx(case["B"], abs=EXACT)
@@ -106,8 +106,8 @@ def test_perfect_privacy_costs_what_the_oracle_says(oracles):
     for k in (0.0, 0.4, 1.0):
         joint = mixture(k)
         told = torch.zeros(2, 2, 3, dtype=torch.float64)  # [u, s, q], q = u or lost
-        for use in range(2):
-            told[use, :, use] = k / 4
+        for utility in range(2):
+            told[utility, :, utility] = k / 4
         told[:, :, 2] = joint - told[:, :, :2].sum(2)
         assert float(mutual_information(told.sum(0))) == pytest.approx(0, abs=EXACT)
         lost = float(entropy(joint.sum(1)) - mutual_information(told.sum(1)))
@@ -131,9 +131,9 @@ def mixture(k):
 
 def test_use_xor_secret_tells_nothing_alone_and_all_together():
     joint = torch.zeros(2, 2, 2, dtype=torch.float64)  # s, q, u with q = u xor s
-    for use in range(2):
-        for secret in range(2):
-            joint[secret, use ^ secret, use] = 0.25
+    for utility in range(2):
+        for sensitive in range(2):
+            joint[sensitive, utility ^ sensitive, utility] = 0.25
     assert float(mutual_information(joint.sum(2))) == pytest.approx(0, abs=EXACT)
     assert float(conditional_mutual_information(joint)) == pytest.approx(math.log(2), abs=EXACT)
 

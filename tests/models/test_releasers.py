@@ -50,12 +50,12 @@ def test_the_adversary_is_causal_and_uses_what_else_it_knows() -> None:
 
 
 def test_images_without_an_opt_in_bit_go_out_as_they_are() -> None:
-    net = ConvReleaser((1, 8, 8), 2, code=4, grain=0.1, choices=1)
+    net = ConvReleaser((1, 8, 8), 2, code=4, output_noise_std=0.1, choices=1)
     images, noise = torch.rand(3, 1, 8, 8) * 2 - 1, _noise(net, 3)
     sent = net(images, noise, torch.tensor([[1.0], [0.0], [1.0]]))
     everybody = net(images, noise)
     assert torch.equal(sent[1], images[1]) and torch.equal(sent[[0, 2]], everybody[[0, 2]])
-    deaf = ConvReleaser((1, 8, 8), 2, code=4, grain=0.1)
+    deaf = ConvReleaser((1, 8, 8), 2, code=4, output_noise_std=0.1)
     assert not torch.equal(deaf(images, noise, torch.zeros(3, 1)), images)
 
 
@@ -78,15 +78,15 @@ def test_how_much_is_kept_at_the_start_is_chosen(keep: float) -> None:
 
 
 def test_grain_is_noise_of_its_size_on_each_step() -> None:
-    net = LstmReleaser(2, hidden=8, layers=1, steps=24, grain=0.3)
+    net = LstmReleaser(2, hidden=8, layers=1, steps=24, output_noise_std=0.3)
     series, noise = torch.rand(400, 24, 2, generator=torch.Generator()), _noise(net, 400)
     assert noise.shape == (400, 24, 3)
     plain = noise.clone()
     plain[..., 1:] = 0
-    grain = net(series, noise) - net(series, plain)
-    torch.testing.assert_close(grain, 0.3 * noise[..., 1:], atol=1e-6, rtol=1e-5)
+    output_noise_std = net(series, noise) - net(series, plain)
+    torch.testing.assert_close(output_noise_std, 0.3 * noise[..., 1:], atol=1e-6, rtol=1e-5)
     with pytest.raises(ShapeError, match="grain=-1"):
-        LstmReleaser(grain=-1.0)
+        LstmReleaser(output_noise_std=-1.0)
 
 
 def test_sizes_are_the_papers() -> None:
@@ -163,7 +163,7 @@ def test_impossible_networks_are_refused(make: object, text: str) -> None:
 
 
 def test_grain_is_noise_on_every_pixel_and_stays_within_the_limits() -> None:
-    net = ConvReleaser((1, 12, 12), 2, code=3, grain=0.2)
+    net = ConvReleaser((1, 12, 12), 2, code=3, output_noise_std=0.2)
     assert net.noise_shape == (3 + 144,)
     images = torch.zeros(200, 1, 12, 12)
     noise = torch.randn(200, 147, generator=torch.Generator().manual_seed(0))
@@ -173,7 +173,7 @@ def test_grain_is_noise_on_every_pixel_and_stays_within_the_limits() -> None:
         smooth = net(images, torch.zeros_like(noise))
     assert float(released.abs().max()) <= 1
     assert float((released - smooth).std()) == pytest.approx(0.2, rel=0.05)
-    bare = ConvReleaser((1, 12, 12), 2, code=3, noisy=False, grain=0.2)
+    bare = ConvReleaser((1, 12, 12), 2, code=3, noisy=False, output_noise_std=0.2)
     assert bare.noise_shape == (144,)
     with pytest.raises(ShapeError, match="grain=-1"):
-        ConvReleaser((1, 12, 12), 2, grain=-1)
+        ConvReleaser((1, 12, 12), 2, output_noise_std=-1)

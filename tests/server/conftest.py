@@ -10,7 +10,7 @@ import torch
 from run_parts import PARTS
 
 from privatizers import fitting
-from server import learners, synthetic
+from server import learner, privatizer_fit
 from server.config.tree import Config
 from server.run_directory import RunDirectory
 from server.training import Outcome, train
@@ -76,16 +76,16 @@ def few_images_for_the_frame(monkeypatch, known_axes):
         return known_axes[key]
 
     monkeypatch.setattr(torch.linalg, "eigh", remembered)
-    monkeypatch.setattr(learners, "FRAME_IMAGES", 40)
+    monkeypatch.setattr(learner, "FRAME_IMAGES", 40)
 
 
 @pytest.fixture
 def a_filter_in_no_time(monkeypatch):
     """A filter of samples that hardly learns."""
-    monkeypatch.setattr(synthetic, "SAMPLES", 200)
-    monkeypatch.setattr(synthetic, "HELD", 100)
+    monkeypatch.setattr(privatizer_fit, "SAMPLES", 200)
+    monkeypatch.setattr(privatizer_fit, "HELD", 100)
     for name in ("READING_STEPS", "COPYING_STEPS"):
-        monkeypatch.setattr(synthetic, name, 2)
+        monkeypatch.setattr(privatizer_fit, name, 2)
     for name in ("FIRST", "LATER"):
         monkeypatch.setattr(fitting, name, replace(getattr(fitting, name), meeting=2))
 

@@ -48,15 +48,15 @@ def test_it_begins_once_and_learns_only_after_that(digits):
     made = trainer()
     assert not made.begun and not made.ready
     with pytest.raises(ValueError, match="no frame yet"):
-        made.absorb(releases(1)[0])
+        made.apply_release(releases(1)[0])
     made.begin(digits[0][:50])
     assert made.begun and not made.ready
     assert made.size == CLASSES * (COMPONENTS + 1)
     with pytest.raises(ValueError, match="taken once"):
         made.begin(digits[0][50:99])
     with pytest.raises(ValueError, match=r"shape \(3,\), expected \(410,\)"):
-        made.absorb(np.zeros(3))
-    made.absorb(releases(1)[0])
+        made.apply_release(np.zeros(3))
+    made.apply_release(releases(1)[0])
     assert made.ready
 
 
@@ -64,9 +64,9 @@ def test_a_release_moves_the_weight_along_it(digits):
     made = trainer(rate=2.0, momentum=0.5)
     made.begin(digits[0][:50])
     first, second = releases(2)
-    made.absorb(first)
+    made.apply_release(first)
     np.testing.assert_allclose(iterate_of(made), 2 * first, atol=1e-6)
-    made.absorb(second)
+    made.apply_release(second)
     np.testing.assert_allclose(iterate_of(made), 3 * first + 2 * second, atol=1e-6)
 
 
@@ -76,7 +76,7 @@ def test_the_network_has_the_mean_of_the_last_quarter(digits, rounds):
     made.begin(digits[0][:50])
     iterates = []
     for release in releases(rounds):
-        made.absorb(release)
+        made.apply_release(release)
         iterates.append(iterate_of(made))
         counted = iterates[3 * rounds // 4 :] or iterates[-1:]
         np.testing.assert_allclose(mean_of(made), np.mean(counted, axis=0), atol=1e-6)
@@ -97,16 +97,16 @@ def test_a_restored_one_goes_on_bit_for_bit(digits, cut):
     whole = fresh()
     whole.begin(digits[0][:50])
     for release in releases(4):
-        whole.absorb(release)
+        whole.apply_release(release)
     before = fresh()
     before.begin(digits[0][:50])
     for release in releases(4)[:cut]:
-        before.absorb(release)
+        before.apply_release(release)
     after = fresh()
     after.restore({name: value.copy() for name, value in before.state().items()})
     assert (after.begun, after.ready) == (True, cut > 0)
     for release in releases(4)[cut:]:
-        after.absorb(release)
+        after.apply_release(release)
     for name, value in whole.state().items():
         assert np.array_equal(value, after.state()[name]), name
     assert torch.equal(after.network.weight, whole.network.weight)
@@ -118,7 +118,7 @@ def test_a_state_is_a_copy(digits):
     made.begin(digits[0][:50])
     kept = {name: value.copy() for name, value in made.state().items()}
     held = made.state()
-    made.absorb(releases(1)[0])
+    made.apply_release(releases(1)[0])
     assert all(np.array_equal(held[name], kept[name]) for name in kept)
 
 
@@ -131,7 +131,7 @@ def test_rounds_without_noise_teach_it_digits_it_has_not_seen(digits):
         load_vector(node, made.weights())
         rows = node.rows(images[:400])
         errors = F.one_hot(labels[:400], CLASSES) - torch.softmax(rows @ node.weight.mT, 1)
-        made.absorb((errors.mT @ rows / 400).numpy().astype(np.float64).ravel())
+        made.apply_release((errors.mT @ rows / 400).numpy().astype(np.float64).ravel())
     right = (made.network(images[400:]).argmax(1) == labels[400:]).float().mean()
     assert float(right) > 0.8
 
@@ -141,7 +141,7 @@ def test_the_loss_is_a_sharpened_cross_entropy_that_reaches_the_images(digits):
     plain, sharp = trainer(sharpness=1.0), trainer(sharpness=3.0)
     for made in (plain, sharp):
         made.begin(digits[0][:50])
-        made.absorb(releases(1)[0])
+        made.apply_release(releases(1)[0])
     logits = plain.network(images)
     torch.testing.assert_close(plain.loss(images, labels), F.cross_entropy(logits, labels))
     torch.testing.assert_close(sharp.loss(images, labels), F.cross_entropy(3 * logits, labels))

@@ -63,7 +63,7 @@ def _warm(config):
     request = TrainRequest(1, (), {"feature_seed": 123}, {}, 0)
     rows = FrozenLocalCritic(_Users, request).updates(_cohort(), [0] * 10)
     total = torch.zeros(CLASSES, rows.values.shape[1]).index_add_(0, rows.places, rows.values)
-    critic.absorb(total.reshape(-1).double().numpy() / 10)
+    critic.apply_release(total.reshape(-1).double().numpy() / 10)
     return critic
 
 
@@ -80,7 +80,7 @@ def test_without_noise_the_target_is_the_real_class_means_whatever_the_centres(c
     critic = FocusedCritic(config, SHAPE, CLASSES, warmup)
     for seed in (1, 2):  # two rounds with different centres
         critic.look(*_images(300, seed))
-        critic.absorb(_updates(critic).mean(0).reshape(-1).double().numpy())
+        critic.apply_release(_updates(critic).mean(0).reshape(-1).double().numpy())
     real = torch.from_numpy(warmup.means).float() @ critic._sharp().basis
     assert torch.allclose(critic._target, real, atol=1e-3)
 
@@ -97,7 +97,7 @@ def test_focused_updates_are_shorter_than_whole_ones(config):
 def test_images_like_the_real_ones_have_the_smaller_loss(config):
     critic = FocusedCritic(config, SHAPE, CLASSES, _warm(config))
     critic.look(*_images(300, 1))
-    critic.absorb(_updates(critic).mean(0).reshape(-1).double().numpy())
+    critic.apply_release(_updates(critic).mean(0).reshape(-1).double().numpy())
     images, labels = _images(90, 7)
     order = torch.argsort(labels, stable=True)
     alike = critic.loss(images[order], labels[order])
@@ -109,7 +109,7 @@ def test_a_state_is_taken_up_whole(config):
     critic = FocusedCritic(config, SHAPE, CLASSES, warmup)
     critic.restore(critic.state())  # before there is a focus
     critic.look(*_images(300, 1))
-    critic.absorb(_updates(critic).mean(0).reshape(-1).double().numpy())
+    critic.apply_release(_updates(critic).mean(0).reshape(-1).double().numpy())
     other = FocusedCritic(config, SHAPE, CLASSES, warmup)
     other.restore(critic.state())
     images, labels = _images(90, 7)

@@ -23,10 +23,10 @@ from server.app import app
 from server.config.tree import Config, ConfigError
 from server.enrolment import EnrolmentError, Federation, _agreed
 from server.learner import Learners
-from server.pretrained_filter import check_filter, given_filter
+from server.pretrained_filter import check_filter, pretrained_filter
 from server.publication import Publication
 from server.run_directory import RunDirectory, RunDirectoryError
-from server.run_ledger import Books, spending_of
+from server.run_ledger import RunLedger, spending_of
 from server.sampling import Roster
 from server.schedule import parts, planned_epsilon
 from server.store import SampleFilter, open_store
@@ -67,7 +67,7 @@ def second(small_config):
     """The configuration of a run that takes a filter, with changes."""
 
     def make(folder: str, *more: dict[str, object], **changes) -> Config:
-        given = {**DENSE, "privatizer.method": "given", "privatizer.filter": folder}
+        given = {**DENSE, "privatizer.method": "pretrained", "privatizer.filter": folder}
         settings = {"critic.family": "frozen", **given}
         for part in more:
             settings |= part
@@ -173,14 +173,14 @@ def test_a_run_goes_on_without_the_folder_that_its_filter_came_from(
 def test_the_filter_is_kept_before_anything_is_spent(
     first, second, run_small, monkeypatch, tmp_path
 ):
-    charge, kept_by_then = Books.charge, []
+    charge, kept_by_then = RunLedger.charge, []
 
-    def looked(books, *arguments):
+    def looked(run_ledger, *arguments):
         kept_by_then.append((tmp_path / "run" / "checkpoint" / "filter.safetensors").exists())
-        return charge(books, *arguments)
+        return charge(run_ledger, *arguments)
 
     config = second(first())
-    monkeypatch.setattr(Books, "charge", looked)
+    monkeypatch.setattr(RunLedger, "charge", looked)
     run_small(config)
     assert kept_by_then == [True] * 3
 
@@ -251,7 +251,7 @@ def test_folders_that_have_no_filter_are_told(first, second, small_config, run_s
         check_filter(second(str(tmp_path / "plain")))
     directory = RunDirectory.create(tmp_path / "coloured", second(first()))
     with pytest.raises(ConfigError, match=r"is of images \[1, 28, 28\], not \(3, 32, 32\)"):
-        given_filter(directory.config(), (3, 32, 32), directory)
+        pretrained_filter(directory.config(), (3, 32, 32), directory)
 
 
 def test_the_command_says_it_in_one_line(first, tmp_path, capsys):
@@ -266,9 +266,9 @@ def test_the_command_says_it_in_one_line(first, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"method": "given"}, "privatizer.filter"),
-        ({"method": "given", "filter": "x", "rounds": 1}, "has no rounds of its own"),
-        ({"method": "given", "filter": "x", "steps": 5}, "does not look at it"),
+        ({"method": "pretrained"}, "privatizer.filter"),
+        ({"method": "pretrained", "filter": "x", "rounds": 1}, "has no rounds of its own"),
+        ({"method": "pretrained", "filter": "x", "steps": 5}, "does not look at it"),
         ({"method": "information", "rounds": 1, "filter": "x"}, "does not look at it"),
         ({"method": "synthetic", "network": "code", "filter": "x"}, "does not look at it"),
     ],
@@ -281,7 +281,7 @@ def test_settings_that_contradict_are_refused(settings, said):
 def test_nodes_need_not_know_a_secret_that_is_hidden_already(second):
     config = second("/x", data__users=2, data__nodes=1)
     told = {7: Description(partition=0, users=2, shape=(1, 28, 28), classes=10)}
-    assert _agreed(told, config).secrets == 0
+    assert _agreed(told, config).sensitive_classes == 0
     with pytest.raises(EnrolmentError, match="do not know"):
         _agreed(told, config.updated({"privatizer.condition": True}))
 
@@ -325,7 +325,7 @@ def test_a_filter_that_is_not_done_learning_is_refused(first, second, run_small,
 
 def test_a_filter_whose_rounds_were_lost_is_refused(first, second, monkeypatch):
     monkeypatch.setattr(PrivatizerTrainer, "ready", True)  # so that its run ends all the same
-    monkeypatch.setattr(PrivatizerTrainer, "absorb", lambda self, release: None)
+    monkeypatch.setattr(PrivatizerTrainer, "apply_release", lambda self, release: None)
     folder = first()
     with pytest.raises(ConfigError, match="not done with it yet"):
         check_filter(second(folder))
@@ -404,7 +404,9 @@ def test_through_flower_a_refusal_leaves_no_run_behind(second, tmp_path):
 
 def test_the_run_whose_filter_is_taken_is_not_set_aside(first, tmp_path, capsys):
     folder = first(privacy__fixed_seed=-1)
-    given = [f"{key}={value}" for key, value in {**DENSE, "privatizer.method": "given"}.items()]
+    given = [
+        f"{key}={value}" for key, value in {**DENSE, "privatizer.method": "pretrained"}.items()
+    ]
     given += [f"privatizer.filter={folder}"]
     sets = [word for text in given for word in ("--set", text)]
     assert main(["simulate", *sets, "--out", folder, "--overwrite", "--no-student"]) == 2
@@ -413,8 +415,8 @@ def test_the_run_whose_filter_is_taken_is_not_set_aside(first, tmp_path, capsys)
 
 
 def test_simulated_nodes_know_the_secret_where_they_must(second):
-    assert node_users(second("/x"), 0).secret == ""
-    assert node_users(second("/x", privatizer__condition=True), 0).secret == "thickness"
+    assert node_users(second("/x"), 0).sensitive == ""
+    assert node_users(second("/x", privatizer__condition=True), 0).sensitive == "thickness"
 
 
 def test_who_consents_is_heeded_without_secrets():
@@ -422,7 +424,7 @@ def test_who_consents_is_heeded_without_secrets():
     data = LocalData(images, labels, None, torch.tensor([[0.0], [1.0], [1.0]]))
 
     class One:
-        shape, classes, secret_classes, partition = (1, 28, 28), 10, 0, 0
+        shape, classes, sensitive_classes, partition = (1, 28, 28), 10, 0, 0
 
         def user(self, position):
             return data

@@ -16,7 +16,7 @@ from server.generator import GeneratorTrainer
 from server.private_step import PrivateStep
 from server.publication import Publication
 from server.run_directory import RunDirectory, load_generator
-from server.run_ledger import Books
+from server.run_ledger import RunLedger
 from server.sampler import restored_sampler
 from server.store import SampleFilter, open_store
 from server.tasks.annotator import AnnotatorTrainer
@@ -111,10 +111,10 @@ def test_the_frame_is_fitted_to_images_of_the_generator_before_any_node_sees_the
 
 CUTS = [
     (PrivateStep, "gather", "before"),
-    (Books, "charge", "before"),
+    (RunLedger, "charge", "before"),
     (RunDirectory, "save_release", "after"),
-    (AnnotatorTrainer, "absorb", "before"),
-    (AnnotatorTrainer, "absorb", "after"),
+    (AnnotatorTrainer, "apply_release", "before"),
+    (AnnotatorTrainer, "apply_release", "after"),
     (RunDirectory, "save_state", "before"),
     (RunDirectory, "save_state", "after"),
     (RunDirectory, "drop_release", "before"),
@@ -170,14 +170,16 @@ def test_a_run_cut_among_the_guided_steps_ends_with_the_same_model(
 
 
 def test_a_lost_release_of_the_annotator_is_not_absorbed(parted, run_small, monkeypatch, tmp_path):
-    absorbed = []
-    absorb = AnnotatorTrainer.absorb
-    monkeypatch.setattr(AnnotatorTrainer, "absorb", lambda s, r: absorbed.append(1) or absorb(s, r))
+    applied = []
+    apply_release = AnnotatorTrainer.apply_release
+    monkeypatch.setattr(
+        AnnotatorTrainer, "apply_release", lambda s, r: applied.append(1) or apply_release(s, r)
+    )
     config = parted()
     outcome = interrupted(
         monkeypatch, run_small, config, (RunDirectory, "save_release", "before", 2)
     )
-    assert len(absorbed) == 1 and outcome.rounds == 3
+    assert len(applied) == 1 and outcome.rounds == 3
     assert len(entries_of(tmp_path)) == 3  # it stays paid for
     with open_store(outcome.store) as store:
         found = [r.status for r in store.releases(outcome.run_id)]
@@ -221,9 +223,9 @@ def test_a_population_that_stops_the_annotator_leaves_samples_without_its_filter
     parted, run_small, monkeypatch, tmp_path
 ):
     """Another run took what was left meanwhile: nobody can know beforehand."""
-    refusal = Books.refusal
+    refusal = RunLedger.refusal
     monkeypatch.setattr(
-        Books, "refusal", lambda s, e: "spent" if len(s.entries) == 2 else refusal(s, e)
+        RunLedger, "refusal", lambda s, e: "spent" if len(s.entries) == 2 else refusal(s, e)
     )
     outcome = run_small(parted(release__agreement=0.3))
     assert outcome.rounds == 2 and outcome.stopped == "spent"

@@ -52,7 +52,7 @@ RUNS = {
         "privatizer.network": "code",
         "privatizer.width": 2,
         "privatizer.steps": 3,
-        "privatizer.grain": 0.25,
+        "privatizer.output_noise_std": 0.25,
     },
 }
 
@@ -75,10 +75,10 @@ def test_a_run_with_another_runs_filter_trains_what_it_trained(
     run_small(small_config(**changes), "first")
     config = small_config(
         critic__family="frozen",
-        privatizer__method="given",
+        privatizer__method="pretrained",
         privatizer__network="code",
         privatizer__width=2,
-        privatizer__grain=0.25,
+        privatizer__output_noise_std=0.25,
         privatizer__filter=str(tmp_path / "first"),
     )
     run_small(config)

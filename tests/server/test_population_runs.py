@@ -23,10 +23,10 @@ from server.mechanism import round_event
 from server.population import joined, population_folder
 from server.private_step import NoUsableReply, PrivateStep
 from server.run_directory import RunDirectory, RunDirectoryError
-from server.run_ledger import Books
+from server.run_ledger import RunLedger
 from server.store import open_store
 
-SECRET = {"privacy__fixed_seed": -1, "privacy__population": "clinic", "generator__steps": 1}
+ADVERSARY = {"privacy__fixed_seed": -1, "privacy__population": "clinic", "generator__steps": 1}
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +37,7 @@ def home(tmp_path, monkeypatch):
 @pytest.fixture
 def config(small_config):
     def make(**changes):
-        return small_config(**{**SECRET, **changes})
+        return small_config(**{**ADVERSARY, **changes})
 
     return make
 
@@ -103,16 +103,18 @@ def test_several_parts_that_the_rest_cannot_pay_are_refused_before_anybody_is_as
         raise AssertionError("a node was asked")
 
     clinic(rounds=5)
-    config = parted(SECRET, annotator__noise_multiplier=4.0)  # three rounds, each like the clinic's
+    config = parted(
+        ADVERSARY, annotator__noise_multiplier=4.0
+    )  # three rounds, each like the clinic's
     assert run_small(config, "one").stopped is None
     with pytest.raises(PopulationError, match="in its part 'annotator'"):
         run_small(config, "two", app=build_client_app(never))
     assert not (tmp_path / "two" / "ledger.jsonl").exists()
-    Books(config, RunDirectory.open(tmp_path / "two"), "stopped")  # in its first round, unpaid
+    RunLedger(config, RunDirectory.open(tmp_path / "two"), "stopped")  # in its first round, unpaid
     with pytest.raises(PopulationError, match="in its part 'annotator'"):
         run_small(config, "two", app=build_client_app(never))
     assert run_small(config, "one").rounds == 3  # a finished run is no new one
-    lean = parted(SECRET, annotator__noise_multiplier=4.0, annotator__rounds=1)
+    lean = parted(ADVERSARY, annotator__noise_multiplier=4.0, annotator__rounds=1)
     assert run_small(lean, "lean").stopped is None
     assert check(tmp_path, "one", "lean") == 5
 
@@ -120,7 +122,7 @@ def test_several_parts_that_the_rest_cannot_pay_are_refused_before_anybody_is_as
 def test_through_flower_a_refusal_leaves_no_run_behind(parted, clinic, tmp_path):
     """Else the mend that the message names would meet a run of another configuration."""
     clinic(rounds=1)
-    poor = parted(SECRET, annotator__noise_multiplier=4.0)
+    poor = parted(ADVERSARY, annotator__noise_multiplier=4.0)
     mean = parted(privacy__epsilon_budget=0.01)
     for config, error in ((poor, PopulationError), (mean, ConfigError)):
         settings = {**config.flat(), "run.out": str(tmp_path / "run"), "run.store": ""}
@@ -372,12 +374,12 @@ def test_kills_at_random_moments_with_a_population(config, clinic, run_small, tm
 def test_books_charge_the_population_first(config, clinic, tmp_path, monkeypatch):
     clinic()
     directory = RunDirectory.create(tmp_path / "run", config())
-    books, order, append = Books(config(), directory, "abc"), [], Ledger.append
+    run_ledger, order, append = RunLedger(config(), directory, "abc"), [], Ledger.append
 
     def watch(self, *args, **keywords):
         order.append(self.path.parent.name)
         return append(self, *args, **keywords)
 
     monkeypatch.setattr(Ledger, "append", watch)
-    books.charge(round_event(config()), 1, None)
+    run_ledger.charge(round_event(config()), 1, None)
     assert order == ["clinic", "run"]

@@ -30,8 +30,8 @@ SHAPE = (1, 28, 28)
 def trained(tmp_path):
     """The folder of a run that releases with so much grain."""
 
-    def make(grain: float, name: str = "run") -> RunDirectory:
-        config = Config().updated({**TINY, "privatizer.grain": grain})
+    def make(output_noise_std: float, name: str = "run") -> RunDirectory:
+        config = Config().updated({**TINY, "privatizer.output_noise_std": output_noise_std})
         return ran(config, tmp_path / name)
 
     return make
@@ -43,22 +43,24 @@ def ran(config, path):
     return directory
 
 
-def noise_of(release, grain):
+def noise_of(release, output_noise_std):
     """Standard deviation of what one image is released as, of pixels far from black and white."""
     code, source = torch.zeros(200, 24), torch.Generator().manual_seed(1)
     grains = torch.randn(200, 784, generator=source)
-    released = release(torch.zeros(200, *SHAPE), torch.cat([code, grains], 1) if grain else code)
+    released = release(
+        torch.zeros(200, *SHAPE), torch.cat([code, grains], 1) if output_noise_std else code
+    )
     middle = released.median(0).values.abs() < 0.2
     return float(released[:, middle].std(0).mean())
 
 
-@pytest.mark.parametrize("grain", [0.0, 0.4])
-def test_released_pixels_carry_as_much_noise_as_was_asked_for(trained, grain):
-    directory = trained(grain)
+@pytest.mark.parametrize("output_noise_std", [0.0, 0.4])
+def test_released_pixels_carry_as_much_noise_as_was_asked_for(trained, output_noise_std):
+    directory = trained(output_noise_std)
     network, _ = kept_run_filter(directory.path)
-    expected = pytest.approx(grain, rel=0.05, abs=1e-6)
-    assert noise_of(network, grain) == expected
-    assert noise_of(kept_sampler(directory).privatizer, grain) == expected
+    expected = pytest.approx(output_noise_std, rel=0.05, abs=1e-6)
+    assert noise_of(network, output_noise_std) == expected
+    assert noise_of(kept_sampler(directory).privatizer, output_noise_std) == expected
     assert main(["privatizer", "export", str(directory.path)]) == 0
     exported = load_filter(directory.path / "filter.pt2", "torch")
     one = torch.zeros(1, *SHAPE), torch.ones(1, *network.noise_shape)
@@ -70,21 +72,21 @@ def test_nodes_that_are_given_a_filter_release_with_its_grain(trained, tmp_path,
     monkeypatch.setattr(FilteredUsers, "_released", lambda s, *a: met.append(s) or released(s, *a))
     config = seconded(directory.config(), directory.path)
     ran(config, tmp_path / "second")
-    assert met and {users.network.grain for users in met} == {0.4}
-    other = config.updated({"privatizer.grain": 0.1})
+    assert met and {users.network.output_noise_std for users in met} == {0.4}
+    other = config.updated({"privatizer.output_noise_std": 0.1})
     with pytest.raises(ConfigError, match=r"privatizer\.grain = 0\.1 does not fit .* has 0\.4"):
         check_filter(other)
 
 
 def test_noise_beyond_what_a_filter_is_fitted_with_changes_its_release_alone(trained):
     directory, found = trained(0.1), {}
-    bare = replace(kept_sampler(directory), privatizer=None, secrets=1)
-    for grain in (0.02, 0.1, 0.4):
-        config = directory.config().updated({"privatizer.grain": grain})
+    bare = replace(kept_sampler(directory), privatizer=None, sensitive_classes=1)
+    for output_noise_std in (0.02, 0.1, 0.4):
+        config = directory.config().updated({"privatizer.output_noise_std": output_noise_std})
         fitted = SyntheticPrivatizer(config, SHAPE, 2)
         fitted.fit(bare, lambda done, planned: None)
-        assert fitted.network.grain == grain
-        found[grain] = fitted.state()
+        assert fitted.network.output_noise_std == output_noise_std
+        found[output_noise_std] = fitted.state()
     assert np.array_equal(found[0.1]["mean"], found[0.4]["mean"])
     assert np.array_equal(found[0.1]["reading"], found[0.4]["reading"])
     assert not np.array_equal(found[0.02]["mean"], found[0.1]["mean"])
@@ -94,24 +96,29 @@ def test_a_run_from_before_there_was_the_setting_releases_with_a_tenth(trained):
     directory = trained(0.1)
     kept = directory.path / "config.toml"
     lines = kept.read_text().splitlines(keepends=True)
-    older = [line for line in lines if not line.startswith("grain")]
+    older = [line for line in lines if not line.startswith("output_noise_std")]
     assert len(older) == len(lines) - 1
     kept.write_text("".join(older))
     again = RunDirectory.open(directory.path)
     network, _ = kept_run_filter(again.path)
-    assert network.grain == 0.1
+    assert network.output_noise_std == 0.1
     train_in_process(again.config(), again, again.default_store, None)  # it is the same run
     check_filter(seconded(again.config(), again.path))
-    assert restored_filter(again.config(), SHAPE, to_vector(network)).grain == 0.1
+    assert restored_filter(again.config(), SHAPE, to_vector(network)).output_noise_std == 0.1
 
 
 def test_what_cannot_be_is_refused():
     for network in ("unet", "dense"):
-        given = {"method": "given", "filter": "x", "secret": "thickness", "network": network}
+        given = {
+            "method": "pretrained",
+            "filter": "x",
+            "sensitive": "thickness",
+            "network": network,
+        }
         with pytest.raises(ConfigError, match=rf"grain = 0\.2 .*'{network}' does not look at it"):
-            Config().updated({**_section(given), "privatizer.grain": 0.2})
+            Config().updated({**_section(given), "privatizer.output_noise_std": 0.2})
     with pytest.raises(ConfigError, match=r"privatizer\.grain = 2\.5 .*give at most 2"):
-        Config().updated({**TINY, "privatizer.grain": 2.5})
+        Config().updated({**TINY, "privatizer.output_noise_std": 2.5})
 
 
 def _section(settings):

@@ -22,7 +22,7 @@ from server.enrolment import EnrolmentError
 from server.learner import Learners, NothingLearned
 from server.private_step import NoUsableReply, PrivateStep
 from server.run_directory import RunDirectory, load_generator
-from server.run_ledger import Books
+from server.run_ledger import RunLedger
 from server.schedule import check_affordable, costs, parts, planned_epsilon, scaled
 from server.store import open_store
 from server.tasks.privatizer import PrivatizerTrainer, kept_filter
@@ -32,7 +32,7 @@ from simulations.federation.apps import (
     hiding_users,
     node_users,
     simulated_federation,
-    simulated_secrets,
+    simulated_sensitive,
 )
 from simulations.reading import as_devices_send, kept_run_filter
 
@@ -71,12 +71,12 @@ def test_a_release_steps_every_player_and_the_filter_rests_in_the_lead():
     made = trainer(lead=1)
     before = {name: to_vector(net) for name, net in made._design.networks.items()}
     release = np.random.default_rng(0).normal(size=made.size) * 1e-3
-    made.absorb(release)
+    made.apply_release(release)
     moved = {n: not np.array_equal(before[n], to_vector(net)) for n, net in
              made._design.networks.items()}  # fmt: skip
-    assert moved == {"filter": False, "raw_use": True, "use": True, "secret": True}
+    assert moved == {"filter": False, "raw_utility": True, "utility": True, "sensitive": True}
     assert not made.ready
-    made.absorb(release)
+    made.apply_release(release)
     assert not np.array_equal(before["filter"], to_vector(made._design.networks["filter"]))
     assert made.ready
 
@@ -87,7 +87,7 @@ def test_plain_steps_go_along_the_update_whatever_the_clip():
         made = trainer(clipping_norm=clip, optimiser="sgd", rate=0.5)
         before = torch.from_numpy(to_vector(made._design.networks["filter"]))
         update = np.linspace(-1, 1, made.size) * clip
-        made.absorb(update)
+        made.apply_release(update)
         found.append(torch.from_numpy(to_vector(made._design.networks["filter"])) - before)
     assert torch.allclose(*found, atol=1e-6)
     bound = next(b.bound for b in made._design.blocks if b.name == "filter")
@@ -104,11 +104,11 @@ def test_scalars_and_shares_come_back_as_they_were_sent():
     block = planned.encoded(torch.tensor([1.2, 0.3]), bounds["scalars"])
     release[places["scalars"] : places["scalars"] + 2] = block
     release[places["shares"] :] = np.array([0.2, 0.3]) * bounds["shares"]  # half of them hide
-    made.absorb(release)
+    made.apply_release(release)
     public = made.weights()["public"]
     # the leak is a mean over those who hide: 0.3 over all of them is 0.6 over half
     assert np.allclose(public, [1.2, 0.6, 0.4, 0.6], atol=1e-5)
-    made.absorb(np.where(release == 0, 0, -release))  # noise can make anything negative
+    made.apply_release(np.where(release == 0, 0, -release))  # noise can make anything negative
     assert np.isfinite(made.weights()["public"]).all()
     assert (made.weights()["public"][2:] > 0).all()
 
@@ -116,7 +116,7 @@ def test_scalars_and_shares_come_back_as_they_were_sent():
 def test_the_filter_is_the_mean_of_its_last_quarter():
     made, seen = trainer(rounds=8, optimiser="sgd"), []
     for number in range(8):
-        made.absorb(np.random.default_rng(number).normal(size=made.size) * 1e-2)
+        made.apply_release(np.random.default_rng(number).normal(size=made.size) * 1e-2)
         seen.append(to_vector(made._design.networks["filter"]))
         if number < 6:
             assert np.allclose(made.filter_weights(), seen[-1], atol=1e-6)
@@ -128,12 +128,12 @@ def test_a_state_is_taken_up_bit_for_bit(optimiser):
     releases = np.random.default_rng(1).normal(size=(6, trainer().size)) * 1e-2
     whole, first, second = (trainer(optimiser=optimiser) for _ in range(3))
     for release in releases:
-        whole.absorb(release)
+        whole.apply_release(release)
     for release in releases[:3]:
-        first.absorb(release)
+        first.apply_release(release)
     second.restore(first.state())
     for release in releases[3:]:
-        second.absorb(release)
+        second.apply_release(release)
     left, right = whole.state(), second.state()
     assert set(left) == set(right)
     assert all(np.array_equal(left[name], right[name]) for name in left)
@@ -141,7 +141,7 @@ def test_a_state_is_taken_up_bit_for_bit(optimiser):
 
 def test_a_release_of_another_shape_is_refused():
     with pytest.raises(ValueError, match="expected"):
-        trainer().absorb(np.zeros(3))
+        trainer().apply_release(np.zeros(3))
 
 
 # Schedule and books
@@ -172,7 +172,7 @@ def test_runs_without_a_privatizer_keep_their_digest(parted):
 BAD = [
     ({"privatizer.method": "magic"}, r"privatizer\.method = 'magic'"),
     ({"privatizer.method": ""}, r"privatizer\.method = ''"),
-    ({"privatizer.secret": ""}, r"privatizer\.secret = ''"),
+    ({"privatizer.sensitive_attribute": ""}, r"privatizer\.secret = ''"),
     ({"privatizer.alpha": 1.5}, r"privatizer\.alpha = 1\.5"),
     ({"privatizer.alpha": -0.1}, r"privatizer\.alpha = -0\.1"),
     ({"privatizer.method": "alpha", "privatizer.alpha": 0.0}, r"privatizer\.alpha = 0\.0"),
@@ -199,33 +199,33 @@ def test_bad_settings_are_refused_by_name(config, changes, match):
 @pytest.mark.parametrize(
     ("changes", "match"),
     [
-        ({"privatizer.secret": "age"}, "there is no secret 'age'"),
-        ({"privatizer.secret": "column"}, "has no column of secrets"),
+        ({"privatizer.sensitive_attribute": "age"}, "there is no secret 'age'"),
+        ({"privatizer.sensitive_attribute": "column"}, "has no column of secrets"),
     ],
 )
 def test_data_without_the_secret_is_refused(config, changes, match):
     with pytest.raises(DatasetError, match=match):
-        simulated_secrets(config(changes))
+        simulated_sensitive(config(changes))
 
 
-@pytest.mark.parametrize("given", [[0, 0, 0, 0], [0, 2, 2, 0], [0, -1, 1, 0], None])
+@pytest.mark.parametrize("pretrained", [[0, 0, 0, 0], [0, 2, 2, 0], [0, -1, 1, 0], None])
 def test_a_column_that_cannot_be_a_secret_is_refused(config, tmp_path, given):
     """One class, a class that nobody has, a negative one, and half a column."""
     images = np.zeros((4, 28, 28), dtype=np.uint8)
     arrays = {
         "train_images": images, "test_images": images,
         "train_labels": np.arange(4), "test_labels": np.arange(4),
-        "train_secrets": np.array(given or [0, 1, 0, 1]),
+        "train_sensitive": np.array(given or [0, 1, 0, 1]),
     }  # fmt: skip
     if given is not None:
-        arrays["test_secrets"] = np.array(given)
+        arrays["test_sensitive"] = np.array(given)
     np.savez(tmp_path / "some.npz", **arrays)
     made = config(
-        privatizer__secret="column", data__name=f"npz:{tmp_path / 'some.npz'}",
+        privatizer__sensitive_attribute="column", data__name=f"npz:{tmp_path / 'some.npz'}",
         data__users=4, data__samples_per_user=0, privacy__delta=1e-3,
     )  # fmt: skip
-    with pytest.raises(DatasetError, match="secret"):
-        simulated_secrets(made)
+    with pytest.raises(DatasetError, match="sensitive"):
+        simulated_sensitive(made)
 
 
 # Whole runs
@@ -303,10 +303,10 @@ def test_the_focused_critic_looks_through_the_filter_too(config, run_small):
 
 CUTS = [
     (PrivateStep, "gather", "before", 2),
-    (Books, "charge", "before", 1),
+    (RunLedger, "charge", "before", 1),
     (RunDirectory, "save_release", "after", 1),
-    (PrivatizerTrainer, "absorb", "before", 2),
-    (PrivatizerTrainer, "absorb", "after", 1),
+    (PrivatizerTrainer, "apply_release", "before", 2),
+    (PrivatizerTrainer, "apply_release", "after", 1),
     (RunDirectory, "save_state", "before", 2),
     (RunDirectory, "save_state", "after", 2),
     (RunDirectory, "save_release", "after", 3),  # the critic's round, through the filter
@@ -334,14 +334,14 @@ def test_another_seed_of_the_noise_gives_another_filter(config, run_small, whole
 
 
 def test_a_lost_release_leaves_the_filter_as_it_was(config, run_small, monkeypatch, tmp_path):
-    absorbed, absorb = [], PrivatizerTrainer.absorb
+    applied, apply_release = [], PrivatizerTrainer.apply_release
     monkeypatch.setattr(
-        PrivatizerTrainer, "absorb", lambda s, r: absorbed.append(1) or absorb(s, r)
+        PrivatizerTrainer, "apply_release", lambda s, r: applied.append(1) or apply_release(s, r)
     )
     made = config(annotator__rounds=0)
     point = (RunDirectory, "save_release", "before", 1)
     assert interrupted(monkeypatch, run_small, made, point).rounds == 3
-    assert len(absorbed) == 1
+    assert len(applied) == 1
     assert len(Ledger.verify(tmp_path / "run" / "ledger.jsonl")) == 3
 
 
@@ -368,10 +368,10 @@ def app_over(config, change):
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        (lambda users: replace(users, secret=""), "do not know"),
-        (lambda users: replace(users, secret="age"), "do not know"),
-        (lambda users: replace(users, secret_classes=2 + users.partition), "disagree"),
-        (lambda users: replace(users, secret_classes=1), "nothing to hide"),
+        (lambda users: replace(users, sensitive=""), "do not know"),
+        (lambda users: replace(users, sensitive="age"), "do not know"),
+        (lambda users: replace(users, sensitive_classes=2 + users.partition), "disagree"),
+        (lambda users: replace(users, sensitive_classes=1), "nothing to hide"),
     ],
 )
 def test_nodes_must_know_the_same_secret(config, run_small, change, match, tmp_path):
@@ -383,10 +383,10 @@ def test_nodes_must_know_the_same_secret(config, run_small, change, match, tmp_p
 
 def test_nodes_of_before_describe_no_secret():
     record = Description(0, 7, (1, 28, 28), 10).to_record()
-    for name in ("secret", "secrets"):
+    for name in ("sensitive", "sensitive_classes"):
         del record["config"][name]
     assert Description.from_record(record) == Description(0, 7, (1, 28, 28), 10)
-    for name, value in (("secret", 3), ("secrets", -1), ("secret", "x" * 65)):
+    for name, value in (("sensitive", 3), ("sensitive_classes", -1), ("sensitive", "x" * 65)):
         record = Description(0, 7, (1, 28, 28), 10).to_record()
         record["config"][name] = value
         with pytest.raises(ReplyError):

@@ -15,7 +15,7 @@ from accountant.ledger.ledger import Ledger, LedgerError
 from server.generator import GeneratorTrainer
 from server.publication import Publication
 from server.run_directory import RunDirectory, RunDirectoryError
-from server.run_ledger import Books
+from server.run_ledger import RunLedger
 from server.store import Store, open_store
 
 POST_PROCESSING = [
@@ -29,9 +29,9 @@ POST_PROCESSING = [
     (Store, "record_progress", "before"),
     (RunDirectory, "drop_release", "before"),
     (RunDirectory, "save_release", "after"),
-    (Books, "charge", "before"),
+    (RunLedger, "charge", "before"),
 ]
-LOSING = [(Books, "charge", "after"), (RunDirectory, "save_release", "before")]
+LOSING = [(RunLedger, "charge", "after"), (RunDirectory, "save_release", "before")]
 
 
 @pytest.mark.parametrize("family", ["frozen", "wgan"])

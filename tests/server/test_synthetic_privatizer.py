@@ -20,9 +20,9 @@ from privatizers import fitting
 from privatizers.classifiers import choices_of
 from privatizers.export import load_filter
 from privatizers.protocol import PrivatizerError
-from server import synthetic
+from server import privatizer_fit
 from server.config.tree import Config, ConfigError
-from server.privatizer_fit import SyntheticPrivatizer, reading_of
+from server.privatizer_fit import SyntheticPrivatizer, leakage_of
 from server.run_directory import RunDirectory, RunDirectoryError
 from server.sampler import Sampler, kept_arrays, restored_sampler
 from server.schedule import parts, planned_epsilon
@@ -42,7 +42,7 @@ from simulations.engine import (
     train_in_process,
 )
 from simulations.federation.apps import hiding_users, node_users, simulated_federation
-from simulations.reading import as_devices_send, kept_reading, kept_run_filter, kept_sampler
+from simulations.reading import as_devices_send, kept_leakage, kept_run_filter, kept_sampler
 from simulations.students.students import train_student
 
 pytestmark = pytest.mark.usefixtures("a_filter_in_no_time")
@@ -58,7 +58,9 @@ def trained(path, **changes):
 def test_a_run_stores_nothing_but_filtered_samples(tmp_path):
     config, directory, outcome = trained(tmp_path / "run")
     sampler = kept_sampler(directory)
-    assert sampler.privatizer is not None and sampler.secrets == 2 and sampler.classes == 20
+    assert (
+        sampler.privatizer is not None and sampler.sensitive_classes == 2 and sampler.classes == 20
+    )
     with open_store(directory.default_store) as store:
         batches = store.batches(outcome.run_id)
         wanted = SampleFilter(run_id=outcome.run_id, purpose="release")
@@ -67,7 +69,7 @@ def test_a_run_stores_nothing_but_filtered_samples(tmp_path):
         assert [(batch.round, batch.purpose) for batch in batches] == [(2, "release")]
         # the class, and no secret: neither in a column nor in the order
         assert [sample.requested_class for sample in stored] == [i % 10 for i in range(30)]
-    bare = replace(sampler, privatizer=None, secrets=1)
+    bare = replace(sampler, privatizer=None, sensitive_classes=1)
     pairs = torch.arange(20)
     shown, raw = sampler.draw(pairs, 3), bare.draw(pairs, 3)
     assert shown.shape == raw.shape and not torch.allclose(shown, raw, atol=0.1)
@@ -104,12 +106,12 @@ def test_who_minds_nothing_is_not_filtered_and_samples_always_are(tmp_path):
     # samples are nobody's, so nobody consents to them
     sampler = kept_sampler(directory)
     pairs = torch.arange(20)
-    bare = replace(sampler, privatizer=None, secrets=1)
+    bare = replace(sampler, privatizer=None, sensitive_classes=1)
     assert not torch.allclose(sampler.draw(pairs, 3), bare.draw(pairs, 3), atol=0.1)
 
 
 def test_every_stretch_weighs_how_far_images_are_changed(tmp_path, monkeypatch):
-    made, objective = [], synthetic.Objective
+    made, objective = [], privatizer_fit.Objective
     monkeypatch.setattr(
         synthetic, "Objective", lambda **given: made.append(given) or objective(**given)
     )
@@ -126,7 +128,7 @@ def test_a_run_is_the_same_when_it_is_repeated_or_taken_up(tmp_path):
     again = SyntheticPrivatizer(config, (1, 28, 28), 2)
     assert again.network is None
     assert again.state() == {}
-    bare = replace(sampler, privatizer=None, secrets=1)
+    bare = replace(sampler, privatizer=None, sensitive_classes=1)
     again.fit(bare, lambda done, all_: None)
     assert np.array_equal(again.state()["mean"], vector)
     other = SyntheticPrivatizer(config, (1, 28, 28), 2)
@@ -207,7 +209,7 @@ def test_a_run_killed_before_its_filter_goes_on_with_it(tmp_path, monkeypatch):
 
 def fitted(config: Config, directory: RunDirectory, told=None):
     """A filter, fitted again on the samples of a run."""
-    bare = replace(kept_sampler(directory), privatizer=None, secrets=1)
+    bare = replace(kept_sampler(directory), privatizer=None, sensitive_classes=1)
     hidden = SyntheticPrivatizer(config, (1, 28, 28), 2)
     hidden.fit(bare, lambda done, all_: None if told is None else told.append((done, all_)))
     return hidden
@@ -229,20 +231,20 @@ def test_a_rate_that_is_too_high_is_lowered(tmp_path, monkeypatch):
     for found, share in zip(rates[:3], (1, 0.1, 0.01), strict=True):
         players = found["releasing"]
         assert players["filter"] == pytest.approx(settings.rate * share)
-        assert players["secret"] == pytest.approx(settings.adversary_rate * share)
-    judges = [found["meeting"]["secret"] for found in rates[3:] if "meeting" in found]
+        assert players["adversary"] == pytest.approx(settings.adversary_rate * share)
+    judges = [found["meeting"]["sensitive"] for found in rates[3:] if "meeting" in found]
     assert judges and set(judges) == {fitting.JUDGE_RATE}, "no setting makes a judge blind"
 
 
 def test_judges_are_tried_on_samples_that_nobody_learned_from(tmp_path, monkeypatch):
     config, directory, _ = trained(tmp_path / "run")
-    real, parts = synthetic.fit_filter, []
+    real, parts = privatizer_fit.fit_filter, []
 
     def looking(build, data, held, *rest):
         parts.append((data.records, held.records))
         return real(build, data, held, *rest)
 
-    monkeypatch.setattr(synthetic, "fit_filter", looking)
+    monkeypatch.setattr(privatizer_fit, "fit_filter", looking)
     fitted(config, directory)
     ((learned, held),) = parts
     assert (len(learned), len(held)) == (200, 100)
@@ -261,7 +263,7 @@ def test_a_later_stretch_that_fails_loses_no_filter(tmp_path, monkeypatch):
 
     monkeypatch.setattr(fitting, "train_privatizer", failing)
     monkeypatch.setattr(
-        fitting._Fitting, "_reading", lambda self, method: fitting.Reading(0.2, 0.6)
+        fitting._Fitting, "_reading", lambda self, method: fitting.LeakageEstimate(0.2, 0.6)
     )
     assert fitted(config, directory).network is not None and len(calls) == 3
 
@@ -269,7 +271,7 @@ def test_a_later_stretch_that_fails_loses_no_filter(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("nats", "missed"), [(0.2, True), (0.001, False)])
 def test_people_are_told_what_a_fresh_network_reads(tmp_path, monkeypatch, capsys, nats, missed):
     monkeypatch.setattr(
-        fitting._Fitting, "_reading", lambda self, method: fitting.Reading(nats, 0.71)
+        fitting._Fitting, "_reading", lambda self, method: fitting.LeakageEstimate(nats, 0.71)
     )
     path = tmp_path / "tiny.toml"
     path.write_text(Config().updated(TINY).to_toml())
@@ -299,12 +301,12 @@ def test_fresh_adversaries_say_when_it_is_enough_and_which_filter_is_kept(
     weights = []
 
     def looking(method, samples, stages, **rest):
-        methods.append((method.players["secret"], [stage.name for stage in stages]))
+        methods.append((method.players["adversary"], [stage.name for stage in stages]))
         real(method, samples, stages, **rest)
 
     def read(self, method):
         weights.append(to_vector(method.players["filter"]).copy())
-        return fitting.Reading(left.pop(0), 0.5)
+        return fitting.LeakageEstimate(left.pop(0), 0.5)
 
     monkeypatch.setattr(fitting, "train_privatizer", looking)
     monkeypatch.setattr(fitting._Fitting, "_reading", read)
@@ -314,7 +316,7 @@ def test_fresh_adversaries_say_when_it_is_enough_and_which_filter_is_kept(
         *[["meeting"], ["releasing"]] * later,
         ["meeting"],
     ]
-    adversaries = [id(secret) for secret, _ in methods]
+    adversaries = [id(sensitive) for sensitive, _ in methods]
     assert len(set(adversaries)) == 2 + later, "each stretch has its own"
     assert hidden.network is not None
     best = int(np.argmin(readings))
@@ -326,10 +328,10 @@ def test_fresh_adversaries_say_when_it_is_enough_and_which_filter_is_kept(
 
 def test_what_a_fresh_network_reads_is_kept(tmp_path):
     config, directory, _ = trained(tmp_path / "run")
-    found = kept_reading(directory)
+    found = kept_leakage(directory)
     assert found is not None and 0 <= found.share <= 1 and found.nats < np.log(2)
-    assert found == reading_of(fitted(config, directory).state())
-    assert reading_of({}) is None
+    assert found == leakage_of(fitted(config, directory).state())
+    assert leakage_of({}) is None
 
 
 def test_a_seed_tells_neither_the_secret_nor_the_noise(tmp_path):
@@ -366,7 +368,7 @@ def test_nodes_give_pairs_of_unfiltered_images():
     assert isinstance(shown, FilteredUsers) and shown.classes == 20
     raw, pairs = users.user(3), shown.user(3)
     assert torch.equal(pairs.images, raw.images)
-    assert torch.equal(pairs.labels, raw.labels * 2 + raw.secrets)
+    assert torch.equal(pairs.labels, raw.labels * 2 + raw.sensitive_classes)
     assert as_asked(users, request) is users
 
 
@@ -394,8 +396,8 @@ def test_secrets_of_samples_are_even_and_their_own(tmp_path):
         ({"privatizer.steps": 0}, "privatizer.steps"),
         ({"privatizer.budget": -1.0}, "privatizer.budget"),
         ({"privatizer.distortion": -1.0}, "privatizer.distortion"),
-        ({"privatizer.grain": -0.1}, "privatizer.grain"),
-        ({"privatizer.grain": math.nan}, "privatizer.grain"),
+        ({"privatizer.output_noise_std": -0.1}, "privatizer.output_noise_std"),
+        ({"privatizer.output_noise_std": math.nan}, "privatizer.output_noise_std"),
         (
             {
                 "privatizer.method": "information",
@@ -403,11 +405,11 @@ def test_secrets_of_samples_are_even_and_their_own(tmp_path):
                 "privatizer.steps": 800,
                 "privatizer.budget": 0.003,
                 "privatizer.rounds": 3,
-                "privatizer.grain": 0.2,
+                "privatizer.output_noise_std": 0.2,
             },
-            "privatizer.grain = 0.2 .*does not look at it",
+            "privatizer.output_noise_std = 0.2 .*does not look at it",
         ),
-        ({"privatizer.secret": ""}, "privatizer.secret"),
+        ({"privatizer.sensitive_attribute": ""}, "privatizer.sensitive_attribute"),
         ({"privatizer.consenting": 1.0}, "privatizer.consenting"),
         ({"privacy.unit": "record"}, "privatizer.method"),
     ],

@@ -23,7 +23,7 @@ def steps(critic: WganServerCritic, rounds: int) -> list[float]:
     lengths = []
     for _ in range(rounds):
         before = critic.weights()
-        critic.absorb(release)
+        critic.apply_release(release)
         lengths.append(float(np.linalg.norm(critic.weights() - before)))
     return lengths
 
@@ -48,11 +48,11 @@ def test_a_restored_critic_goes_on_where_it_was(optimiser):
     source = np.random.default_rng(4)
     releases = source.normal(0, 0.01, (6, one.size))
     for release in releases[:3]:
-        one.absorb(release)
+        one.apply_release(release)
     other.restore(one.state())
     for release in releases[3:]:
-        one.absorb(release)
-        other.absorb(release)
+        one.apply_release(release)
+        other.apply_release(release)
     assert np.array_equal(one.weights(), other.weights())
 
 
@@ -65,7 +65,7 @@ def test_plain_descent_keeps_the_ratio_of_signal_to_noise_and_adam_does_not():
         signal = np.zeros(critic.size)
         signal[::100] = 4.0
         for _ in range(50):
-            critic.absorb(signal + source.normal(0, 1, critic.size))
+            critic.apply_release(signal + source.normal(0, 1, critic.size))
         moved = critic.weights() - start
         spread = float(np.sqrt((moved[signal == 0] ** 2).mean()))
         return float(moved[signal > 0].mean()) / spread

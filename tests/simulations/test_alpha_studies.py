@@ -19,7 +19,7 @@ from privatizers.protocol import PrivatizerError
 from studies.attackers import build_attacker
 from studies.attackers.ink_formula import InkFormula
 from studies.papers import STUDIES, alpha_images, alpha_load, attributes
-from studies.papers.attacking import accuracy, learn, parse_points, read_secret, release
+from studies.papers.attacking import accuracy, learn, parse_points, read_sensitive, release
 from studies.papers.runner import FOLDER, StudyError, load_study, read_settings, table
 
 NAMES = ("attributes", "alpha-images", "alpha-load")
@@ -141,7 +141,7 @@ def test_who_knows_the_clock_needs_no_load() -> None:
     balanced = {}
     for side in ("none", "clock"):
         split = alpha_load.load_side(settings, side, None, 0)
-        known = read_secret(build_attacker("position"), split.attack, split.test, 0)
+        known = read_sensitive(build_attacker("position"), split.attack, split.test, 0)
         balanced[side] = known.reweighted
     assert balanced["none"] < 0.53 < 0.65 < balanced["clock"]
 
@@ -166,7 +166,7 @@ def test_attributes_study_takes_other_data_by_path(
         Image.new("RGB", (20, 20), shade).save(faces / name)
     settings = _settings(
         "attributes",
-        data=(f"utkface:{faces},utility=race,secret=gender,side=20",),
+        data=(f"utkface:{faces},utility=race,sensitive=gender,side=20",),
         alphas=alphas,
         budgets=budgets,
         network=network,
@@ -184,13 +184,13 @@ def test_attributes_study_takes_other_data_by_path(
     out = tmp_path / "out"
     rows = attributes.run(settings, seeds=[0], data_dir=None, out=out, report=lambda line: None)
     assert [row["filter"] for row in rows] == [network, *baselines]
-    assert all(0 <= number <= 1 for row in rows for number in (row["use"], row["attacker"]))
+    assert all(0 <= number <= 1 for row in rows for number in (row["utility"], row["attacker"]))
     row = rows[0]
     assert all((r["alpha"], r["budget"]) == (None, None) for r in rows if r["filter"] == "fader")
     assert row["data"] == "utkface"
     assert (row["alpha"], row["budget"]) == (*(alphas or (None,)), *(budgets or (None,)))
     assert row["use_raw"] > 0.9
-    assert row["use_loss"] == pytest.approx(row["use_raw"] - row["use"])
+    assert row["use_loss"] == pytest.approx(row["use_raw"] - row["utility"])
     assert row["attacker_raw"] > 0.4
     assert "attacker_formula" not in row  # gender has none
     assert {path.name for path in out.iterdir()} == {
@@ -233,7 +233,7 @@ def test_error_of_loads_settles_near_its_budget() -> None:
         assert 0.6 * budget < error < 1.6 * budget
         found.append(method)
     raw, low, high = (
-        read_secret(settings.fresh()["same"], attack, test, 0).balanced
+        read_sensitive(settings.fresh()["same"], attack, test, 0).balanced
         for attack, test in (
             (split.attack, split.test),
             *((release(m, split.attack, 1), release(m, split.test, 2)) for m in found),
@@ -246,8 +246,8 @@ def test_the_digit_alone_is_the_floor_of_annotated_digits() -> None:
     split = load_private("embedded-amnist")
     known = alpha_images.digit_reading(split, 0)
     shares = torch.zeros(10, 2)
-    for digit, secret in zip(split.test.utility, split.test.secret, strict=True):
-        shares[digit, secret] += 1
+    for digit, sensitive in zip(split.test.utility, split.test.sensitive, strict=True):
+        shares[digit, sensitive] += 1
     shares /= shares.sum(0)
     best = (1 + float((shares[:, 0] - shares[:, 1]).abs().sum()) / 2) / 2
     assert 0.5 < known.balanced < known.reweighted <= best + 1e-6
@@ -260,7 +260,7 @@ def test_the_formula_measures_the_digits_own_row() -> None:
     learn(reader, split.train.records, split.train.utility, steps=150, rate=2e-3, seed=0)
     assert accuracy(reader, split.test.records, split.test.utility) > 0.8
     formula = alpha_images._attackers(_settings("alpha-images", attackers=("prior",)), reader)
-    reading = read_secret(formula["formula"], split.attack, split.test, 0)
+    reading = read_sensitive(formula["formula"], split.attack, split.test, 0)
     assert reading.balanced > 0.85, "the rule's own measure nearly gives the secret away"
     answers = InkFormula(reader, -0.9)(split.test.records, None)
     assert int(answers.max()) < 29 * 10
@@ -270,7 +270,7 @@ def test_releasing_changes_records_alone() -> None:
     data = load_private("embedded-household").test
     released = release(_Pass(), data, 0)  # type: ignore[arg-type]
     assert torch.equal(released.records, data.records)
-    assert released.secret is data.secret
+    assert released.sensitive is data.sensitive
     assert alpha_load.normalised_error(data, released) == 0
     doubled = replace(data, records=2 * data.records)
     assert alpha_load.normalised_error(data, doubled) == pytest.approx(1)
@@ -280,10 +280,10 @@ def test_releasing_changes_records_alone() -> None:
 
 def test_reweighting_pays_where_a_class_is_common() -> None:
     generator = torch.Generator().manual_seed(0)
-    secret = (torch.rand(4000, generator=generator) < 0.8).long()
-    points = torch.randn(4000, 1, generator=generator) + secret[:, None].float()
-    data = PrivateData("points", points, secret, secret, None, None, 2, 2, low=-9.0, high=9.0)
-    reading = read_secret(
+    sensitive = (torch.rand(4000, generator=generator) < 0.8).long()
+    points = torch.randn(4000, 1, generator=generator) + sensitive[:, None].float()
+    data = PrivateData("points", points, sensitive, sensitive, None, None, 2, 2, low=-9.0, high=9.0)
+    reading = read_sensitive(
         build_attacker("logistic"), data.take(slice(0, 2000)), data.take(slice(2000, 4000)), 0
     )
     assert reading.reweighted > reading.balanced + 0.1
@@ -317,11 +317,11 @@ def test_settings_of_no_use_are_refused(name: str, changes: dict[str, Any], text
 
 def test_a_class_that_the_attacker_never_met_is_no_obstacle() -> None:
     generator = torch.Generator().manual_seed(0)
-    secret = torch.randint(2, (400,), generator=generator)
-    points = torch.randn(400, 1, generator=generator) + 2 * secret[:, None].float()
-    data = PrivateData("points", points, secret, secret, None, None, 2, 3, low=-9.0, high=9.0)
+    sensitive = torch.randint(2, (400,), generator=generator)
+    points = torch.randn(400, 1, generator=generator) + 2 * sensitive[:, None].float()
+    data = PrivateData("points", points, sensitive, sensitive, None, None, 2, 3, low=-9.0, high=9.0)
     half = [data.take(slice(0, 200)), data.take(slice(200, 400))]
-    reading = read_secret(build_attacker("logistic"), *half, 0)
+    reading = read_sensitive(build_attacker("logistic"), *half, 0)
     assert min(reading.balanced, reading.reweighted) > 0.75
 
 

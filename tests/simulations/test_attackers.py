@@ -18,17 +18,17 @@ from studies.metrics.scores import attack, score
 
 
 def private(
-    records: Tensor, secret: Tensor, *, side: Tensor | None = None, owners: Tensor | None = None
+    records: Tensor, sensitive: Tensor, *, side: Tensor | None = None, owners: Tensor | None = None
 ) -> PrivateData:
     return PrivateData(
         name="made up",
         records=records,
-        utility=torch.zeros_like(secret),
-        secret=secret,
+        utility=torch.zeros_like(sensitive),
+        sensitive=sensitive,
         side=side,
         owners=owners,
         utility_classes=1,
-        secret_classes=2,
+        sensitive_classes=2,
         low=-9.0,
         high=9.0,
     )
@@ -37,10 +37,10 @@ def private(
 def points(n: int, seed: int, *, apart: float) -> PrivateData:
     """Two Gaussian clouds of unit variance whose means are ``apart`` from each other."""
     generator = torch.Generator().manual_seed(seed)
-    secret = torch.randint(0, 2, (n,), generator=generator)
+    sensitive = torch.randint(0, 2, (n,), generator=generator)
     records = torch.randn(n, 2, generator=generator)
-    records[:, 0] += apart * (secret - 0.5)
-    return private(records, secret)
+    records[:, 0] += apart * (sensitive - 0.5)
+    return private(records, sensitive)
 
 
 def ring(n: int, seed: int) -> PrivateData:
@@ -83,7 +83,7 @@ def test_equal_seeds_give_equal_attackers_and_the_global_generator_stays() -> No
     for name in FRESH:
         one, two = (
             build_attacker(name)
-            .fit(data.records, data.secret, None, 7)
+            .fit(data.records, data.sensitive, None, 7)
             .log_probabilities(data.records)
             for _ in range(2)
         )
@@ -95,21 +95,21 @@ def series(n: int, seed: int) -> PrivateData:
     """The secret of a step is whether the step before was high; evenings are mostly 1."""
     generator = torch.Generator().manual_seed(seed)
     records = torch.randn(n, 12, 1, generator=generator)
-    secret = (records.roll(1, 1)[..., 0] > 0).long()
-    secret[:, 0] = 0
+    sensitive = (records.roll(1, 1)[..., 0] > 0).long()
+    sensitive[:, 0] = 0
     late = torch.rand(n, 4, generator=generator) < 0.9
-    secret[:, 8:] = late.long()
+    sensitive[:, 8:] = late.long()
     side = torch.randn(n, 12, 1, generator=generator)
-    return private(records, secret, side=side)
+    return private(records, sensitive, side=side)
 
 
 def test_series_are_attacked_step_by_step() -> None:
     train, test = series(800, 1), series(500, 2)
-    guesses = build_attacker("trees").fit(train.records, train.secret, None, 0)
+    guesses = build_attacker("trees").fit(train.records, train.sensitive, None, 0)
     found = guesses.log_probabilities(test.records)
     assert found.shape == (500, 12, 2)
     assert torch.allclose(found.exp().sum(-1), torch.ones(500, 12, dtype=torch.float64))
-    right = (found.argmax(-1) == test.secret).double().mean(0)
+    right = (found.argmax(-1) == test.sensitive).double().mean(0)
     assert float(right[1:8].min()) > 0.9
 
 
@@ -158,9 +158,9 @@ def test_an_answer_that_was_never_seen_says_what_the_prior_does() -> None:
     def side_of_line(records: Tensor, _: Tensor | None) -> Tensor:
         return torch.where(records[:, 1] > 100, 5, (records[:, 0] > 0).long())
 
-    fitted = FormulaAttacker((side_of_line,)).fit(data.records, data.secret, None, 0)
+    fitted = FormulaAttacker((side_of_line,)).fit(data.records, data.sensitive, None, 0)
     never = fitted.log_probabilities(torch.tensor([[3.0, 200.0]])).exp()
-    assert float(never[0, 1]) == pytest.approx(float(data.secret.double().mean()), abs=1e-3)
+    assert float(never[0, 1]) == pytest.approx(float(data.sensitive.double().mean()), abs=1e-3)
 
 
 def test_a_score_is_what_is_computed_by_hand() -> None:
@@ -183,17 +183,17 @@ def test_balanced_accuracy_is_the_mean_over_classes_present() -> None:
 def test_records_of_one_owner_are_drawn_together() -> None:
     """Ten people with a hundred equal records each: a record is no independent witness."""
     generator = torch.Generator().manual_seed(0)
-    secret = torch.randint(0, 2, (10,), generator=generator).repeat_interleave(100)
+    sensitive = torch.randint(0, 2, (10,), generator=generator).repeat_interleave(100)
     sure = torch.rand(10, 1, generator=generator).repeat_interleave(100, 0) * 0.5 + 0.4
-    guesses = torch.where(torch.nn.functional.one_hot(secret, 2).bool(), sure, 1 - sure).log()
+    guesses = torch.where(torch.nn.functional.one_hot(sensitive, 2).bool(), sure, 1 - sure).log()
     owners = torch.arange(10).repeat_interleave(100)
-    alone, together = score(guesses, secret), score(guesses, secret, owners=owners)
+    alone, together = score(guesses, sensitive), score(guesses, sensitive, owners=owners)
     wide = [found.leak_interval[1] - found.leak_interval[0] for found in (alone, together)]
     assert wide[1] > 5 * wide[0]
 
 
 @pytest.mark.parametrize(
-    ("guesses", "secret", "says"),
+    ("guesses", "sensitive", "says"),
     [
         (torch.zeros(3, 2), torch.tensor([0, 1, 0]), "no log-probabilities"),
         (torch.full((2, 2), 0.5).log(), torch.tensor([0, 1, 0]), "one row"),
@@ -201,9 +201,11 @@ def test_records_of_one_owner_are_drawn_together() -> None:
         (torch.full((3, 2), 0.5).log(), torch.tensor([1, 1, 1]), "at least two classes"),
     ],
 )
-def test_guesses_that_mean_nothing_are_refused(guesses: Tensor, secret: Tensor, says: str) -> None:
+def test_guesses_that_mean_nothing_are_refused(
+    guesses: Tensor, sensitive: Tensor, says: str
+) -> None:
     with pytest.raises(AttackError, match=says):
-        score(guesses, secret)
+        score(guesses, sensitive)
 
 
 def test_records_that_nothing_can_be_learned_of_are_refused() -> None:
@@ -212,13 +214,13 @@ def test_records_that_nothing_can_be_learned_of_are_refused() -> None:
     with pytest.raises(AttackError, match="two classes"):
         fit(data.records, torch.ones(50, dtype=torch.int64), None, 0)
     with pytest.raises(AttackError, match="49 secrets"):
-        fit(data.records, data.secret[:49], None, 0)
+        fit(data.records, data.sensitive[:49], None, 0)
     with pytest.raises(AttackError, match="not finite"):
-        fit(data.records / 0, data.secret, None, 0)
+        fit(data.records / 0, data.sensitive, None, 0)
     with pytest.raises(AttackError, match="2 classes"):
-        fit(data.records, data.secret + 1, None, 0, classes=2)
+        fit(data.records, data.sensitive + 1, None, 0, classes=2)
     with pytest.raises(AttackError, match="steps"):
-        fit(data.records, data.secret[:, None].expand(-1, 2), None, 0)
+        fit(data.records, data.sensitive[:, None].expand(-1, 2), None, 0)
     with pytest.raises(AttackError, match="no attacker 'psychic'"):
         build_attacker("psychic")
     with pytest.raises(AttackError, match="rules is empty"):

@@ -9,7 +9,7 @@ import pytest
 
 from fedlens.cli import main
 from fedlens.cli.audit import PARTS
-from server import learners
+from server import learner
 from server.config.tree import Config
 from server.schedule import planned_epsilon
 from simulations.audits import audit as audits
@@ -44,7 +44,7 @@ def verdicts(schedule: Schedule, plan: Plan = SMALL) -> dict[str, str]:
 
 @pytest.fixture(autouse=True)
 def few_images_for_the_frame(monkeypatch):
-    monkeypatch.setattr(learners, "FRAME_IMAGES", 40)
+    monkeypatch.setattr(learner, "FRAME_IMAGES", 40)
 
 
 def test_the_part_is_named_and_its_own_mechanism_is_claimed():

@@ -14,7 +14,7 @@ from client.datasets.attributes.data import PrivateData
 from server.config.tree import Config
 from server.run_directory import RunDirectory
 from server.schedule import parts, planned_epsilon
-from simulations.federation.apps import simulated_federation, simulated_secrets
+from simulations.federation.apps import simulated_federation, simulated_sensitive
 from studies.papers import federated, federated_data
 from studies.papers.federated import Settings
 from studies.papers.federated_data import Trained, groups_of, opened, private_images, samples_of
@@ -65,9 +65,9 @@ class Hiding(nn.Module):
 
 def trained(config) -> Trained:
     dataset, _ = simulated_federation(config.data, config.seed)
-    secrets = simulated_secrets(config)
+    sensitive = simulated_sensitive(config)
     test = private_images(
-        dataset.test_images[:600], dataset.test_labels[:600], secrets.test[:600], 10
+        dataset.test_images[:600], dataset.test_labels[:600], sensitive.test[:600], 10
     )
     return Trained(config, Hiding(), None, test, test, 0)
 
@@ -83,7 +83,7 @@ def test_a_run_is_trained_attacked_and_taken_up_again(monkeypatch, tmp_path):
     assert all(0.3 < row["attacker"] <= 1 for row in rows)
     assert rows[0]["attacker"] > 0.6  # there is something to hide
     assert {row["epsilon"] for row in rows} == {planned_epsilon(config, 1e-3)}
-    assert rows[3]["use"] is None and rows[0]["use"] is not None
+    assert rows[3]["utility"] is None and rows[0]["utility"] is not None
     assert len(told) == 1 + len(FIRST)
     assert run() == rows
 
@@ -124,7 +124,9 @@ def test_what_is_attacked_is_nobodys_and_is_filtered(monkeypatch, tmp_path):
     raw = torch.from_numpy(dataset.train_images[free].astype(np.float32)) / 127.5 - 1
     assert torch.allclose(found.attack.records, raw, atol=1e-6)
     shown = found.filtered(found.attack)
-    assert not torch.equal(shown.records, raw) and torch.equal(shown.secret, found.attack.secret)
+    assert not torch.equal(shown.records, raw) and torch.equal(
+        shown.sensitive, found.attack.sensitive
+    )
     black = replace(found, network=Hiding())
     assert float(black.filtered(found.attack).records.max()) == -1
 
@@ -160,9 +162,9 @@ def test_samples_are_read_with_the_secret_that_was_asked_for(monkeypatch):
             return (asked % 2).float()[:, None, None, None].expand(-1, 1, 28, 28) - 0.5
 
     samples = samples_of(replace(made, sampler=Telling()), 40)
-    assert isinstance(samples, PrivateData) and samples.secret_classes == 2
+    assert isinstance(samples, PrivateData) and samples.sensitive_classes == 2
     assert torch.equal(samples.utility, torch.arange(40) % 20 // 2)
-    assert bool(((samples.records[:, 0, 0, 0] > 0) == (samples.secret == 1)).all())
+    assert bool(((samples.records[:, 0, 0, 0] > 0) == (samples.sensitive == 1)).all())
 
 
 def test_a_configuration_of_one_s_own_is_named_by_its_path(tmp_path):
@@ -177,7 +179,7 @@ def test_a_preset_without_a_privatizer_is_refused(tmp_path):
         federated._config(replace(SETTINGS, preset="demo"), 0, None)
     (tmp_path / "given.toml").write_text('[privatizer]\nmethod = "given"\nfilter = "/x"\n')
     with pytest.raises(StudyError, match="trains no privatizer"):
-        federated._config(replace(SETTINGS, preset=str(tmp_path / "given")), 0, None)
+        federated._config(replace(SETTINGS, preset=str(tmp_path / "pretrained")), 0, None)
     with pytest.raises(StudyError, match="no run with a privatizer"):
         opened(Config().updated(TINY), RunDirectory(tmp_path), 0)
 

@@ -145,8 +145,8 @@ def test_quadrature_agrees_with_sampled_points_of_a_noisy_filter():
         density = torch.exp(-(gaps**2).sum(-1) / 2).mean(-1).reshape(-1, 2, 2)
         posterior = density * mixture_joint(0.4)
         posterior = posterior / posterior.sum((1, 2), keepdim=True)
-    secret = posterior.sum(1)
-    leaked = (secret * (secret / 0.5).clamp_min(1e-300).log()).sum(1).mean()
+    sensitive = posterior.sum(1)
+    leaked = (sensitive * (sensitive / 0.5).clamp_min(1e-300).log()).sum(1).mean()
     assert float(leaked) == pytest.approx(point.leaked, abs=0.03)
 
 

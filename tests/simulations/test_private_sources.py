@@ -44,11 +44,11 @@ def _points(count: int = 10) -> PrivateData:
         name="points",
         records=torch.arange(2.0 * count).reshape(count, 2),
         utility=torch.arange(count) % 3,
-        secret=torch.arange(count) % 2,
+        sensitive=torch.arange(count) % 2,
         side=torch.arange(count).float()[:, None],
         owners=torch.arange(count),
         utility_classes=3,
-        secret_classes=2,
+        sensitive_classes=2,
         low=0.0,
         high=2.0 * count,
     )
@@ -62,9 +62,9 @@ def test_annotated_mnist_has_the_papers_images() -> None:
     split = load_private("amnist", SHARED)
     assert len(split.train) + len(split.attack) == 28_568
     assert len(split.test) == 4_681
-    known = torch.cat([split.train.secret, split.attack.secret])
+    known = torch.cat([split.train.sensitive, split.attack.sensitive])
     assert torch.bincount(known).tolist() == [9_557, 19_011]
-    assert torch.bincount(split.test.secret).tolist() == [1_725, 2_956]
+    assert torch.bincount(split.test.sensitive).tolist() == [1_725, 2_956]
     assert split.train.records.shape[1:] == (1, 28, 28)
 
 
@@ -111,7 +111,7 @@ def test_images_are_measured_each_on_its_own() -> None:
 def test_embedded_digits_cover_the_same_code(name: str, classes: tuple[int, int]) -> None:
     split = load_private(name, seed=3)
     for part in _parts(split):
-        assert (part.utility_classes, part.secret_classes) == classes
+        assert (part.utility_classes, part.sensitive_classes) == classes
         assert float(part.records.min()) == part.low == -1
         assert float(part.records.max()) == part.high == 1
     again, other = load_private(name, seed=3), load_private(name, seed=4)
@@ -128,7 +128,7 @@ def test_no_image_of_the_filters_part_is_in_the_attackers() -> None:
 
 def test_thickness_hardly_depends_on_the_digit() -> None:
     part = load_private("embedded-mnist-thickness").train
-    shares = [float(part.secret[part.utility == digit].float().mean()) for digit in range(10)]
+    shares = [float(part.sensitive[part.utility == digit].float().mean()) for digit in range(10)]
     assert all(0.4 < share < 0.6 for share in shares)
 
 
@@ -146,7 +146,7 @@ def test_sequences_are_the_households_own_hours() -> None:
     split = split_households("home", days, 0)
     for part in _parts(split):
         assert part.records.shape[1:] == (24, 1)
-        assert part.secret.shape == part.utility.shape == (len(part), 24)
+        assert part.sensitive.shape == part.utility.shape == (len(part), 24)
         assert part.owners is not None
         for owner in part.owners.unique().tolist():
             hours = days.power[days.household == owner].ravel() / np.float32(1000)
@@ -157,7 +157,7 @@ def test_sequences_are_the_households_own_hours() -> None:
                 (start,) = [
                     at for at in range(len(hours) - 23) if (hours[at : at + 24] == record).all()
                 ]
-                assert (present[start : start + 24] == part.secret[row].numpy()).all()
+                assert (present[start : start + 24] == part.sensitive[row].numpy()).all()
                 starts.append(start)
             assert all(later - first >= 24 for first, later in pairwise(starts))
             assert len({start % 24 for start in starts}) > 2, "sequences start at any hour"
@@ -205,7 +205,7 @@ def test_household_archive() -> None:
     split = load_private("household", SHARED)
     assert [len(part.owners.unique()) for part in _parts(split)] == [12, 6, 6]  # type: ignore[union-attr]
     for part in _parts(split):
-        assert 0.4 < float(part.secret.float().mean()) < 0.5
+        assert 0.4 < float(part.sensitive.float().mean()) < 0.5
         assert 0 < float(part.records.min()) < float(part.records.max()) < 7
 
 
@@ -260,7 +260,7 @@ def test_eco_layout(tmp_path: Path) -> None:
     assert len(set(part.owners.tolist())) == 2
     hours = (part.records[..., 0] * 10).round().int()
     assert bool(((hours[:, 1:] - hours[:, :-1]) % 24 == 1).all())
-    assert torch.equal(part.secret, (hours >= 17).long())
+    assert torch.equal(part.sensitive, (hours >= 17).long())
     (tmp_path / "01_sm_csv" / "01" / "2012-06-30.csv").write_text("1,2\n")
     with pytest.raises(PrivateDataError, match="it needs one a second"):
         load_private(f"eco:{tmp_path}")
@@ -291,7 +291,7 @@ def test_orl_layout(tmp_path: Path) -> None:
     assert [len(part) for part in _parts(split)] == [12, 9, 9]
     shades = torch.cat([part.records.flatten(1).mean(1) for part in _parts(split)])
     assert len(shades.unique()) == 30, "every picture is in one part"
-    assert torch.equal(split.test.utility, split.test.secret)
+    assert torch.equal(split.test.utility, split.test.sensitive)
     person = (split.test.records.flatten(1).mean(1) + 1) * 127.5 // 20 - 1
     assert torch.equal(person.long(), split.test.utility)
     with pytest.raises(PrivateDataError, match="side"):
@@ -327,13 +327,13 @@ def test_celeba_layout(tmp_path: Path) -> None:
     assert [len(part) for part in _parts(split)] == [4, 4, 4]
     assert split.train.records.shape[1:] == (3, 16, 16)
     assert split.train.utility.tolist() == [1, 0, 1, 0]
-    assert split.train.secret.tolist() == [0, 1, 1, 0]
+    assert split.train.sensitive.tolist() == [0, 1, 1, 0]
     assert float(split.attack.records[0].mean()) == pytest.approx(100 / 127.5 - 1, abs=0.02)
     assert split.train.owners is None
     (tmp_path / "identity_CelebA.txt").write_text(
         "\n".join(f"{number:06d}.jpg {number // 3}" for number in range(1, 13))
     )
-    again = load_private(f"celeba:{tmp_path},utility=Smiling,secret=Male,side=16,limit=3")
+    again = load_private(f"celeba:{tmp_path},utility=Smiling,sensitive=Male,side=16,limit=3")
     assert [len(part) for part in _parts(again)] == [3, 3, 3]
     assert again.train.owners is not None
     assert again.train.owners.tolist() == [0, 0, 1]
@@ -342,9 +342,9 @@ def test_celeba_layout(tmp_path: Path) -> None:
 def test_an_absent_attribute_is_named(tmp_path: Path) -> None:
     _celeba(tmp_path)
     with pytest.raises(PrivateDataError, match=r"secret=Hat is absent .*Bald, Male, Smiling"):
-        load_private(f"celeba:{tmp_path},secret=Hat")
+        load_private(f"celeba:{tmp_path},sensitive=Hat")
     with pytest.raises(PrivateDataError, match="nothing to hide"):
-        load_private(f"celeba:{tmp_path},secret=Bald,side=16")
+        load_private(f"celeba:{tmp_path},sensitive=Bald,side=16")
     with pytest.raises(PrivateDataError, match="'colour=red' is no option"):
         load_private(f"celeba:{tmp_path},colour=red")
     with pytest.raises(PrivateDataError, match="side=2"):
@@ -362,7 +362,7 @@ def test_facescrub_layout(tmp_path: Path) -> None:
     split = load_private(f"facescrub:{tmp_path},side=16")
     assert [len(part) for part in _parts(split)] == [20, 20, 10]
     for part in _parts(split):
-        assert torch.equal(part.secret, (part.utility >= 3).long())
+        assert torch.equal(part.sensitive, (part.utility >= 3).long())
     assert split.train.utility_classes == 5
     with pytest.raises(PrivateDataError, match="is no folder"):
         load_private(f"facescrub:{tmp_path / 'actors'}")
@@ -375,13 +375,13 @@ def test_utkface_layout(tmp_path: Path) -> None:
     _picture(tmp_path / "39_1_20170116174525125.jpg.chip.jpg", 9)  # lacks its race, as published
     split = load_private(f"utkface:{tmp_path},side=16")
     assert sum(len(part) for part in _parts(split)) == 60
-    assert split.train.secret_classes == 5
+    assert split.train.sensitive_classes == 5
     ages = load_private(f"utkface:{tmp_path},utility=age,side=16")
     shade = ((ages.test.records.flatten(1).mean(1) + 1) * 127.5).round()
     expected = torch.bucketize(shade, torch.tensor([20.0, 35.0, 55.0]), right=True)
     assert torch.equal(ages.test.utility, expected)
     with pytest.raises(PrivateDataError, match="secret=hair is absent"):
-        load_private(f"utkface:{tmp_path},secret=hair")
+        load_private(f"utkface:{tmp_path},sensitive=hair")
     with pytest.raises(PrivateDataError, match="AGE_GENDER_RACE"):
         load_private(f"utkface:{ROOT / 'tests'}")
 
@@ -395,7 +395,7 @@ def test_cifar100_layout(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(records.tobytes())
     split = load_private(f"cifar100:{tmp_path}")
     assert [len(part) for part in _parts(split)] == [20, 20, 10]
-    assert torch.equal(split.test.secret // 5, split.test.utility)
+    assert torch.equal(split.test.sensitive // 5, split.test.utility)
     assert bool((split.test.records[:, 0] == 1).all())
     assert bool((split.test.records[:, 1:] == -1).all())
     (tmp_path / "test.bin").write_bytes(b"12345")
@@ -427,10 +427,13 @@ def _with(**changes: object) -> Callable[[], object]:
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (_with(secret_classes=1, secret=torch.zeros(10, dtype=torch.int64)), "nothing to hide"),
-        (_with(secret=torch.arange(10)), r"secret runs from 0 to 9; with 2 classes"),
+        (
+            _with(sensitive_classes=1, sensitive=torch.zeros(10, dtype=torch.int64)),
+            "nothing to hide",
+        ),
+        (_with(sensitive=torch.arange(10)), r"secret runs from 0 to 9; with 2 classes"),
         (_with(utility=torch.zeros(9, dtype=torch.int64)), "utility is"),
-        (_with(secret=torch.zeros(10)), "secret is torch.float32"),
+        (_with(sensitive=torch.zeros(10)), "secret is torch.float32"),
         (_with(side=torch.zeros(3, 1)), "side has 3 rows for 10 records"),
         (_with(records=torch.full((10, 2), float("nan"))), "not finite"),
         (lambda: _points().take([]), "no records are left"),
@@ -443,7 +446,7 @@ def test_impossible_data_are_refused(make: Callable[[], object], text: str) -> N
 
 def test_a_part_whose_secret_has_one_class_is_refused() -> None:
     data = _points()
-    alike = data.take(data.secret == 1)
+    alike = data.take(data.sensitive == 1)
     with pytest.raises(PrivateDataError, match="every record of the attack part has secret 1"):
         Split(data, alike, data)
 
@@ -454,7 +457,7 @@ def test_taking_rows_keeps_everything_together() -> None:
         taken = data.take(rows)
         assert taken.records[:, 0].tolist() == [14.0, 4.0]
         assert taken.utility.tolist() == [1, 2]
-        assert taken.secret.tolist() == [1, 0]
+        assert taken.sensitive.tolist() == [1, 0]
         assert taken.owners is not None
         assert taken.owners.tolist() == [7, 2]
     batch = data.batch(slice(0, 4), choice=torch.ones(4, 1))

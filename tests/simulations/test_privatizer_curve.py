@@ -68,7 +68,7 @@ def test_a_point_has_what_was_promised(points: tuple[Curve, Path]) -> None:
     for row in rows:
         assert row["method"] == "information" and row["seeds"] == [0, 1]
         assert 0 <= row["utility"] <= 1 and row["latency_ms_p50"] > 0
-        for figures in row["secret"].values():
+        for figures in row["sensitive"].values():
             assert 0 <= figures["low"] <= figures["mean"] <= figures["high"] <= 1
             assert figures["std"] >= 0
             assert figures["leak_low"] <= figures["leak"] <= figures["leak_high"]
@@ -83,13 +83,13 @@ def test_attackers_that_look_at_nothing_are_lines_of_reference(
     reference = points[0].rows()[0]["reference"]
     assert reference["prior"]["mean"] == pytest.approx(0.5)
     assert reference["raw"]["logistic"]["mean"] > 0.99
-    assert "prior" not in points[0].rows()[0]["secret"]
+    assert "prior" not in points[0].rows()[0]["sensitive"]
 
 
 def test_means_and_deviations_are_over_seeds(points: tuple[Curve, Path]) -> None:
     place = points[0].places[0]
     values = [one.attacks["logistic"].balanced for one in place.seeds]
-    row = points[0].rows()[0]["secret"]["logistic"]
+    row = points[0].rows()[0]["sensitive"]["logistic"]
     assert row["mean"] == pytest.approx(sum(values) / 2)
     assert row["std"] == pytest.approx(abs(values[0] - values[1]) / math.sqrt(2))
 
@@ -98,7 +98,7 @@ def test_the_leak_found_stays_below_what_is_certified(points: tuple[Curve, Path]
     """The bound is of the whole record; no attacker on the secret may pass it."""
     for row in points[0].rows():
         assert row["certified"]["kind"] == "gaussian-log-det"
-        for figures in row["secret"].values():
+        for figures in row["sensitive"].values():
             assert figures["leak_low"] <= row["certified"]["record_nats"]
 
 
@@ -158,12 +158,14 @@ def test_every_method_gives_a_curve(
     (row,) = curve.rows()
     assert row["certified"]["kind"] == certified
     assert not row["certified"]["released_is_differentially_private"]
-    assert set(row["secret"]) >= {"logistic"} and 0 <= row["secret"]["logistic"]["frozen"] <= 1
+    assert (
+        set(row["sensitive"]) >= {"logistic"} and 0 <= row["sensitive"]["logistic"]["frozen"] <= 1
+    )
     series = data == "embedded-household"
     assert (row["utility_fresh"] is None) == (row["bound_K_nats"] is None) == series
     assert ("position" in row["reference"]) == ("side-information" in row["reference"]) == series
     with_formula = ("embedded-amnist", "embedded-mnist-thickness")
-    assert ("formula" in row["secret"]) == (data in with_formula)
+    assert ("formula" in row["sensitive"]) == (data in with_formula)
     for plot in row["plots"]:
         with Image.open(plot) as image:
             assert min(image.size) > 100
@@ -202,7 +204,10 @@ FILTERS: dict[str, tuple[Callable[[], torch.nn.Module], tuple[int, ...]]] = {
     "linear": (lambda: LinearFilter(3), (3,)),
     "conv": (lambda: ConvReleaser((1, 8, 8), 2, code=3), (1, 8, 8)),
     "lstm": (lambda: LstmReleaser(hidden=4, layers=2, low=0.0, high=2.0, steps=5), (5, 1)),
-    "grain": (lambda: LstmReleaser(hidden=4, layers=1, steps=5, level=0.4, grain=0.1), (5, 1)),
+    "output_noise_std": (
+        lambda: LstmReleaser(hidden=4, layers=1, steps=5, level=0.4, output_noise_std=0.1),
+        (5, 1),
+    ),
     "mask": (
         lambda: MaskFilter(
             torch.full((1, 8, 8), 0.3), torch.eye(8).bool()[None], torch.ones(1, 8, 8), trained=True
@@ -266,7 +271,7 @@ def test_the_stroke_formula_reads_thickness_from_raw_images() -> None:
 
     attacker = formula_of("embedded-mnist-thickness", Told())
     assert attacker is not None
-    fitted = attacker.fit(small.attack.records, small.attack.secret, None, 0)
+    fitted = attacker.fit(small.attack.records, small.attack.sensitive, None, 0)
     answers = fitted.log_probabilities(small.test.records).argmax(1)
     assert balanced_accuracy(answers, small.test, 0)[0] > 0.75
     assert formula_of("orl", Told()) is None
@@ -343,7 +348,7 @@ def test_the_command_prints_a_table_and_ends_with_the_list(
     status = main(["privatizer", "curve", *chosen, "--attackers", "logistic", "--json"])
     printed = capsys.readouterr().out.strip().splitlines()
     (point,) = json.loads(printed[-1])
-    assert status == 0 and point["alpha"] == 0.5 and "mean" in point["secret"]["logistic"]
+    assert status == 0 and point["alpha"] == 0.5 and "mean" in point["sensitive"]["logistic"]
     assert any(line.split()[:2] == ["point", "utility"] for line in printed)
     assert LABEL in printed
 
@@ -353,7 +358,7 @@ def test_the_command_prints_a_table_and_ends_with_the_list(
     assert raw.is_raw and {one.attacker for one in raw.attacks} == {"prior", "logistic", "formula"}
     assert (filtered.alpha, filtered.utility) == (0.5, point["utility"])
     (logistic,) = (one for one in filtered.attacks if one.attacker == "logistic")
-    assert logistic.mean == point["secret"]["logistic"]["mean"]
+    assert logistic.mean == point["sensitive"]["logistic"]["mean"]
     assert stored.label == LABEL
 
     (kept,) = (out / "filters").iterdir()

@@ -387,7 +387,7 @@ def test_samples_are_drawn_by_the_tables_filter_whatever_the_runs_own(tiny, tmp_
 
 def test_where_a_given_filter_lies_trains_nothing_anew_and_who_hides_does():
     known = read_config(PRESETS / "mnist-users.toml").flat()
-    given = {**known, "privatizer.method": "given", "privatizer.filter": "/here"}
+    given = {**known, "privatizer.method": "pretrained", "privatizer.filter": "/here"}
     plans = [
         {"config": config, "fault": 0, "provider": ""}
         for config in (known, given, {**given, "privatizer.filter": "/there"})

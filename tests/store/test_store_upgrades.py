@@ -133,7 +133,7 @@ def test_another_program_s_tables_may_stand_beside_on_postgres(
 def test_a_migration_that_fails_leaves_nothing_behind(
     empty_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def failing(*_given: object) -> None:
+    def failing(*_pretrained: object) -> None:
         raise RuntimeError("died after the tables were made")
 
     with monkeypatch.context() as patch:

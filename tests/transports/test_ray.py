@@ -75,7 +75,7 @@ def test_a_run_over_flower_takes_the_filter_of_another(tmp_path):
     taken = {
         **{k: v for k, v in FILTERED.items() if not k.startswith("privatizer.")},
         **{k: FILTERED[k] for k in ("privatizer.width", "privatizer.consenting")},
-        "privatizer.method": "given",
+        "privatizer.method": "pretrained",
         "privatizer.filter": str(first.path),
     }
     config, digests = Config().updated(taken), []

@@ -17,12 +17,12 @@ IMAGES, ATTRIBUTES, PARTITION = (
     "list_eval_partition.txt",
 )
 PEOPLE = "identity_CelebA.txt"
-DEFAULTS = {"utility": "Male", "secret": "Smiling", "side": "64", "limit": "20000"}
+DEFAULTS = {"utility": "Male", "sensitive": "Smiling", "side": "64", "limit": "20000"}
 """Paper 000, section 5.2, keeps the gender and hides the smile, or the other way round."""
 
 
 def load_celeba(name: str, argument: str, data_dir: Path | None, seed: int) -> Split:
-    """``celeba:PATH,utility=Male,secret=Smiling,side=64,limit=20000``.
+    """``celeba:PATH,utility=Male,sensitive=Smiling,side=64,limit=20000``.
 
     PATH has ``img_align_celeba/000001.jpg``..., ``list_attr_celeba.txt`` (a count, the names, then
     1 or -1 each) and ``list_eval_partition.txt``. The published parts are kept: training pictures
@@ -35,7 +35,7 @@ def load_celeba(name: str, argument: str, data_dir: Path | None, seed: int) -> S
     options = parse_options("celeba", argument, DEFAULTS)
     names, table, files = read_attributes(options.path / ATTRIBUTES)
     columns = {label: place for place, label in enumerate(names)}
-    chosen = [columns[options.one_of(which, columns)] for which in ("utility", "secret")]
+    chosen = [columns[options.one_of(which, columns)] for which in ("utility", "sensitive")]
     parts = _named_numbers(options.path / PARTITION)
     people = _named_numbers(options.path / PEOPLE) if (options.path / PEOPLE).is_file() else {}
     rows = [

@@ -14,11 +14,11 @@ from client.datasets.attributes.pictures import Labelled
 RECORD = 2 + 3 * 32 * 32
 """Bytes of a record: coarse label, fine label, red, green and blue planes."""
 ATTRIBUTES = {"coarse": 20, "fine": 100}
-DEFAULTS = {"utility": "coarse", "secret": "fine", "limit": "50000"}
+DEFAULTS = {"utility": "coarse", "sensitive": "fine", "limit": "50000"}
 
 
 def load_cifar100(name: str, argument: str, data_dir: Path | None, seed: int) -> Split:
-    """``cifar100:PATH,utility=coarse,secret=fine,limit=50000``.
+    """``cifar100:PATH,utility=coarse,sensitive=fine,limit=50000``.
 
     PATH has ``train.bin`` and ``test.bin`` of the binary version (the other one is a pickle, which
     is never opened). Training pictures go to filters and attackers, half each.
@@ -27,7 +27,7 @@ def load_cifar100(name: str, argument: str, data_dir: Path | None, seed: int) ->
         PrivateDataError: on a file that is missing or of another length, or an absent attribute.
     """
     options = parse_options("cifar100", argument, DEFAULTS)
-    chosen = [options.one_of(which, ATTRIBUTES) for which in ("utility", "secret")]
+    chosen = [options.one_of(which, ATTRIBUTES) for which in ("utility", "sensitive")]
     limit = options.number("limit", 1)
     known, test = (
         _labelled(name, _records(options.path / file)[:limit], chosen).private()

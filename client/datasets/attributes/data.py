@@ -50,11 +50,11 @@ class PrivateData:
     name: str
     records: Tensor
     utility: Tensor
-    secret: Tensor
+    sensitive: Tensor
     side: Tensor | None
     owners: Tensor | None
     utility_classes: int
-    secret_classes: int
+    sensitive_classes: int
     low: float
     high: float
 
@@ -65,13 +65,13 @@ class PrivateData:
             raise PrivateDataError(
                 f"{self.name}: records are {self.records.dtype} or not finite; give finite float32"
             )
-        if self.secret_classes < 2:
+        if self.sensitive_classes < 2:
             raise PrivateDataError(
-                f"{self.name}: secret_classes={self.secret_classes}, so there is nothing to hide; "
+                f"{self.name}: secret_classes={self.sensitive_classes}, so there is nothing to hide; "
                 "choose a secret with at least 2 classes"
             )
         _check_labels(self.name, "utility", self.utility, len(self), self.utility_classes)
-        _check_labels(self.name, "secret", self.secret, len(self), self.secret_classes)
+        _check_labels(self.name, "sensitive", self.sensitive, len(self), self.sensitive_classes)
         for name, column in (("side", self.side), ("owners", self.owners)):
             if column is not None and len(column) != len(self):
                 raise PrivateDataError(
@@ -98,7 +98,7 @@ class PrivateData:
             self,
             records=self.records[chosen],
             utility=self.utility[chosen],
-            secret=self.secret[chosen],
+            sensitive=self.sensitive[chosen],
             side=None if self.side is None else self.side[chosen],
             owners=None if self.owners is None else self.owners[chosen],
         )
@@ -117,7 +117,7 @@ class PrivateData:
         return Batch(
             records=self.records[chosen],
             utility=self.utility[chosen],
-            secret=self.secret[chosen],
+            sensitive=self.sensitive[chosen],
             side=None if self.side is None else self.side[chosen],
             choice=choice,
         )
@@ -142,10 +142,10 @@ class Split:
 
     def __post_init__(self) -> None:
         for part, data in (("train", self.train), ("attack", self.attack), ("test", self.test)):
-            if int(data.secret.min()) == int(data.secret.max()):
+            if int(data.sensitive.min()) == int(data.sensitive.max()):
                 raise PrivateDataError(
                     f"{data.name}: every record of the {part} part has secret "
-                    f"{int(data.secret.flatten()[0])}; there is nothing to hide: choose another "
+                    f"{int(data.sensitive.flatten()[0])}; there is nothing to hide: choose another "
                     "secret or give records of both kinds"
                 )
             if data.shape != self.train.shape:

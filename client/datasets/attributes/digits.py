@@ -87,18 +87,18 @@ def _private(
     name: str,
     images: NDArray[np.uint8],
     utility: NDArray[np.generic],
-    secret: NDArray[np.generic],
+    sensitive: NDArray[np.generic],
     classes: tuple[int, int],
 ) -> PrivateData:
     return PrivateData(
         name=name,
         records=torch.from_numpy(images.astype(np.float32) / 127.5 - 1),
         utility=torch.from_numpy(utility.astype(np.int64)),
-        secret=torch.from_numpy(secret.astype(np.int64)),
+        sensitive=torch.from_numpy(sensitive.astype(np.int64)),
         side=None,
         owners=None,
         utility_classes=classes[0],
-        secret_classes=classes[1],
+        sensitive_classes=classes[1],
         low=-1.0,
         high=1.0,
     )

@@ -98,11 +98,11 @@ def _sequences(
         name=name,
         records=records[..., None],
         utility=torch.zeros(records.shape, dtype=torch.int64),
-        secret=torch.from_numpy(np.stack(active).astype(np.int64)),
+        sensitive=torch.from_numpy(np.stack(active).astype(np.int64)),
         side=torch.from_numpy(np.stack(side)),
         owners=torch.tensor(owners, dtype=torch.int64),
         utility_classes=1,
-        secret_classes=2,
+        sensitive_classes=2,
         low=0.0,
         high=MOST,
     )

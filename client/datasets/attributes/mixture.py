@@ -41,11 +41,11 @@ def draw_mixture(
         name=f"mixture:{k:g}",
         records=torch.from_numpy(points.astype(np.float32)),
         utility=torch.from_numpy(cells // 2),
-        secret=torch.from_numpy(cells % 2),
+        sensitive=torch.from_numpy(cells % 2),
         side=None,
         owners=None,
         utility_classes=2,
-        secret_classes=2,
+        sensitive_classes=2,
         low=-1.0,
         high=2.0,
     )

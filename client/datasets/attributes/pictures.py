@@ -33,7 +33,7 @@ class Labelled:
     name: str
     images: NDArray[np.uint8]
     utility: NDArray[np.int64]
-    secret: NDArray[np.int64]
+    sensitive: NDArray[np.int64]
     owners: NDArray[np.int64] | None
     classes: tuple[int, int]
 
@@ -47,11 +47,11 @@ class Labelled:
             name=self.name,
             records=torch.from_numpy(self.images.astype(np.float32) / 127.5 - 1),
             utility=torch.from_numpy(self.utility.astype(np.int64)),
-            secret=torch.from_numpy(self.secret.astype(np.int64)),
+            sensitive=torch.from_numpy(self.sensitive.astype(np.int64)),
             side=None,
             owners=None if self.owners is None else torch.from_numpy(self.owners),
             utility_classes=self.classes[0],
-            secret_classes=self.classes[1],
+            sensitive_classes=self.classes[1],
             low=-1.0,
             high=1.0,
         )

@@ -16,11 +16,11 @@ NAMED = re.compile(r"(\d{1,3})_([01])_([0-4])_\d+\.(?:jpg|jpeg|png)(?:\.chip\.jp
 ATTRIBUTES = {"age": 4, "gender": 2, "race": 5}
 """Attributes with their numbers of classes; ages are cut at AGES."""
 AGES = (20, 35, 55)
-DEFAULTS = {"utility": "gender", "secret": "race", "side": "64", "limit": "20000"}
+DEFAULTS = {"utility": "gender", "sensitive": "race", "side": "64", "limit": "20000"}
 
 
 def load_utkface(name: str, argument: str, data_dir: Path | None, seed: int) -> Split:
-    """``utkface:PATH,utility=gender,secret=race,side=64,limit=20000``.
+    """``utkface:PATH,utility=gender,sensitive=race,side=64,limit=20000``.
 
     PATH has ``AGE_GENDER_RACE_TIME.jpg`` or ``....jpg.chip.jpg``; files whose name lacks one of
     them, as a few of the published ones do, are passed over. Ages are in classes cut at 20, 35 and
@@ -30,7 +30,7 @@ def load_utkface(name: str, argument: str, data_dir: Path | None, seed: int) -> 
         PrivateDataError: on an attribute that is absent, no such pictures, or a damaged one.
     """
     options = parse_options("utkface", argument, DEFAULTS)
-    utility, secret = (options.one_of(which, ATTRIBUTES) for which in ("utility", "secret"))
+    utility, sensitive = (options.one_of(which, ATTRIBUTES) for which in ("utility", "sensitive"))
     found = [
         (path, match)
         for path in sorted(options.path.iterdir())
@@ -45,9 +45,9 @@ def load_utkface(name: str, argument: str, data_dir: Path | None, seed: int) -> 
         name,
         read_pictures([path for path, _ in found], options.number("side", 16)),
         _classes(numbers, utility),
-        _classes(numbers, secret),
+        _classes(numbers, sensitive),
         None,
-        (ATTRIBUTES[utility], ATTRIBUTES[secret]),
+        (ATTRIBUTES[utility], ATTRIBUTES[sensitive]),
     )
     return split_at_random(labelled.private(), seed)
 

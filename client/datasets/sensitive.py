@@ -9,12 +9,12 @@ import numpy as np
 
 from client.datasets.dataset import Dataset, DatasetError, Labels
 
-MOST_SECRETS = 100
+MOST_SENSITIVE = 100
 """More classes than that are a mistake rather than a secret; they would size the networks."""
 
 
 @dataclass(frozen=True, eq=False)
-class Secrets:
+class SensitiveValues:
     """The secret of every image of a data set.
 
     Attributes:
@@ -30,21 +30,21 @@ class Secrets:
     classes: int
 
 
-def secrets_of(dataset: Dataset, name: str) -> Secrets:
+def sensitive_values_of(dataset: Dataset, name: str) -> SensitiveValues:
     """The secret ``name`` of a data set's images.
 
     Raises:
         DatasetError: there is no such secret, the data has none of the kind, or it has one class
             only.
     """
-    if name not in SECRETS:
-        raise DatasetError(f"there is no secret {name!r}; use one of {', '.join(SECRETS)}")
-    train, test = SECRETS[name](dataset)
+    if name not in SENSITIVE:
+        raise DatasetError(f"there is no secret {name!r}; use one of {', '.join(SENSITIVE)}")
+    train, test = SENSITIVE[name](dataset)
     classes = int(max(train.max(), test.max())) + 1
-    if classes > MOST_SECRETS:
+    if classes > MOST_SENSITIVE:
         raise DatasetError(
             f"{dataset.name}: secret {name!r} runs up to {classes - 1}; number its classes from 0 "
-            f"(at most {MOST_SECRETS})"
+            f"(at most {MOST_SENSITIVE})"
         )
     missing = np.flatnonzero(np.bincount(train, minlength=classes) == 0)
     if classes < 2 or len(missing):
@@ -53,17 +53,17 @@ def secrets_of(dataset: Dataset, name: str) -> Secrets:
             f"{dataset.name}: secret {name!r} {why}, so there is nothing to hide there; choose "
             "another secret or number the classes that occur from 0"
         )
-    return Secrets(name, train, test, classes)
+    return SensitiveValues(name, train, test, classes)
 
 
 def _column(dataset: Dataset) -> tuple[Labels, Labels]:
     """The data set's own column."""
-    if dataset.train_secrets is None or dataset.test_secrets is None:
+    if dataset.train_sensitive is None or dataset.test_sensitive is None:
         raise DatasetError(
-            f"{dataset.name} has no column of secrets; give train_secrets and test_secrets in an "
+            f"{dataset.name} has no column of secrets; give train_sensitive and test_sensitive in an "
             ".npz file, or choose another secret"
         )
-    return dataset.train_secrets, dataset.test_secrets
+    return dataset.train_sensitive, dataset.test_sensitive
 
 
 def _thickness(dataset: Dataset) -> tuple[Labels, Labels]:
@@ -89,7 +89,7 @@ def _thickness(dataset: Dataset) -> tuple[Labels, Labels]:
     )
 
 
-SECRETS: dict[str, Callable[[Dataset], tuple[Labels, Labels]]] = {
+SENSITIVE: dict[str, Callable[[Dataset], tuple[Labels, Labels]]] = {
     "thickness": _thickness,
     "column": _column,
 }
