@@ -13,6 +13,7 @@ from accountant.events import Event, SubsampledGaussian
 from accountant.ledger.evidence import EvidenceFile
 from accountant.ledger.ledger import Entry
 from accountant.statement import NoiseSource, Spending, statement
+from foundation.errors import FedlensError
 
 SHARES = (0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999)
 """Shares of users that a run's percentile curve is kept at."""
@@ -20,7 +21,7 @@ SHARES = (0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999)
 __all__ = ["Account", "MixedEvents", "Spending", "statement"]
 
 
-class MixedEvents(ValueError):
+class MixedEvents(FedlensError, ValueError):
     """An event of another unit or adjacency than the account's; such are never added up."""
 
 

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, Literal, Self
 
+from foundation.errors import FedlensError
+
 Unit = Literal["user", "record"]
 Sampler = Literal["poisson", "without-replacement", "none"]
 Adjacency = Literal["add-remove", "replace-one"]
@@ -24,7 +26,7 @@ _SAMPLERS = ("poisson", "without-replacement", "none")
 _ADJACENCIES = ("add-remove", "replace-one")
 
 
-class EventError(ValueError):
+class EventError(FedlensError, ValueError):
     """An event that describes no mechanism we can account for; the message says why."""
 
 

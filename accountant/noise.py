@@ -14,10 +14,12 @@ import secrets
 import numpy as np
 from numpy.typing import NDArray
 
+from foundation.errors import FedlensError
+
 TEST_MODE_VARIABLE = "FEDLENS_TEST_MODE"
 
 
-class FixedSeedRefused(ValueError):
+class FixedSeedRefused(FedlensError, ValueError):
     """Somebody asked for fixed privacy noise outside a test."""
 
 

@@ -14,6 +14,8 @@ from flwr.app import Context
 from numpy.typing import NDArray
 from torch import Tensor
 
+from foundation.errors import FedlensError
+
 
 @dataclass(frozen=True)
 class LocalData:
@@ -58,7 +60,7 @@ def sensitive_of(users: LocalUsers) -> tuple[str, int]:
     )
 
 
-class NodeDataError(ValueError):
+class NodeDataError(FedlensError, ValueError):
     """A node's data file cannot be used.
 
     Names the file and its arrays, nothing in them, so that the node may log it for its operator.

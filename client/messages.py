@@ -13,6 +13,8 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from numpy.typing import NDArray
 
+from foundation.errors import FedlensError
+
 DESCRIBE = "query.describe"
 TRAIN = "train"
 DONE = "done"
@@ -25,7 +27,7 @@ Vector = NDArray[np.float32]
 Scalar = bool | int | float | str
 
 
-class ReplyError(ValueError):
+class ReplyError(FedlensError, ValueError):
     """A reply that is not what was asked for; the message says what, never what it holds."""
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from foundation.errors import FedlensError
+
 ImageShape = tuple[int, int, int]
 """(channels, height, width): 1 or 3 channels, 28 x 28 or 32 x 32 pixels."""
 
@@ -16,7 +18,7 @@ CHANNELS = (1, 3)
 SIDES = (28, 32)
 
 
-class ShapeError(ValueError):
+class ShapeError(FedlensError, ValueError):
     """An image shape or number of classes no network here is built for."""
 
 

@@ -122,7 +122,7 @@ def fit_filter(
         build: gives the method for each stretch, always of one and the same filter.
         data: what is trained on.
         held: what nobody is trained on; fresh adversaries are tried on it.
-        pace: how long and how fast.
+        fit_config: how long and how fast.
         on_step: for a progress display.
 
     Returns:

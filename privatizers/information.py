@@ -102,7 +102,8 @@ class InformationPrivatizer:
         raw_utility: φ of Algorithm 1, of raw records.
         use: ψ of Algorithm 1, of released records.
         secret: η of Algorithms 1 and 2; it learns.
-        fixed_utility: the provider's network, φ and ψ at once (Algorithms 2 and 3); it does not learn.
+        fixed_utility: the provider's network, φ and ψ at once (Algorithms 2 and 3); it does not
+            learn.
         fixed_adversary: the provider's network for the secret (Algorithm 3); it does not learn.
 
     Raises:

@@ -15,6 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from foundation.errors import FedlensError
+
 FILTER = "filter"
 """The player whose network devices run; every other one is an adversary or a reference."""
 
@@ -22,7 +24,7 @@ Weights = dict[str, Tensor]
 """One network's parameters by name."""
 
 
-class PrivatizerError(ValueError):
+class PrivatizerError(FedlensError, ValueError):
     """A privatizer that cannot be built or trained as asked; the message names the mend."""
 
 

@@ -8,13 +8,14 @@ from flwr.app import ConfigRecord, RecordDict
 from flwr.serverapp import Grid
 
 from client.messages import DESCRIBE, Description, ReplyError
+from foundation.errors import FedlensError
 from models.shapes import ImageShape
 from server.config.tree import Config
 from server.exchange import exchange, wait_for_nodes
 from server.sampling import Roster
 
 
-class EnrolmentError(RuntimeError):
+class EnrolmentError(FedlensError, RuntimeError):
     """The nodes that answered are not the federation that the run declares."""
 
 
@@ -94,8 +95,9 @@ def _agreed_sensitive(described: list[Description], config: Config) -> int:
     wanted = config.privatizer.sensitive_attribute
     if lacking := [d.partition for d in described if d.sensitive_attribute != wanted]:
         raise EnrolmentError(
-            f"privatizer.sensitive_attribute is {wanted!r}, which the nodes with partition-id {lacking} do not "
-            "know of their records; add it to their data, or name another"
+            f"privatizer.sensitive_attribute is {wanted!r}, which the nodes "
+            f"with partition-id {lacking} do not know of their records; add it to their data, or "
+            "name another"
         )
     classes = {d.sensitive_classes for d in described}
     if len(classes) != 1:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from client.messages import Vector
+from foundation.errors import FedlensError
 from models.shapes import ImageShape
 from privatizers.networks.design import PlanError
 from privatizers.protocol import PrivatizerError
@@ -42,7 +43,7 @@ OnStep = Callable[[int, int], None]
 """Told the number of generator steps taken in a round, and how many it has."""
 
 
-class NothingLearned(RuntimeError):
+class NothingLearned(FedlensError, RuntimeError):
     """A part cannot begin, for what it builds on has learned nothing."""
 
 
@@ -323,8 +324,8 @@ def _synthetic_privatizer(config: Config, federation: Federation) -> SyntheticPr
     most, given = math.log(federation.sensitive_classes), config.privatizer.budget
     if given >= most:
         raise ConfigError(
-            f"privatizer.budget = {given!r} cannot be used: a secret of {federation.sensitive_classes} "
-            f"classes has {most:.3g} nats at most, so nothing would be hidden; give much less"
+            f"privatizer.budget = {given!r} cannot be used: an attribute "
+            f"of {federation.sensitive_classes} classes has {most:.3g} nats at most, so nothing would be hidden; give much less"
         )
     return SyntheticPrivatizer(config, federation.shape, federation.sensitive_classes)
 

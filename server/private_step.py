@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from accountant.bayesian.norms import NormHistogram
 from accountant.noise import private_source
 from client.messages import TRAIN, ReplyError, TrainReply, TrainRequest, Vector
+from foundation.errors import FedlensError
 from server.aggregation import Aggregate, Answer, Limits, combine, noised_mean
 from server.config.tree import Config
 from server.enrolment import Federation
@@ -25,7 +26,7 @@ logger = logging.getLogger(__name__)
 _COHORT, _SEED, _NOISE = 1, 2, 3
 
 
-class NoUsableReply(RuntimeError):
+class NoUsableReply(FedlensError, RuntimeError):
     """Nodes were asked, and none gave a reply that could be used."""
 
 

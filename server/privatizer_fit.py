@@ -81,7 +81,7 @@ class SyntheticPrivatizer:
         Args:
             config: the run's.
             shape: of an image.
-            secrets: classes of the secret.
+            sensitive_classes: classes of the secret.
         """
         self._config, self._shape = config, shape
         self.sensitive_classes = sensitive_classes

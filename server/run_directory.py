@@ -28,16 +28,17 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file, save
 from sqlalchemy import make_url
 
+from foundation.errors import FedlensError
+from foundation.files import write_durably
 from server.config.reading import read_config
 from server.config.tree import Config, ConfigError
-from server.files import write_durably
 from server.tensors import Arrays
 
 HIDDEN = "***"
 """What SQLAlchemy shows in a password's place."""
 
 
-class RunDirectoryError(ValueError):
+class RunDirectoryError(FedlensError, ValueError):
     """A run directory that cannot be used; the message says why and what to do."""
 
 

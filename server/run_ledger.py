@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -12,6 +11,7 @@ from accountant.events import SubsampledGaussian
 from accountant.ledger.evidence import EvidenceFile
 from accountant.ledger.ledger import Entry, Ledger, LedgerError
 from accountant.ledger.population import Population
+from foundation.rounding import rounded_up
 from server.config.tree import Config
 from server.population import joined, population_folder
 from server.run_directory import RunDirectory
@@ -189,9 +189,9 @@ def presentable(spending: Spending) -> Spending:
     weak = ("some rounds rest on few or uneven norms, or on none, and were charged at the clip",)
     return replace(
         spending,
-        bdp_as_published=_rounded_up(spending.bdp_as_published),
-        bdp_corrected=min(_rounded_up(spending.bdp_corrected), most),
-        bdp_sound=min(_rounded_up(spending.bdp_sound), most),
+        bdp_as_published=rounded_up(spending.bdp_as_published, 2),
+        bdp_corrected=min(rounded_up(spending.bdp_corrected, 2), most),
+        bdp_sound=min(rounded_up(spending.bdp_sound, 2), most),
         bdp_order=0.0,  # it moves with the norms
         confidence_failure=0.0 if not spending.rounds else FAILURE_SHARE * spending.delta_bdp,
         percentiles=_rounded_curve(spending.percentiles, most),
@@ -201,16 +201,7 @@ def presentable(spending: Spending) -> Spending:
 
 
 def _rounded_curve(curve: Mapping[str, float], most: float) -> dict[str, float]:
-    return {share: min(_rounded_up(epsilon), most) for share, epsilon in curve.items()}
-
-
-def _rounded_up(value: float) -> float:
-    """The next number of two significant digits."""
-    if value == 0 or not math.isfinite(value):
-        return value
-    digits = 1 - math.floor(math.log10(value))
-    scaled = math.ceil(round(value * 10.0**digits, 9))
-    return float(f"{scaled * 10.0**-digits:.2g}")
+    return {share: min(rounded_up(epsilon, 2), most) for share, epsilon in curve.items()}
 
 
 def planned(config: Config) -> Spending:

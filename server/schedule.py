@@ -16,6 +16,7 @@ from accountant.dp.differential import DifferentialAccountant
 from accountant.dp.moments import mechanism_divergences
 from accountant.events import SubsampledGaussian
 from accountant.wording import shown
+from foundation.rounding import rounded_up
 from server.config.sections import MechanismConfig
 from server.config.tree import Config, ConfigError
 from server.mechanism import mechanism_event
@@ -206,9 +207,4 @@ def _times(config: Config, factor: float) -> Config:
     sections = ("privacy", *(part.name for part in parts(config) if part.name != "critic"))
     flat = config.flat()
     keys = [f"{section}.noise_multiplier" for section in sections]
-    return config.updated({key: _rounded_up(float(flat[key]) * factor) for key in keys})
-
-
-def _rounded_up(value: float) -> float:
-    unit = 10.0 ** (math.floor(math.log10(value)) + 1 - _DIGITS)
-    return float(f"{math.ceil(value / unit) * unit:.{_DIGITS}g}")
+    return config.updated({key: rounded_up(float(flat[key]) * factor, _DIGITS) for key in keys})

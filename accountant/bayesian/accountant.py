@@ -53,6 +53,7 @@ from accountant.bounds import (
 )
 from accountant.dp.binomial import Floats
 from accountant.events import Event, GaussianRelease
+from foundation.errors import FedlensError
 
 __all__ = [
     "DEFAULT_LAMBDAS",
@@ -73,11 +74,11 @@ DEFAULT_LAMBDAS: tuple[int, ...] = (
 _Conversion = Callable[[Floats, Floats, float, float], Floats]
 
 
-class TooManyRounds(ValueError):
+class TooManyRounds(FedlensError, ValueError):
     """More rounds than were declared, which Hölder's inequality cannot cover."""
 
 
-class MixedRounds(ValueError):
+class MixedRounds(FedlensError, ValueError):
     """An event of another unit or adjacency than those booked; such are never added up."""
 
 

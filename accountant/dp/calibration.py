@@ -10,6 +10,7 @@ from typing import Literal
 from accountant.bounds import require_count, require_probability
 from accountant.dp.differential import DifferentialAccountant
 from accountant.events import LEAST_NOISE, Adjacency, Event, Sampler, SubsampledGaussian
+from foundation.errors import FedlensError
 
 Method = Literal["best", "rdp"]
 
@@ -21,7 +22,7 @@ LEAST_EPSILON = 1e-9
 """Smaller targets are refused: they ask for more noise than numbers can tell apart."""
 
 
-class CalibrationError(ValueError):
+class CalibrationError(FedlensError, ValueError):
     """A target that no noise, or every number of rounds, reaches."""
 
 

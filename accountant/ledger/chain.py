@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from accountant.events import Event, EventError, event_from_json
+from foundation.errors import FedlensError
 
 FORMAT = "fedlens-ledger-1"
 _TAIL = len(',"sha256":""}') + 64
@@ -32,7 +33,7 @@ _ENTRY = re.compile(
 """Entries as we write them: many times as quick to read as JSON in general."""
 
 
-class ChainError(ValueError):
+class ChainError(FedlensError, ValueError):
     """A line that is not what it should be."""
 
     def __init__(self, problem: str) -> None:

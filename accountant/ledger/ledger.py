@@ -23,13 +23,14 @@ from typing import Any
 
 from accountant.events import Event
 from accountant.ledger.chain import ChainError, Entry, Reader, header_line, seal_line
+from foundation.errors import FedlensError
 
 __all__ = ["Entry", "Ledger", "LedgerError"]
 
 _APPENDING = os.O_RDWR | os.O_APPEND
 
 
-class LedgerError(ValueError):
+class LedgerError(FedlensError, ValueError):
     """A ledger that cannot be trusted, or cannot be written."""
 
     def __init__(self, path: Path, line: int, problem: str) -> None:

@@ -32,15 +32,16 @@ from accountant.bounds import Bound
 from accountant.dp.differential import DifferentialAccountant
 from accountant.events import Adjacency, Event, Unit
 from accountant.ledger.ledger import Entry, Ledger, LedgerError
+from foundation.errors import FedlensError
 
 LEDGER = "ledger.jsonl"
 
 
-class PopulationError(ValueError):
+class PopulationError(FedlensError, ValueError):
     """A population that cannot be used, or not by this run; the message says why."""
 
 
-class OutOfBudget(ValueError):
+class OutOfBudget(FedlensError, ValueError):
     """A release that a budget forbids. Nothing was spent, and nothing may be released."""
 
 

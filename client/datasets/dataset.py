@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from foundation.errors import FedlensError
+
 Images = NDArray[np.uint8]
 Labels = NDArray[np.int64]
 Kind = TypeVar("Kind", bound=np.generic)
@@ -19,7 +21,7 @@ CHANNELS = (1, 3)
 SIDES = (28, 32)
 
 
-class DatasetError(ValueError):
+class DatasetError(FedlensError, ValueError):
     """Data that is missing, damaged or not of the kind asked for; the message says the mend."""
 
 
@@ -83,7 +85,7 @@ def build_dataset(
         class_names: one per class.
         attribution: credit and licence.
         user_ids: user of each training image, or None.
-        secrets: of each training and of each test image, from 0, or None.
+        sensitive: of each training and of each test image, from 0, or None.
 
     Raises:
         DatasetError: on an empty set, wrong shapes, labels out of range, or user ids or secrets

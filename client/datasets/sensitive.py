@@ -60,8 +60,8 @@ def _column(dataset: Dataset) -> tuple[Labels, Labels]:
     """The data set's own column."""
     if dataset.train_sensitive is None or dataset.test_sensitive is None:
         raise DatasetError(
-            f"{dataset.name} has no column of secrets; give train_sensitive and test_sensitive in an "
-            ".npz file, or choose another secret"
+            f"{dataset.name} has no column of secrets; give train_sensitive and test_sensitive in "
+            "an .npz file, or choose another secret"
         )
     return dataset.train_sensitive, dataset.test_sensitive
 

@@ -44,9 +44,7 @@ def built(
             filter_, prior / prior.sum(), Objective(alpha=alpha), **networks
         )
     objective = AlphaObjective(alpha=alpha, weight=float(settings["weight"]), beta=1.0)
-    return AlphaPrivatizer(
-        filter_, networks["adversary"], objective, utility=networks["utility"]
-    )
+    return AlphaPrivatizer(filter_, networks["adversary"], objective, utility=networks["utility"])
 
 
 class PrivatizerLocalCritic:

@@ -11,7 +11,11 @@ import os
 import sys
 from collections.abc import Sequence
 
-DONE, FAILED, WRONG_USE, OUT_OF_BUDGET, ALARM = 0, 1, 2, 3, 4
+from foundation.errors import ExitStatus, FedlensError, WrongUse
+
+__all__ = ["WrongUse"]
+
+DONE, FAILED, WRONG_USE, OUT_OF_BUDGET, ALARM = ExitStatus
 VERBS = (
     "simulate",
     "resume",
@@ -32,10 +36,6 @@ EXAMPLES = """examples:
   fedlens simulate --preset demo --out runs/first      train on the embedded data
   fedlens dashboard runs/first                         look at the samples, label them
   fedlens ledger verify runs/first                     check what was spent"""
-
-
-class WrongUse(ValueError):
-    """An argument that cannot be used."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -64,11 +64,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _say(f"interrupted{how}", FAILED)
     except BrokenPipeError:
         return FAILED
-    except Exception as error:
-        status = _status_of(error)
-        if status is None:
-            raise
-        return _say(str(error), status)
+    except FedlensError as error:
+        return _say(str(error), error.exit_status)
+    except OSError as error:
+        return _say(str(error), FAILED)
 
 
 def _stay_offline() -> None:
@@ -79,30 +78,6 @@ def _stay_offline() -> None:
         ("RAY_USAGE_STATS_ENABLED", "0"),
     ):
         os.environ.setdefault(name, value)
-
-
-def _status_of(error: Exception) -> int | None:
-    """The exit status of an error that is the user's to mend; None for a bug of ours."""
-    names = {kind.__name__ for kind in type(error).__mro__}
-    if names & {"ConfigError", "WrongUse"}:
-        return WRONG_USE
-    known = {
-        "EventError",
-        "OSError",
-        "RunDirectoryError",
-        "StoreError",
-        "LedgerError",
-        "PopulationError",
-        "EnrolmentError",
-        "NoUsableReply",
-        "NothingLearned",
-        "DatasetError",
-        "PartitionError",
-        "ShapeError",
-        "DashboardError",
-        "TransportError",
-    }
-    return FAILED if names & known else None
 
 
 def _say(message: str, status: int) -> int:

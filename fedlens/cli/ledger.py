@@ -105,7 +105,7 @@ def verify(args: argparse.Namespace) -> int:
 def export(args: argparse.Namespace) -> int:
     """Write the export, of a ledger that holds."""
     from accountant.ledger.export import as_csv, export_of
-    from server.files import write_durably
+    from foundation.files import write_durably
     from server.run_directory import RunDirectory
     from server.run_ledger import population_of, spending_of
 

@@ -202,8 +202,8 @@ def _print(summary: Summary, tests: str) -> None:
     _print_students(summary, tests)
     if summary.sensitive_read is not None:
         say(
-            f"  secret          a fresh network reads it of {summary.sensitive_read:.1%} of filtered "
-            f"samples ({summary.sensitive_read_nats:.2g} nats) with the grain that the filter was "
+            f"  sensitive       a fresh network reads it of {summary.sensitive_read:.1%} of "
+            f"filtered samples ({summary.sensitive_read_nats:.2g} nats) with the grain that the filter was "
             "fitted with; all its values are equally frequent there"
         )
     say(f"  took            {summary.seconds:.0f} s")

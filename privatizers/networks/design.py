@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from foundation.errors import FedlensError
 from models.classifiers import ConvClassifier, Mlp
 from privatizers.networks.filters import DenseFilter, UNet
 from privatizers.networks.releasers import ConvReleaser
@@ -38,7 +39,7 @@ FilterNetwork = UNet | DenseFilter | ConvReleaser
 Settings = Mapping[str, bool | int | float | str]
 
 
-class PlanError(ValueError):
+class PlanError(FedlensError, ValueError):
     """Settings that no design can be made of; the message names the mend."""
 
 
@@ -81,7 +82,7 @@ class Design:
     Attributes:
         networks: by player; ``filter`` is the one that nodes run afterwards.
         scalars: what the objective squares, or takes the logarithm of.
-        secrets: classes of the secret.
+        sensitive_classes: classes of the secret.
         blocks: how an update is laid out.
     """
 
@@ -148,7 +149,7 @@ def design(
             ``consenting``.
         shape: of an image.
         classes: of the use.
-        secrets: of the secret.
+        sensitive_classes: of the secret.
         seed: of the first weights.
 
     Raises:

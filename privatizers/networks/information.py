@@ -18,11 +18,13 @@ import math
 import torch
 from torch import Tensor
 
+from foundation.errors import FedlensError
+
 NEVER = -1e4
 """Stands for log 0: a finite number, so that gradients beside it stay finite."""
 
 
-class InformationError(ValueError):
+class InformationError(FedlensError, ValueError):
     """A table that is no distribution, or an order that has no meaning."""
 
 

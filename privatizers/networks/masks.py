@@ -20,6 +20,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from foundation.errors import FedlensError
+
 FIRST_RHO = -4.0
 """Where rho starts. The authors' -9 and -10 are 0 in float32 with their tanh form: no noise and no
 gradient. From -4 Adam at a rate of 0.01 takes some hundred steps to noise that matters."""
@@ -29,7 +31,7 @@ FILLS: tuple[Fill, ...] = ("noise", "zeros", "mean", "trained")
 """What is sent in the place of suppressed entries; with ``noise`` none is suppressed."""
 
 
-class MaskError(ValueError):
+class MaskError(FedlensError, ValueError):
     """A mask that keeps nothing, or noise without meaning; the message names the mend."""
 
 

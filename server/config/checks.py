@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Protocol
 
+from foundation.errors import WrongUse
+
 LEAST_NOISE = 1e-6
 
 
@@ -24,7 +26,7 @@ class Mechanism(Protocol):
         """The L2 bound C of one contribution."""
 
 
-class ConfigError(ValueError):
+class ConfigError(WrongUse):
     """A setting that cannot be used; the message names it, its value and the mend."""
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from foundation.errors import FedlensError
 
-class StoreError(ValueError):
+
+class StoreError(FedlensError, ValueError):
     """The store cannot do what was asked; the message says what and how to mend it."""
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from accountant.audit.finding import Finding
-from server.files import flush_folder
+from foundation.files import flush_folder
 from server.run_directory import RunDirectory, RunDirectoryError
 from server.store import AuditRecord, Store
 from simulations.audits.audit import Plan

@@ -9,6 +9,7 @@ from accountant.audit.verdicts import Claim
 from accountant.dp.calibration import noise_for
 from accountant.dp.differential import DifferentialAccountant
 from accountant.events import LEAST_NOISE, SubsampledGaussian
+from foundation.errors import FedlensError
 from server.config.tree import Config
 from server.publication import guarantees_something
 from server.run_ledger import noise_source
@@ -23,7 +24,7 @@ SECTIONS: dict[PartName, str] = {
 """The section of the configuration with a part's mechanism."""
 
 
-class NothingToAudit(ValueError):
+class NothingToAudit(FedlensError, ValueError):
     """There is no claim that an audit could contradict; the message says why."""
 
 

@@ -12,6 +12,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from foundation.errors import FedlensError
 from simulations.federation.slots import fill_slots
 
 Scheme = Literal["iid", "dirichlet", "classes", "column"]
@@ -22,7 +23,7 @@ PARETO_EXPONENT = 1.5
 """Tail of the power-law sizes: the mean exists, the variance does not."""
 
 
-class PartitionError(ValueError):
+class PartitionError(FedlensError, ValueError):
     """A split that cannot be made; the message has the numbers."""
 
 

@@ -23,6 +23,7 @@ from pathlib import Path
 import tomli_w
 
 from accountant.ledger.ledger import Ledger
+from foundation.errors import FedlensError
 from server.config.tree import Config
 from server.rounds import Observer
 from server.run_directory import RunDirectory, digest_of
@@ -34,7 +35,7 @@ START_SECONDS = 60
 CONNECTION = "fedlens"
 
 
-class TransportError(RuntimeError):
+class TransportError(FedlensError, RuntimeError):
     """The transport could not carry the run; the message says what to look at."""
 
 

@@ -81,8 +81,8 @@ def _meaning(
     answers = rule(records, side)
     if answers.shape != sensitive.shape or int(answers.min()) < 0:
         raise AttackError(
-            f"a formula answers {tuple(answers.shape)} for secrets {tuple(sensitive.shape)}, or below "
-            "0; give one answer from 0 on for each secret"
+            f"a formula answers {tuple(answers.shape)} for secrets {tuple(sensitive.shape)}, or "
+            "below 0; give one answer from 0 on for each secret"
         )
     prior = torch.bincount(sensitive.flatten(), minlength=classes).double()
     cells = int(answers.max()) + 1

@@ -49,7 +49,7 @@ class Attacker(Protocol):
 
         Args:
             records: float32 [n, ...], as the filter releases them.
-            secret: int64 [n], or [n, T] for a secret of each step of a series [n, T, channels].
+            sensitive: int64 [n], or [n, T] for a secret of each step of a series [n, T, channels].
             side: float32 [n, k] or [n, T, k], what the attacker also knows; None: nothing.
             seed: decides starts and batches.
             classes: number of classes; None: one more than the largest in ``secret``.
@@ -71,8 +71,8 @@ def count_classes(
     if len(records) != len(sensitive) or (side is not None and len(side) != len(records)):
         given = "none" if side is None else str(len(side))
         raise AttackError(
-            f"{len(records)} records, {len(sensitive)} secrets and {given} rows of side information; "
-            "give one of each a record"
+            f"{len(records)} records, {len(sensitive)} secrets and {given} rows of side "
+            "information; give one of each a record"
         )
     if len(records) == 0 or not bool(torch.isfinite(records).all()):
         raise AttackError(f"{len(records)} records, or some not finite; give finite ones")

@@ -99,7 +99,7 @@ def score(
 
     Args:
         log_probabilities: float [n, classes], or [n, T, classes].
-        secret: int64 [n], or [n, T].
+        sensitive: int64 [n], or [n, T].
         seed: of the bootstrap.
         owners: int64 [n]; records of one owner are drawn together. None draws records.
         confidence: of the interval, in (0, 1).

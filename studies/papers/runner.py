@@ -22,6 +22,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+from foundation.errors import FedlensError
 from studies.papers import STUDIES
 
 Value = str | int | float | bool | None
@@ -34,7 +35,7 @@ ROWS, SETTINGS = "rows.json", "settings.json"
 FOLDER = Path(__file__).resolve().parent
 
 
-class StudyError(ValueError):
+class StudyError(FedlensError, ValueError):
     """A study that cannot be made as asked; the message names the argument and the mend."""
 
 

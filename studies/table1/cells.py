@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from foundation.files import write_durably
 from server.config.privatizer import PRETRAINED, SYNTHETIC
 from server.config.tree import Config
-from server.files import write_durably
 from simulations.students.distortion import NONE, Distortion, distortion_for
 from studies.table1.effort import Effort, serving
 from studies.table1.guarantees import Guarantee

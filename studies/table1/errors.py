@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from foundation.errors import FedlensError
 
-class StudyError(ValueError):
+
+class StudyError(FedlensError, ValueError):
     """A study that cannot be made as asked; the message names the argument and the mend."""
 
 
-class CellFailed(RuntimeError):
+class CellFailed(FedlensError, RuntimeError):
     """Training or measuring of a cell ended in an error; the others may have gone well."""

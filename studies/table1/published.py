@@ -28,11 +28,11 @@ import torch
 from numpy.typing import NDArray
 
 from client.datasets.registry import Dataset
+from foundation.files import write_durably
 from models.generators import Generator
 from models.vectors import load_vector, to_vector
 from server.config.sections import ReleaseConfig
 from server.config.tree import Config
-from server.files import write_durably
 from server.generator import as_pixels
 from server.sampler import Sampler
 from simulations.engine import STUDENT_IMAGES, STUDENT_SEED

@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from foundation.files import write_durably
 from server.config.tree import ConfigError
-from server.files import write_durably
 from studies.table1 import rows
 from studies.table1.cells import Cell, alike, plan_of
 from studies.table1.effort import Effort

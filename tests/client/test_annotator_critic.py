@@ -187,7 +187,9 @@ def test_memory_for_kept_rows_is_bounded_and_the_sums_stay_the_same(users, ask, 
     monkeypatch.setattr(feature_cache, "MOST_KEPT", 60 * (COMPONENTS + 1))
     assert np.array_equal(train_cohort(many, ask(*chosen)).total, expected)
     assert np.array_equal(train_cohort(many, ask(*chosen)).total, expected)
-    assert 0 < sum(kept.values() for kept in feature_cache._KEPT.values()) <= feature_cache.MOST_KEPT
+    assert (
+        0 < sum(kept.values() for kept in feature_cache._KEPT.values()) <= feature_cache.MOST_KEPT
+    )
 
 
 def tiled(offsets: np.ndarray, times: int) -> np.ndarray:

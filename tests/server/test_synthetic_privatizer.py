@@ -113,7 +113,7 @@ def test_who_minds_nothing_is_not_filtered_and_samples_always_are(tmp_path):
 def test_every_stretch_weighs_how_far_images_are_changed(tmp_path, monkeypatch):
     made, objective = [], privatizer_fit.Objective
     monkeypatch.setattr(
-        synthetic, "Objective", lambda **given: made.append(given) or objective(**given)
+        privatizer_fit, "Objective", lambda **given: made.append(given) or objective(**given)
     )
     trained(tmp_path / "run", **{"privatizer.distortion": 7.0})
     assert len(made) > 1 and {given["distortion"] for given in made} == {7.0}

@@ -1,0 +1,1 @@
+"""What every floor stands on: errors, registries, durable files, rounding; no dependency."""

@@ -1,0 +1,33 @@
+"""Errors that are a user's to mend, and the exit status that each ends a command with."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import ClassVar
+
+
+class ExitStatus(IntEnum):
+    """How a command ended."""
+
+    DONE = 0
+    FAILED = 1
+    WRONG_USE = 2
+    OUT_OF_BUDGET = 3
+    ALARM = 4
+    """An audit found that a claim does not hold."""
+
+
+class FedlensError(Exception):
+    """The message names what was wrong, its value and the mend, and is all that a user sees.
+
+    Every error that a user can cause derives from it; any other exception is a bug of ours and
+    shows its traceback.
+    """
+
+    exit_status: ClassVar[ExitStatus] = ExitStatus.FAILED
+
+
+class WrongUse(FedlensError, ValueError):
+    """An argument or a setting that cannot be used."""
+
+    exit_status = ExitStatus.WRONG_USE

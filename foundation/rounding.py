@@ -1,0 +1,19 @@
+"""Rounding of privacy figures: never to a better promise than the exact one."""
+
+from __future__ import annotations
+
+import math
+
+_SLACK = 1e-9
+"""Share of a unit by which a float may lie above what it stands for."""
+
+
+def rounded_up(value: float, digits: int) -> float:
+    """The least number of ``digits`` significant digits that is not below ``value``.
+
+    Zero and what is not finite stay as they are.
+    """
+    if value == 0 or not math.isfinite(value):
+        return value
+    unit = 10.0 ** (math.floor(math.log10(abs(value))) + 1 - digits)
+    return float(f"{math.ceil(value / unit - _SLACK) * unit:.{digits}g}")
