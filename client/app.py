@@ -9,11 +9,10 @@ import torch
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from client.cohort import train_cohort
+from client.cohort import train
 from client.data import LocalUsers, NodeDataError, OpenUsers, open_node_users, sensitive_of
 from client.filtered import as_asked
 from client.messages import Description, TrainRequest, failure
-from client.record_mode import train_records
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +26,7 @@ def build_client_app(open_users: OpenUsers) -> ClientApp:
         return _answer(message, lambda: _describe(open_users(context)))
 
     @app.train()
-    def train(message: Message, context: Context) -> Message:
+    def train_users(message: Message, context: Context) -> Message:
         return _answer(message, lambda: _train(message, open_users(context)))
 
     return app
@@ -53,15 +52,20 @@ def _answer(message: Message, work: Callable[[], RecordDict]) -> Message:
 
 def _describe(users: LocalUsers) -> RecordDict:
     sensitive, classes = sensitive_of(users)
-    schema = users.shape, users.classes, sensitive, classes
-    return Description(users.partition, len(users), *schema).to_record()
+    return Description(
+        partition=users.partition,
+        users=len(users),
+        shape=users.shape,
+        classes=users.classes,
+        sensitive_attribute=sensitive,
+        sensitive_classes=classes,
+    ).to_record()
 
 
 def _train(message: Message, users: LocalUsers) -> RecordDict:
     request = TrainRequest.from_record(message.content)
-    record_mode = request.settings["unit"] == "record"
     shown = as_asked(users, request)  # filtered, where the request carries a filter
-    return (train_records if record_mode else train_cohort)(shown, request).to_record()
+    return train(shown, request).to_record()
 
 
 app = build_client_app(open_node_users)

@@ -1,4 +1,4 @@
-"""A node's users as a run with a privatizer sees them: images filtered, or classes with secrets.
+"""A node's users as a run with a privatizer sees them: filtered, or in pairs with an attribute.
 
 A filter is trained first (`client.tasks.privatizer`); then it travels in every request. Each
 record is filtered once, with noise that follows from a public seed and the user's place on the
@@ -12,7 +12,6 @@ are, and a record's class is the pair of its class and its secret.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,20 +21,13 @@ from torch import Tensor
 
 from client.cohort_data import sound_records
 from client.data import LocalData, LocalUsers, NodeDataError
-from client.messages import Scalar, TrainRequest
+from client.messages import FilterSettings, TrainRequest
 from models.vectors import load_vector
 from privatizers.networks.design import FilterNetwork, filter_network
 
-SECTION = "privatizer."
-"""What the settings of the privatizer begin with in a request."""
 MOST_NODES = 16
 """Nodes of one process whose filtered images are kept together."""
 _NOISE = 5
-
-
-def privatizer_settings(settings: Mapping[str, Scalar]) -> dict[str, Scalar]:
-    """The settings of the section ``privatizer`` that a request carries, by their own names."""
-    return {k.removeprefix(SECTION): v for k, v in settings.items() if k.startswith(SECTION)}
 
 
 def as_asked(users: LocalUsers, request: TrainRequest) -> LocalUsers:
@@ -46,10 +38,10 @@ def as_asked(users: LocalUsers, request: TrainRequest) -> LocalUsers:
     Raises:
         NodeDataError: classes are to be conditioned on a secret that the users do not have.
     """
-    vector, settings = request.weights.get("filter"), privatizer_settings(request.settings)
-    if vector is None and not settings.get("pairs"):
+    vector, settings = request.weights.get("filter"), request.filter
+    if settings is None or (vector is None and not settings.pairs):
         return users
-    asked = (vector if vector is None else vector.tobytes(), tuple(sorted(settings.items())))
+    asked = (vector if vector is None else vector.tobytes(), settings)
     known = _KEPT.get(id(users))
     if known is not None and known.owner() is users and known.asked == asked:
         return known.shown
@@ -98,14 +90,14 @@ class FilteredUsers:
 
     @classmethod
     def of(
-        cls, users: LocalUsers, vector: NDArray[np.float32] | None, settings: Mapping[str, Scalar]
+        cls, users: LocalUsers, vector: NDArray[np.float32] | None, settings: FilterSettings
     ) -> FilteredUsers:
         """Users behind the filter of a request; without one, pairs of unfiltered images."""
         if vector is None:
-            return cls(users, None, int(settings["seed"]), conditioned=True)
-        network = filter_network(settings, users.shape)
+            return cls(users, None, settings.seed, conditioned=True)
+        network = filter_network(settings.model_dump(), users.shape)
         load_vector(network, vector)
-        return cls(users, network.eval(), int(settings["seed"]), bool(settings["condition"]))
+        return cls(users, network.eval(), settings.seed, settings.pairs)
 
     def __post_init__(self) -> None:
         if self.conditioned and self._sensitive_classes < 2:

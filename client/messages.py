@@ -7,11 +7,14 @@ A reply carries sums over a node's users, never anything of a single user, never
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from numpy.typing import NDArray
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from foundation.errors import FedlensError
 
@@ -19,48 +22,42 @@ DESCRIBE = "query.describe"
 TRAIN = "train"
 DONE = "done"
 LONGEST_NAME = 64
-"""Characters of a secret's name."""
+"""Characters of a sensitive attribute's name."""
 FAILED = "failed"
 """The only word a failed handler sends: exception texts can quote data."""
 
 Vector = NDArray[np.float32]
 Scalar = bool | int | float | str
+Natural = Annotated[int, Field(ge=0)]
+STRICT = ConfigDict(frozen=True, extra="forbid", strict=True)
+"""How what travels is read: an unknown field or another type is refused."""
 
 
 class ReplyError(FedlensError, ValueError):
     """A reply that is not what was asked for; the message says what, never what it holds."""
 
 
-@dataclass(frozen=True)
-class Description:
+class Description(BaseModel):
     """What a node says of itself: public facts of the enrolment and of the data's schema."""
 
-    partition: int
+    model_config = STRICT
+
+    partition: Natural
     """Position among the nodes, the order in which sums are added up."""
-    users: int
+    users: Natural
     """Users enrolled on the node."""
-    shape: tuple[int, int, int]
+    shape: Annotated[tuple[Natural, Natural, Natural], BeforeValidator(tuple)]
     """Channels, height, width of an image."""
-    classes: int
-    sensitive_attribute: str = ""
-    """Name of the secret that is known of each record; empty for none."""
-    sensitive_classes: int = 0
+    classes: Natural
+    sensitive_attribute: Annotated[str, Field(max_length=LONGEST_NAME)] = ""
+    """Name of the sensitive attribute that is known of each record; empty for none."""
+    sensitive_classes: Natural = 0
     """Its number of classes."""
 
     def to_record(self) -> RecordDict:
         """As the content of a reply."""
-        config = ConfigRecord(
-            {
-                "status": DONE,
-                "partition": self.partition,
-                "users": self.users,
-                "shape": list(self.shape),
-                "classes": self.classes,
-                "sensitive_attribute": self.sensitive_attribute,
-                "sensitive_classes": self.sensitive_classes,
-            }
-        )
-        return RecordDict({"config": config})
+        fields = {**self.model_dump(), "shape": list(self.shape)}
+        return RecordDict({"config": ConfigRecord({"status": DONE, **fields})})
 
     @classmethod
     def from_record(cls, record: RecordDict) -> Description:
@@ -69,25 +66,46 @@ class Description:
         Raises:
             ReplyError: the node failed, or the reply lacks a field or has one of another kind.
         """
-        config = _config(record)
-        shape = config.get("shape")
-        numbers = [config.get(name) for name in ("partition", "users", "classes")]
-        sides = shape if isinstance(shape, list) and len(shape) == 3 else [None]
-        if not isinstance(shape, list) or not all(_natural(n) for n in (*numbers, *sides)):
-            raise ReplyError("a description lacks a field or has one of another kind")
-        partition, users, classes = (int(n) for n in numbers)  # type: ignore[arg-type]
-        sensitive_attribute, sensitive_classes = (
-            config.get("sensitive_attribute", ""),
-            config.get("sensitive_classes", 0),
-        )  # nodes of before: none
-        if (
-            not isinstance(sensitive_attribute, str)
-            or len(sensitive_attribute) > LONGEST_NAME
-            or not _natural(sensitive_classes)
-        ):
-            raise ReplyError("a description's secret is of another kind")
-        size = (int(shape[0]), int(shape[1]), int(shape[2]))
-        return cls(partition, users, size, classes, sensitive_attribute, int(sensitive_classes))  # type: ignore[arg-type]
+        fields = {key: value for key, value in _config(record).items() if key != "status"}
+        try:
+            return cls.model_validate(fields)
+        except (ValidationError, TypeError):
+            raise ReplyError("a description lacks a field or has one of another kind") from None
+
+
+class Mechanism(BaseModel):
+    """What bounds and hides a round's contributions, as the ledger describes it."""
+
+    model_config = STRICT
+
+    unit: Literal["user", "record"]
+    sampling_rate: float
+    """q; in record mode nodes draw records by it."""
+    noise_multiplier: float
+    """z, relative to the clipping norm, on the sum; in record mode nodes add this noise."""
+    clipping_norm: float
+    """C: L2 bound of one user's (or record's) contribution, the sensitivity of the sum."""
+    denominator: float
+    """What the noised sum is divided by, fixed beforehand."""
+    fixed_seed: int
+    """Tests only: where record mode's draws come from; -1 for the operating system."""
+
+
+class FilterSettings(BaseModel):
+    """What nodes need to run a filter, or to give pairs of class and sensitive attribute."""
+
+    model_config = STRICT
+
+    network: str
+    width: int
+    consenting: float
+    output_noise_std: float
+    """Of a filter of network ``code``; the others have none."""
+    sensitive_attribute: str
+    pairs: bool
+    """Whether a record's class is the pair of its class and its sensitive attribute."""
+    seed: int
+    """Public; it decides the filter's noise together with node and user."""
 
 
 @dataclass(frozen=True)
@@ -97,20 +115,28 @@ class TrainRequest:
     round: int
     users: tuple[int, ...]
     """The users drawn on this node, as positions on the node; in record mode unused."""
-    settings: dict[str, Scalar]
-    """Flat settings of the critic and the clip: `server.config.tree` keys without their section."""
-    weights: dict[str, Vector]
-    """Flat parameter vectors: ``critic`` and ``generator`` where the critic's family needs them;
-    ``filter`` where images are filtered before anything else; ``players`` and ``public`` where the
-    filter itself is trained."""
+    kind: str
+    """Which kind of task is asked for."""
+    mechanism: Mechanism
+    settings: Mapping[str, Scalar]
+    """The task's own: what its kind's class on the node reads as its typed settings."""
+    weights: Mapping[str, Vector]
+    """Flat parameter vectors by the names that the task gives them, and ``filter`` where images
+    are filtered before anything else."""
     seed: int
     """Seeds the node's batches and generator noise; never privacy noise."""
+    filter: FilterSettings | None = None
 
     def to_record(self) -> RecordDict:
         """As the content of a message."""
         arrays = {name: Array(np.ascontiguousarray(v)) for name, v in self.weights.items()}
-        config = ConfigRecord({f"set.{k}": v for k, v in self.settings.items()})
-        config["round"], config["users"], config["seed"] = self.round, list(self.users), self.seed
+        config = ConfigRecord({"kind": self.kind, "round": self.round, "seed": self.seed})
+        config["users"] = list(self.users)
+        tables = {"mechanism": self.mechanism.model_dump(), "task": self.settings}
+        if self.filter is not None:
+            tables["filter"] = self.filter.model_dump()
+        for table, settings in tables.items():
+            config.update({f"{table}.{key}": value for key, value in settings.items()})
         return RecordDict({"config": config, "weights": ArrayRecord(arrays)})
 
     @classmethod
@@ -118,19 +144,29 @@ class TrainRequest:
         """Read a message.
 
         Raises:
-            ReplyError: it lacks a field.
+            ReplyError: it lacks a field, or has one of another kind.
         """
         config = _config(record, replied=False)
+        filtered = _table("filter", config)
         try:
             return cls(
                 round=int(config["round"]),  # type: ignore[arg-type]
                 users=tuple(int(u) for u in config["users"]),  # type: ignore[union-attr]
-                seed=int(config["seed"]),  # type: ignore[arg-type]
-                settings={k[4:]: v for k, v in config.items() if k.startswith("set.")},  # type: ignore[misc]
+                kind=str(config["kind"]),
+                mechanism=Mechanism.model_validate(_table("mechanism", config)),
+                settings=_table("task", config),
                 weights={k: a.numpy() for k, a in record.array_records["weights"].items()},
+                seed=int(config["seed"]),  # type: ignore[arg-type]
+                filter=FilterSettings.model_validate(filtered) if filtered else None,
             )
-        except (KeyError, TypeError):
+        except (KeyError, TypeError, ValidationError):
             raise ReplyError("a request lacks a field or has one of another kind") from None
+
+
+def _table(name: str, config: ConfigRecord) -> dict[str, Any]:
+    """The fields of a table, which travel as ``name.field``."""
+    prefix = f"{name}."
+    return {k.removeprefix(prefix): v for k, v in config.items() if k.startswith(prefix)}
 
 
 @dataclass(frozen=True)
@@ -181,7 +217,3 @@ def _config(record: RecordDict, *, replied: bool = True) -> ConfigRecord:
     if replied and config.get("status") != DONE:
         raise ReplyError("the node reported a failure")
     return config
-
-
-def _natural(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

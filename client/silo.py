@@ -1,4 +1,4 @@
-"""The private draws of a silo in record mode: which records take part in a step, and its noise."""
+"""The private draws of a node in record mode: which records take part in a step, and its noise."""
 
 from __future__ import annotations
 
@@ -14,28 +14,27 @@ _SAMPLING, _NOISE = 1, 2
 
 def sampling_source(request: TrainRequest, node: int, step: int) -> np.random.Generator:
     """The secret source of a step's Poisson sampling."""
-    seed = int(request.settings["fixed_seed"])
-    return private_source(seed, request.round, _SAMPLING, node, step)
+    return private_source(request.mechanism.fixed_seed, request.round, _SAMPLING, node, step)
 
 
 def chosen_of(records: int, request: TrainRequest, source: np.random.Generator) -> Tensor:
     """Each of the next records with probability q, as ascending positions, int64."""
-    taken = source.random(records) < float(request.settings["sampling_rate"])
+    taken = source.random(records) < request.mechanism.sampling_rate
     return torch.from_numpy(np.flatnonzero(taken))
 
 
 def drawn(records: int, request: TrainRequest, node: int, step: int) -> Tensor:
-    """The records of a silo that a step draws, each with probability q, as positions, int64."""
+    """The records of a node that a step draws, each with probability q, as positions, int64."""
     return chosen_of(records, request, sampling_source(request, node, step))
 
 
 def noised(total: Tensor, request: TrainRequest, node: int, step: int) -> Tensor:
     """A step's sum with its noise, float64: N(0, (zC)^2), C being the sum's sensitivity."""
-    settings = request.settings
+    mechanism = request.mechanism
     noise = gaussian(
         len(total),
-        noise_multiplier=float(settings["noise_multiplier"]),
-        sensitivity=float(settings["clipping_norm"]),
-        source=private_source(int(settings["fixed_seed"]), request.round, _NOISE, node, step),
+        noise_multiplier=mechanism.noise_multiplier,
+        sensitivity=mechanism.clipping_norm,
+        source=private_source(mechanism.fixed_seed, request.round, _NOISE, node, step),
     )
     return total + torch.from_numpy(noise)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Generic, TypeVar
@@ -70,6 +71,16 @@ class Registry(Mapping[str, Plugin], Generic[Plugin]):
     def __contains__(self, name: object) -> bool:
         """Whether there is one of that name; it is not loaded for that."""
         return name in set(self)
+
+    @contextmanager
+    def replaced(self, name: str, plugin: Plugin) -> Iterator[None]:
+        """Have ``name`` stand for ``plugin`` for as long as the context lasts, in this process."""
+        real = self[name]
+        self._loaded[name] = plugin
+        try:
+            yield
+        finally:
+            self._loaded[name] = real
 
     def _foreign(self) -> list[EntryPoint]:
         return sorted(entry_points(group=self.group), key=lambda point: point.name)

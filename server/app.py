@@ -14,7 +14,8 @@ from pathlib import Path
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from server.config.tree import RUN_KEYS, Config
+from server.config.reading import read_run_config
+from server.config.tree import RUN_KEYS
 from server.population import check_room
 from server.pretrained_filter import check_filter
 from server.run_directory import RunDirectory
@@ -29,10 +30,9 @@ app = ServerApp()
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """Train one run over the nodes behind ``grid``."""
-    settings = dict(context.run_config)
-    out, store = (str(settings.pop(key, "")) for key in RUN_KEYS)
+    out, store = (str(context.run_config.get(key, "")) for key in RUN_KEYS)
     path = Path(out) if out else _fresh_path(context.run_id)
-    config = Config().updated(settings)
+    config = read_run_config(context.run_config)
     directory = RunDirectory(path)
     if not directory.exists():
         check_affordable(config)  # what is refused leaves no run behind

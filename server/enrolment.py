@@ -10,6 +10,7 @@ from flwr.serverapp import Grid
 from client.messages import DESCRIBE, Description, ReplyError
 from foundation.errors import FedlensError
 from models.shapes import ImageShape
+from server.config.privatizer import FilterConfig
 from server.config.tree import Config
 from server.exchange import exchange, wait_for_nodes
 from server.sampling import Roster
@@ -82,17 +83,15 @@ def _agreed(described: dict[int, Description], config: Config) -> Federation:
             "set data.users to the number enrolled"
         )
     shape, classes = schemas.pop()
-    sensitive_classes = (
-        _agreed_sensitive([d for _, d in ordered], config)
-        if config.privatizer.reads_sensitive
-        else 0
-    )
-    return Federation(roster, shape, classes, sensitive_classes, config.privatizer.pairs)
+    filter_, sensitive_classes = config.privatizer, 0
+    if isinstance(filter_, FilterConfig) and filter_.reads_sensitive:
+        described_ones = [description for _, description in ordered]
+        sensitive_classes = _agreed_sensitive(described_ones, filter_.sensitive_attribute)
+    return Federation(roster, shape, classes, sensitive_classes, filter_.pairs)
 
 
-def _agreed_sensitive(described: list[Description], config: Config) -> int:
-    """The number of classes of the secret that every node knows."""
-    wanted = config.privatizer.sensitive_attribute
+def _agreed_sensitive(described: list[Description], wanted: str) -> int:
+    """The number of classes of the sensitive attribute that every node knows."""
     if lacking := [d.partition for d in described if d.sensitive_attribute != wanted]:
         raise EnrolmentError(
             f"privatizer.sensitive_attribute is {wanted!r}, which the nodes "

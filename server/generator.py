@@ -18,6 +18,8 @@ from server.config.tree import Config
 from server.tensors import Arrays, optimiser_state, restore_optimiser
 
 Loss = Callable[[Tensor, Tensor], Tensor]
+FIRST_RATE = 1e-3
+"""Of the optimiser before its first step; every step sets its own."""
 
 
 class GeneratorTrainer:
@@ -39,7 +41,7 @@ class GeneratorTrainer:
         )
         self.average = copy.deepcopy(self.network).eval()
         self._optimiser = torch.optim.Adam(
-            self.network.parameters(), lr=config.generator.rate, betas=(0.5, 0.99)
+            self.network.parameters(), lr=FIRST_RATE, betas=(0.5, 0.99)
         )
         self._steps = 0
 

@@ -1,81 +1,77 @@
-"""A round's mechanism: what it spends, as the accountants see it, and the numbers it is made of."""
+"""A task's mechanism: what its rounds spend, as the accountants see it, and its numbers."""
 
 from __future__ import annotations
 
 import math
 
 from accountant.events import SubsampledGaussian
-from server.config.sections import MechanismConfig, PrivacyConfig
+from client.messages import Mechanism
+from server.config.tasks import TaskConfig
 from server.config.tree import Config
 
-SILO_EXCESS = 8.0
-"""A silo may hold this many times the records that are declared of it before its sums are refused.
+NODE_EXCESS = 8.0
+"""A node may hold this many times the records that are declared of it before its sums are refused.
 """
-NO_CRITICS = ("annotator", "privatizer")
-"""Families that are trained, and are no critics."""
 NOISE_EXCESS = 20.0
 """Standard deviations that the norm of a node's noise may lie above √P; see `largest_sum`."""
 
 
-def mechanism_event(config: Config, settings: MechanismConfig, family: str) -> SubsampledGaussian:
-    """One round of a part: each user's update, or in record mode each local step's gradients.
-
-    Args:
-        config: the run's.
-        settings: the part's sampling rate, noise multiplier and clipping norm.
-        family: of what is trained; only the ``wgan`` critic takes several steps on a node.
-    """
+def round_event(config: Config, task: TaskConfig) -> SubsampledGaussian:
+    """One round of a task: each user's update, or in record mode each step's gradients."""
     record = config.privacy.unit == "record"
     return SubsampledGaussian(
-        unit="record" if record else "user",
-        sampler="poisson" if settings.sampling_rate < 1 else "none",
+        unit=config.privacy.unit,
+        sampler="poisson" if task.sampling_rate < 1 else "none",
         adjacency="add-remove",
-        sampling_rate=settings.sampling_rate,
-        noise_multiplier=settings.noise_multiplier,
-        clipping_norm=settings.clipping_norm,
-        count=config.critic.local_steps if record and family == "wgan" else 1,
-        released=f"{family} update" if family in NO_CRITICS else f"{family} critic update",
+        sampling_rate=task.sampling_rate,
+        noise_multiplier=task.noise_multiplier,
+        clipping_norm=task.clipping_norm,
+        count=task.steps_on_nodes if record else 1,
+        released=task.released,
     )
 
 
-def round_event(config: Config) -> SubsampledGaussian:
-    """One round of the critic."""
-    return mechanism_event(config, config.privacy, config.critic.family)
+def mechanism(config: Config, task: TaskConfig) -> Mechanism:
+    """What nodes are told of a task's mechanism."""
+    return Mechanism(
+        unit=config.privacy.unit,
+        sampling_rate=task.sampling_rate,
+        noise_multiplier=task.noise_multiplier,
+        clipping_norm=task.clipping_norm,
+        denominator=denominator(config, task),
+        fixed_seed=config.privacy.fixed_seed,
+    )
 
 
-def denominator(config: Config, settings: MechanismConfig) -> float:
-    """The fixed number that a part's sum is divided by.
+def denominator(config: Config, task: TaskConfig) -> float:
+    """The fixed number that a task's sum is divided by.
 
-    In user mode that is qN. In record mode it is a node's own: the records declared of a silo,
-    ``critic.local_batch`` over the critic's sampling rate, times the part's sampling rate. How many
-    took part, and even how many there are in a silo, is private.
+    In user mode that is qN, in record mode q times the records declared of a node. How many took
+    part, and even how many records a node holds, is private.
     """
-    if config.privacy.unit == "user":
-        return settings.sampling_rate * config.data.users
-    if isinstance(settings, PrivacyConfig):
-        return float(config.critic.local_batch)
-    return settings.sampling_rate * config.critic.local_batch / config.privacy.sampling_rate
+    user = config.privacy.unit == "user"
+    return task.sampling_rate * (config.data.users if user else config.data.records_per_node)
 
 
-def release_deviation(config: Config, settings: MechanismConfig) -> float:
-    """Standard deviation of the noise in each coordinate of a part's release.
+def release_deviation(config: Config, task: TaskConfig) -> float:
+    """Standard deviation of the noise in each coordinate of a task's release.
 
     In record mode the release is the mean of the nodes' independently noised ones (``wgan``: of a
     single local step at learning rate 1).
     """
-    one = settings.noise_multiplier * settings.clipping_norm / denominator(config, settings)
+    one = task.noise_multiplier * task.clipping_norm / denominator(config, task)
     return one if config.privacy.unit == "user" else one / math.sqrt(config.data.nodes)
 
 
-def largest_sum(config: Config, settings: MechanismConfig, size: int) -> float:
+def largest_sum(config: Config, task: TaskConfig, size: int) -> float:
     """L2 bound of what a node's noised and divided sum of clipped rows can be, in record mode.
 
-    The server cannot see a node's records, so it goes by what is declared: `SILO_EXCESS` times the
-    records declared of a silo, each of norm C, and a noise vector of norm at most zC (√P + 20),
+    The server cannot see a node's records, so it goes by what is declared: `NODE_EXCESS` times the
+    records declared of a node, each of norm C, and a noise vector of norm at most zC (√P + 20),
     which a Gaussian one exceeds with a probability below exp(−200) (concentration of a 1-Lipschitz
     function of P normal numbers). The bound keeps what is no sum at all out of the release; it is
     no part of the guarantee, which rests on the nodes' own clip and noise.
     """
-    sums = SILO_EXCESS * settings.clipping_norm
-    noise = settings.noise_multiplier * settings.clipping_norm * (math.sqrt(size) + NOISE_EXCESS)
-    return sums + noise / denominator(config, settings)
+    sums = NODE_EXCESS * task.clipping_norm
+    noise = task.noise_multiplier * task.clipping_norm * (math.sqrt(size) + NOISE_EXCESS)
+    return sums + noise / denominator(config, task)

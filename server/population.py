@@ -8,8 +8,7 @@ from pathlib import Path
 
 from accountant.ledger.population import Population, PopulationError
 from server.config.tree import Config
-from server.mechanism import round_event
-from server.schedule import parts
+from server.schedule import scheduled
 
 
 def population_folder(named: str) -> Path:
@@ -29,10 +28,10 @@ def joined(config: Config) -> Population | None:
     if not named:
         return None
     population = Population.open(population_folder(named))
-    terms, event = population.terms, round_event(config)
+    terms, first = population.terms, scheduled(config)[0]
     for key, given, fixed in (
         ("privacy.unit", privacy.unit, terms.unit),
-        ("adjacency", event.adjacency, terms.adjacency),
+        ("adjacency", first.event.adjacency, terms.adjacency),
         ("privacy.delta", privacy.delta, terms.delta),
     ):
         if given != fixed:
@@ -53,26 +52,26 @@ def joined(config: Config) -> Population | None:
 
 
 def check_room(config: Config) -> None:
-    """Refuse a new run of several parts that what is left of its population's budget cannot pay.
+    """Refuse a new run of several tasks that what is left of its population's budget cannot pay.
 
-    A run of one part stops before the round that would pass the budget. Of several parts the last
+    A run of one task stops before the round that would pass the budget. Of several tasks the last
     would be cut off after the first were paid for. Another run may still take what is left
     meanwhile: then this one stops like any other.
 
     Raises:
-        PopulationError: naming the part at which the budget is passed; or what `joined` says.
+        PopulationError: naming the task at which the budget is passed; or what `joined` says.
         LedgerError: the population's ledger cannot be trusted.
     """
-    schedule, population = parts(config), joined(config)
+    schedule, population = scheduled(config), joined(config)
     if population is None or len(schedule) < 2:
         return
-    events = [replace(part.event, count=part.event.count * part.rounds) for part in schedule]
+    events = [replace(task.event, count=task.event.count * task.rounds) for task in schedule]
     fitting = population.affordable(events)
     if fitting == len(schedule):
         return
     raise PopulationError(
         f"privacy.population = {config.privacy.population!r} has too little left for this run: the "
-        f"schedule passes the budget {population.terms.epsilon_budget:g} in its part "
+        f"schedule passes the budget {population.terms.epsilon_budget:g} in its task "
         f"{schedule[fitting].name!r} (spent so far: DP ε = {population.spent().epsilon:.4g}): give "
         "more noise or fewer rounds, or a population with a larger budget"
     )

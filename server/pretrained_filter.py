@@ -14,15 +14,14 @@ import numpy as np
 from accountant.ledger.ledger import Ledger
 from client.messages import Vector
 from models.shapes import ImageShape, ShapeError
-from server.config.privatizer import ROUNDS
+from server.config.privatizer import FilterConfig, PretrainedPrivatizer
+from server.config.tasks import PrivatizerTaskConfig
 from server.config.tree import Config, ConfigError
 from server.run_directory import RunDirectory, RunDirectoryError, Snapshot
+from server.run_filter import kept_filter_weights
 from server.run_ledger import spending_of
 from server.sampler import restored_filter
 
-KEPT = "privatizer/mean"
-"""Where a run's state has its filter."""
-_ABSORBED = "privatizer/absorbed"
 _SAME = ("sensitive_attribute", "network", "width", "output_noise_std")
 
 
@@ -53,13 +52,13 @@ class PretrainedFilter:
 
 
 def check_filter(config: Config) -> None:
-    """Refuse a new run whose given filter cannot be used, as far as is known before nodes answer.
+    """Refuse a new run whose pretrained filter cannot be used, before nodes are asked anything.
 
     Raises:
-        ConfigError: as `given_filter`.
+        ConfigError: as `pretrained_filter`.
     """
-    if config.privatizer.given:
-        _found(config)
+    if isinstance(config.privatizer, PretrainedPrivatizer):
+        _found(config, config.privatizer)
 
 
 def pretrained_filter(
@@ -80,11 +79,12 @@ def pretrained_filter(
             without a guarantee where this run has one.
         RunDirectoryError: what was kept was damaged.
     """
-    if not config.privatizer.given:
+    settings = config.privatizer
+    if not isinstance(settings, PretrainedPrivatizer):
         return None
     kept = kept_pretrained(directory)
     if kept is None:
-        kept = _taken(config, shape)
+        kept = _taken(config, settings, shape)
         facts = {"run_id": kept.run_id, "epsilon": repr(kept.epsilon), "delta": repr(kept.delta)}
         directory.save_filter(kept.vector, facts)
     return kept
@@ -109,78 +109,77 @@ def with_cost(statement: str, directory: RunDirectory) -> str:
     return statement if given is None else f"{statement} {given.cost}"
 
 
-def _taken(config: Config, shape: ImageShape) -> PretrainedFilter:
+def _taken(config: Config, ours: PretrainedPrivatizer, shape: ImageShape) -> PretrainedFilter:
     """The other run's filter, tried on a network, and what it cost."""
-    named = config.privatizer.filter
-    directory, snapshot = _found(config)
+    directory, snapshot, vector = _found(config, ours)
     if tuple(snapshot.facts["shape"]) != tuple(shape):
-        raise _refused(named, f"its filter is of images {snapshot.facts['shape']}, not {shape}")
-    vector = snapshot.arrays[KEPT].astype(np.float32)
+        raise _refused(ours, f"its filter is of images {snapshot.facts['shape']}, not {shape}")
     try:
         restored_filter(config, shape, vector)
     except (ValueError, ShapeError) as error:
-        raise _refused(named, f"it is of another version: {error}; train it again") from None
+        raise _refused(ours, f"it does not fit its network: {error}; train it again") from None
     if not np.isfinite(vector).all():
-        raise _refused(named, "its weights are not finite; train it again")
+        raise _refused(ours, "its weights are not finite; train it again")
     spent = spending_of(directory.config(), directory)
     run_id = str(Ledger.read(directory.ledger).header["run_id"])
     return PretrainedFilter(vector, run_id, spent.dp_epsilon, spent.delta_dp)
 
 
-def _found(config: Config) -> tuple[RunDirectory, Snapshot]:
-    named = config.privatizer.filter
-    if not Path(named).is_absolute():
-        raise _refused(named, "give the absolute path of that run's folder")
+def _found(config: Config, ours: PretrainedPrivatizer) -> tuple[RunDirectory, Snapshot, Vector]:
+    if not Path(ours.path).is_absolute():
+        raise _refused(ours, "give the absolute path of that run's folder")
     try:
-        directory = RunDirectory.open(Path(named))
+        directory = RunDirectory.open(Path(ours.path))
         theirs, snapshot = directory.config(), directory.load_state()
     except RunDirectoryError as error:
-        raise _refused(named, str(error)) from None
+        raise _refused(ours, str(error)) from None
     except OSError as error:
-        raise _refused(named, f"it cannot be read: {error.strerror}") from None
-    if theirs.privatizer.given:
+        raise _refused(ours, f"it cannot be read: {error.strerror}") from None
+    if isinstance(theirs.privatizer, PretrainedPrivatizer):
         raise _refused(
-            named,
-            "that run was given its filter too, and its ledger does not say what that cost: name "
-            f"the one that trained it, {theirs.privatizer.filter}",
+            ours,
+            "that run took its filter from another one too, and its ledger does not say what that "
+            f"cost: name the one that trained it, {theirs.privatizer.path}",
         )
-    if snapshot is None or not _trained(theirs, snapshot):
-        raise _refused(named, "that run has no filter, or is not done with it yet")
-    _check_alike(config, theirs)
+    vector = None if snapshot is None else _trained(theirs, snapshot)
+    if snapshot is None or vector is None:
+        raise _refused(ours, "that run has no filter, or is not done with it yet")
+    _check_alike(ours, theirs)
     if _private(config) and not _private(theirs):
         raise _refused(
-            named,
+            ours,
             "it was trained without noise or with repeatable noise, so it may tell of single "
             "people, and this run promises that nothing does; train it again with noise",
         )
-    return directory, snapshot
+    return directory, snapshot, vector
 
 
-def _trained(theirs: Config, snapshot: Snapshot) -> bool:
-    """Whether the filter is there, and learned from what it was to learn from."""
-    privatizer = theirs.privatizer
-    if KEPT not in snapshot.arrays:
-        return False
-    if privatizer.method not in ROUNDS:
-        return True
-    return snapshot.round >= privatizer.rounds and int(snapshot.arrays[_ABSORBED]) > privatizer.lead
+def _trained(theirs: Config, snapshot: Snapshot) -> Vector | None:
+    """The filter, where it is there and learned from what it was to learn from."""
+    task = next(iter(theirs.planned.values()))
+    if isinstance(task, PrivatizerTaskConfig):
+        applied = snapshot.arrays.get(f"tasks/{theirs.schedule[0]}/applied")
+        if snapshot.round < task.rounds or applied is None or int(applied) <= task.lead:
+            return None
+    return kept_filter_weights(theirs, snapshot.arrays)
 
 
-def _check_alike(config: Config, theirs: Config) -> None:
+def _check_alike(ours: PretrainedPrivatizer, theirs: Config) -> None:
     """The network is built from this run's settings, on nodes that do not know the other run."""
-    ours, other = config.privatizer, theirs.privatizer
+    other = theirs.privatizer
     for name in _SAME:
-        if getattr(ours, name) != getattr(other, name):
+        found = getattr(other, name, getattr(ours, name))
+        if getattr(ours, name) != found:
             raise ConfigError(
-                f"privatizer.{name} = {getattr(ours, name)!r} does not fit privatizer.filter = "
-                f"{ours.filter!r}, whose filter has {getattr(other, name)!r}: set that"
+                f"privatizer.{name} = {getattr(ours, name)!r} does not fit privatizer.path = "
+                f"{ours.path!r}, whose filter has {found!r}: set that"
             )
-    if (ours.consenting > 0) != (other.consenting > 0):
-        said = "is told" if other.consenting > 0 else "is not told"
+    told = isinstance(other, FilterConfig) and other.consenting > 0
+    if (ours.consenting > 0) != told:
         raise ConfigError(
-            f"privatizer.consenting = {ours.consenting!r} does not fit privatizer.filter = "
-            f"{ours.filter!r}, whose filter {said} who consents: give "
-            + ("a share above 0" if other.consenting > 0 else "0")
+            f"privatizer.consenting = {ours.consenting!r} does not fit privatizer.path = "
+            f"{ours.path!r}, whose filter {'is' if told else 'is not'} told who consents: give "
+            + ("a share above 0" if told else "0")
         )
 
 
@@ -188,5 +187,5 @@ def _private(config: Config) -> bool:
     return config.noised and config.privacy.fixed_seed < 0
 
 
-def _refused(named: str, why: str) -> ConfigError:
-    return ConfigError(f"privatizer.filter = {named!r} cannot be used: {why}")
+def _refused(ours: PretrainedPrivatizer, why: str) -> ConfigError:
+    return ConfigError(f"privatizer.path = {ours.path!r} cannot be used: {why}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import numpy as np
 from flwr.app import RecordDict
@@ -11,15 +12,16 @@ from numpy.typing import NDArray
 
 from accountant.bayesian.norms import NormHistogram
 from accountant.noise import private_source
-from client.messages import TRAIN, ReplyError, TrainReply, TrainRequest, Vector
+from client.messages import TRAIN, ReplyError, TrainReply, TrainRequest
 from foundation.errors import FedlensError
 from server.aggregation import Aggregate, Answer, Limits, combine, noised_mean
 from server.config.tree import Config
 from server.enrolment import Federation
 from server.exchange import exchange
-from server.mechanism import denominator
+from server.learner import Asked
+from server.mechanism import denominator, mechanism
 from server.sampling import Cohort, draw_cohort, everyone
-from server.schedule import Part
+from server.schedule import ScheduledTask
 
 logger = logging.getLogger(__name__)
 
@@ -31,12 +33,12 @@ class NoUsableReply(FedlensError, RuntimeError):
 
 
 class PrivateStep:
-    """One part's mechanism, as the ledger describes it and as it is carried out."""
+    """One task's mechanism, as the ledger describes it and as it is carried out."""
 
     def __init__(
         self,
         config: Config,
-        part: Part,
+        task: ScheduledTask,
         grid: Grid,
         federation: Federation,
         size: int,
@@ -46,19 +48,19 @@ class PrivateStep:
 
         Args:
             config: the run's.
-            part: whose sampling rate, noise and clip are carried out.
+            task: whose sampling rate, noise and clip are carried out.
             grid: the transport.
             federation: whom to ask.
             size: P.
             largest_reply: L2 bound of what a node in record mode can reply.
         """
         self._config, self._grid, self._federation = config, grid, federation
-        self._part, self._mechanism = part, part.settings
+        self._task = task.settings
         self.record_mode = config.privacy.unit == "record"
-        bound = largest_reply if self.record_mode else self._mechanism.clipping_norm
+        bound = largest_reply if self.record_mode else self._task.clipping_norm
         self._limits = Limits(size, bound, evidence=not self.record_mode)
 
-    def gather(self, number: int, weights: dict[str, Vector]) -> Aggregate:
+    def gather(self, number: int, asked: Asked) -> Aggregate:
         """Draw this round's cohort, have it train, and add the sound replies up.
 
         In user mode the result is private and must be noised; in record mode the nodes noised it.
@@ -67,7 +69,7 @@ class PrivateStep:
             NoUsableReply: users were drawn and no node gave a sound reply.
         """
         cohort = self._draw(number)
-        requests = self._requests(number, cohort, weights)
+        requests = self._requests(number, cohort, asked)
         records = exchange(
             self._grid,
             requests,
@@ -84,7 +86,7 @@ class PrivateStep:
 
     def evidence(self, aggregate: Aggregate) -> NormHistogram:
         """The realised clipped norms, for the Bayesian accountant alone."""
-        return NormHistogram(self._mechanism.clipping_norm, tuple(aggregate.norms.tolist()))
+        return NormHistogram(self._task.clipping_norm, tuple(aggregate.norms.tolist()))
 
     def release(self, aggregate: Aggregate, number: int) -> NDArray[np.float64]:
         """The round's release, float64 [P]. Its ledger entry must be on disk already."""
@@ -92,9 +94,9 @@ class PrivateStep:
             return aggregate.total / len(self._federation.roster.node_ids)
         return noised_mean(
             aggregate.total,
-            noise_multiplier=self._mechanism.noise_multiplier,
-            clipping_norm=self._mechanism.clipping_norm,
-            denominator=denominator(self._config, self._mechanism),
+            noise_multiplier=self._task.noise_multiplier,
+            clipping_norm=self._task.clipping_norm,
+            denominator=denominator(self._config, self._task),
             source=private_source(self._config.privacy.fixed_seed, number, _NOISE),
         )
 
@@ -103,51 +105,25 @@ class PrivateStep:
         if self.record_mode:
             return everyone(roster)
         source = private_source(self._config.privacy.fixed_seed, number, _COHORT)
-        return draw_cohort(roster, self._mechanism.sampling_rate, source)
+        return draw_cohort(roster, self._task.sampling_rate, source)
 
-    def _requests(
-        self, number: int, cohort: Cohort, weights: dict[str, Vector]
-    ) -> dict[int, RecordDict]:
+    def _requests(self, number: int, cohort: Cohort, asked: Asked) -> dict[int, RecordDict]:
         seeds = np.random.SeedSequence([self._config.seed, number, _SEED])
-        seed = int(seeds.generate_state(1, np.uint32)[0])
-        settings = self._settings()
+        one = TrainRequest(
+            round=number,
+            users=(),
+            kind=self._task.kind,
+            mechanism=mechanism(self._config, self._task),
+            settings=asked.settings.model_dump(),
+            weights=asked.weights,
+            seed=int(seeds.generate_state(1, np.uint32)[0]),
+            filter=asked.filter,
+        )
         return {
-            node: TrainRequest(number, users, settings, weights, seed).to_record()
+            node: replace(one, users=users).to_record()
             for node, users in zip(self._federation.roster.node_ids, cohort, strict=True)
             if users
         }
-
-    def _settings(self) -> dict[str, bool | int | float | str]:
-        flat = self._config.flat()
-        critic = {k.removeprefix("critic."): v for k, v in flat.items() if k.startswith("critic.")}
-        privacy = {
-            k.removeprefix("privacy."): v for k, v in flat.items() if k.startswith("privacy.")
-        }
-        generator = self._config.generator
-        return {
-            **critic,
-            **privacy,
-            "family": self._part.family,
-            "sampling_rate": self._mechanism.sampling_rate,
-            "noise_multiplier": self._mechanism.noise_multiplier,
-            "clipping_norm": self._mechanism.clipping_norm,
-            "denominator": denominator(self._config, self._mechanism),
-            "components": self._config.annotator.components,
-            "features": self._config.annotator.features,
-            "generator_width": generator.width,
-            "generator_latent": generator.latent,
-            **self._privatizer_settings(),
-        }
-
-    def _privatizer_settings(self) -> dict[str, bool | int | float | str]:
-        """What nodes need to train a filter, or to run one; nothing where there is none."""
-        if not self._config.privatizer.active:
-            return {}
-        flat = self._config.flat()
-        section = {k: v for k, v in flat.items() if k.startswith("privatizer.")}
-        del section["privatizer.filter"]  # where it lay says nothing to nodes; its weights travel
-        pairs = self._config.privatizer.synthetic  # of unfiltered images: there is no filter yet
-        return {**section, "privatizer.seed": self._config.seed, "privatizer.pairs": pairs}
 
     def _read(self, records: dict[int, RecordDict], cohort: Cohort) -> tuple[list[Answer], int]:
         position = {node: i for i, node in enumerate(self._federation.roster.node_ids)}

@@ -12,7 +12,8 @@ where ``privatizer.distortion`` is above 0, also change images as little as that
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import math
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -29,6 +30,8 @@ from privatizers.information import InformationPrivatizer, Objective
 from privatizers.networks.design import filter_network
 from privatizers.protocol import Batch, PrivatizerError
 from privatizers.training import Progress, train_identity
+from server.config.privatizer import SyntheticPrivatizer
+from server.config.section import require
 from server.config.tree import Config
 from server.sampler import Sampler, restored_filter
 from server.tensors import Arrays
@@ -72,21 +75,48 @@ class Samples:
         return Batch(self.records[rows], self.utility[rows], self.sensitive[rows], choice=choice)
 
 
-class SyntheticPrivatizer:
+class FilterFit:
     """A filter, and how it is trained once there is something to sample from."""
 
-    def __init__(self, config: Config, shape: ImageShape, sensitive_classes: int) -> None:
+    def __init__(
+        self,
+        config: Config,
+        settings: SyntheticPrivatizer,
+        shape: ImageShape,
+        sensitive_classes: int,
+    ) -> None:
         """Start without a filter.
 
         Args:
             config: the run's.
+            settings: of the filter.
             shape: of an image.
-            sensitive_classes: classes of the secret.
+            sensitive_classes: classes of the sensitive attribute.
+
+        Raises:
+            ConfigError: the budget allows an adversary to read all there is.
         """
+        most = math.log(sensitive_classes)
+        require(
+            settings.budget < most,
+            "privatizer.budget",
+            settings.budget,
+            f"an attribute of {sensitive_classes} classes has {most:.3g} nats at most, so nothing "
+            "would be hidden; give much less",
+        )
+        self._settings = settings
         self._config, self._shape = config, shape
         self.sensitive_classes = sensitive_classes
         self._filter: nn.Module | None = None
         self._leakage: LeakageEstimate | None = None
+
+    @classmethod
+    def of(cls, config: Config, shape: ImageShape, sensitive_classes: int) -> FilterFit | None:
+        """The fit of a run whose filter is made on its samples; None for every other run."""
+        settings = config.privatizer
+        if not isinstance(settings, SyntheticPrivatizer):
+            return None
+        return cls(config, settings, shape, sensitive_classes)
 
     @property
     def network(self) -> nn.Module | None:
@@ -122,10 +152,10 @@ class SyntheticPrivatizer:
         self, samples: Samples, held: Samples, seed: int, share: float, on_step: Progress
     ) -> Fitted:
         """A filter, trained at a share of the configured rates."""
-        settings, source = self._config.privatizer, torch.Generator().manual_seed(seed)
+        settings, source = self._settings, torch.Generator().manual_seed(seed)
         output_noise_std = min(settings.output_noise_std, FITTED_OUTPUT_NOISE_STD)
         network: nn.Module = filter_network(
-            {**asdict(settings), "output_noise_std": output_noise_std}, self._shape, source
+            {**settings.model_dump(), "output_noise_std": output_noise_std}, self._shape, source
         )
         train_identity(
             network, samples, steps=COPYING_STEPS, rate=COPYING_RATE, batch=BATCH, seed=seed

@@ -15,7 +15,7 @@ from foundation.rounding import rounded_up
 from server.config.tree import Config
 from server.population import joined, population_folder
 from server.run_directory import RunDirectory
-from server.schedule import parts, total_rounds
+from server.schedule import scheduled, total_rounds
 
 FAILURE_SHARE = 0.01
 """Share of δ that confidence bounds may fail with at most; how much they do tells of cohorts."""
@@ -207,9 +207,9 @@ def _rounded_curve(curve: Mapping[str, float], most: float) -> dict[str, float]:
 def planned(config: Config) -> Spending:
     """What all declared rounds will have spent: DP exactly, Bayesian DP at worst."""
     account = _empty_account(config)
-    for part in parts(config):
-        for _ in range(part.rounds):
-            account.charge(part.event, None)
+    for task in scheduled(config):
+        for _ in range(task.rounds):
+            account.charge(task.event, None)
     return presentable(account.spending())
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -154,7 +154,7 @@ class Sampler:
             ValueError: there is no annotator, or none that has learned to read filtered images.
         """
         if self.annotator is None:
-            raise ValueError("this run trained no annotator: set annotator.rounds above 0")
+            raise ValueError("this run trained no annotator: schedule a task of kind 'annotator'")
         if self.privatizer is not None:
             raise ValueError("the annotator learned from unfiltered images and cannot read these")
         return _probabilities(self.annotator, images)
@@ -202,14 +202,12 @@ def restored_sampler(config: Config, shape: ImageShape, classes: int, arrays: Ar
     """
     made = Generator(shape, classes, config.generator.width, config.generator.latent)
     load_vector(made, arrays["average"].astype(np.float32))
-    annotator = None
-    if "annotator" in arrays:
-        annotator = Annotator(
-            shape, classes, config.annotator.components, config.annotator.features
-        )
+    annotator, settings = None, config.annotator
+    if "annotator" in arrays and settings is not None:
+        annotator = Annotator(shape, classes, settings.components, settings.features)
         load_vector(annotator, arrays["annotator"].astype(np.float32))
     sampler = sampler_of(config, made.eval(), annotator)
-    if not config.privatizer.synthetic:
+    if "privatizer" not in arrays:
         return sampler
     filter_ = restored_filter(config, shape, arrays["privatizer"])
     return replace(sampler, privatizer=filter_, sensitive_classes=int(arrays["sensitive_classes"]))
@@ -217,7 +215,7 @@ def restored_sampler(config: Config, shape: ImageShape, classes: int, arrays: Ar
 
 def restored_filter(config: Config, shape: ImageShape, vector: NDArray[np.generic]) -> nn.Module:
     """A privatizer's trained filter in evaluation mode, from its weights."""
-    network: nn.Module = filter_network(asdict(config.privatizer), shape)
+    network: nn.Module = filter_network(config.privatizer.model_dump(), shape)
     load_vector(network, vector.astype(np.float32))
     return network.eval().requires_grad_(False)
 

@@ -14,7 +14,7 @@ from accountant.account import Spending
 from accountant.ledger.ledger import Ledger
 from server.config.tree import Config
 from server.enrolment import enrol
-from server.learner import Learners
+from server.learner import Learner
 from server.population import check_room
 from server.pretrained_filter import pretrained_filter
 from server.publication import Publication
@@ -81,15 +81,15 @@ def train(
         if not _paid(directory):
             check_room(config)
         federation = enrol(grid, config)
-        given = pretrained_filter(config, federation.shape, directory)
+        pretrained = pretrained_filter(config, federation.shape, directory)
         # before anything is begun that it may refuse
-        learners = Learners(config, federation, None if given is None else given.vector)
+        learner = Learner(config, federation, None if pretrained is None else pretrained.vector)
         run_ledger = RunLedger(config, directory, uuid.uuid4().hex[:12])
         label = name or directory.path.name
         publication = Publication(config, directory, store, run_ledger.run_id, label)
         publication.begin()
         training = Training(
-            config, directory, grid, federation, learners, run_ledger, publication, observer
+            config, directory, grid, federation, learner, run_ledger, publication, observer
         )
         try:
             stopped = training.run()

@@ -117,7 +117,7 @@ def simulate(
         if outcome.rounds:
             plots = draw_plots(store, directory, outcome.run_id)
         own = taught = None
-        if student and outcome.rounds and not config.privatizer.condition:  # classes are pairs
+        if student and outcome.rounds and not config.privatizer.conditioned:
             own = measure_student(config, directory).accuracy
             taught = own
             sampler = kept_sampler(directory)
@@ -209,7 +209,7 @@ def measure_student(
     Where a filter hides something of samples, test images go through it too, as devices' will.
     Simulation only: the test images are real and their use is in no budget.
     """
-    if config.privatizer.condition and not config.privatizer.synthetic:
+    if config.privatizer.conditioned:
         raise RunDirectoryError(
             f"classes of {directory.path} are pairs with a secret, which no test image has: train "
             "the run without privatizer.condition, or measure one by `fedlens study federated`"
@@ -241,7 +241,7 @@ def measure_taught_student(
             "and secret; "
             + (
                 "take --labels requested"
-                if config.privatizer.synthetic
+                if not config.privatizer.conditioned
                 else "train the run without privatizer.condition"
             )
         )
@@ -309,6 +309,6 @@ def describe_noise(config: Config) -> str:
     """A warning in words where a run protects nobody, else nothing."""
     if noise_source(config) == "fixed-seed":
         return "TEST RUN: noise from a fixed seed protects nobody"
-    if config.privacy.noise_multiplier == 0:
-        return "NOT PRIVATE: no noise is added; use it on public data only"
+    if not config.noised:
+        return "NOT PRIVATE: a task adds no noise; use it on public data only"
     return ""

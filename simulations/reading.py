@@ -17,9 +17,9 @@ from privatizers.export import release
 from privatizers.fitting import LeakageEstimate
 from server.privatizer_fit import leakage_of
 from server.run_directory import RunDirectory, RunDirectoryError, load_generator
-from server.sampler import BATCH, Sampler, restored_sampler
+from server.run_filter import kept_filter_weights
+from server.sampler import BATCH, Sampler, restored_filter, restored_sampler
 from server.store import SampleFilter, Store, decode_png
-from server.tasks.privatizer import kept_filter
 from server.tensors import within
 
 
@@ -54,13 +54,15 @@ def kept_run_filter(path: Path) -> tuple[nn.Module, ImageShape]:
     """
     directory = RunDirectory.open(path)
     snapshot = directory.load_state()
-    if snapshot is None or "privatizer/mean" not in snapshot.arrays:
+    config = directory.config()
+    vector = None if snapshot is None else kept_filter_weights(config, snapshot.arrays)
+    if snapshot is None or vector is None:
         raise RunDirectoryError(
             f"{directory.path} has no filter: its run has no [privatizer], or is not done yet"
         )
     channels, height, width = snapshot.facts["shape"]
     shape = channels, height, width
-    return kept_filter(directory.config(), shape, snapshot.arrays), shape
+    return restored_filter(config, shape, vector), shape
 
 
 def as_devices_send(directory: RunDirectory, images: Tensor, seed: int) -> Tensor:
@@ -85,7 +87,7 @@ def kept_leakage(directory: RunDirectory) -> LeakageEstimate | None:
     They carry no more grain than filters are fitted with, those that are released may carry more.
     """
     snapshot = directory.load_state()
-    return None if snapshot is None else leakage_of(within("privatizer", snapshot.arrays))
+    return None if snapshot is None else leakage_of(within("filter", snapshot.arrays))
 
 
 def fresh_samples(sampler: Sampler, count: int, seed: int) -> tuple[Tensor, Tensor]:

@@ -1,39 +1,18 @@
-"""Critic families as users train them: one Protocol, one registry line each."""
+"""Kinds of task as nodes know them; another package adds one by an entry point of this group."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from client.tasks.protocol import ClientTaskFactory
+from foundation.registry import Registry
 
-from torch import Tensor
-
-from client.clipping import Blocks
-from client.data import LocalData, LocalUsers
-from client.messages import TrainRequest
-from client.tasks.annotator import AnnotatorLocalCritic
-from client.tasks.focused import FocusedLocalCritic
-from client.tasks.frozen import FrozenLocalCritic
-from client.tasks.privatizer import PrivatizerLocalCritic
-from client.tasks.wgan import WganLocalCritic
-
-
-class LocalCritic(Protocol):
-    """What a family does on a node."""
-
-    chunk: int
-    """Users to hold in memory at once."""
-
-    def updates(self, cohort: Sequence[LocalData], seeds: Sequence[int]) -> Tensor | Blocks:
-        """Each user's *unclipped* update, a row each, shape [len(cohort), P].
-
-        A row depends on its own user's records, its seed and public state only.
-        """
-
-
-FAMILIES: dict[str, Callable[[LocalUsers, TrainRequest], LocalCritic]] = {
-    "annotator": AnnotatorLocalCritic,
-    "focused": FocusedLocalCritic,
-    "frozen": FrozenLocalCritic,
-    "privatizer": PrivatizerLocalCritic,
-    "wgan": WganLocalCritic,
-}
+CLIENT_TASKS: Registry[ClientTaskFactory] = Registry(
+    "kind of task",
+    "fedlens.client_tasks",
+    {
+        "frozen": "client.tasks.frozen:FrozenLocalTask",
+        "focused": "client.tasks.focused:FocusedLocalTask",
+        "wgan": "client.tasks.wgan:WganLocalTask",
+        "annotator": "client.tasks.annotator:AnnotatorLocalTask",
+        "privatizer": "client.tasks.privatizer:PrivatizerLocalTask",
+    },
+)

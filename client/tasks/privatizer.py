@@ -20,8 +20,8 @@ from torch.nn import functional as F
 
 from client.cohort_data import shuffled
 from client.data import LocalData, LocalUsers, NodeDataError, sensitive_of
-from client.filtered import privatizer_settings
 from client.messages import TrainRequest
+from client.tasks.settings import PrivatizerSettings
 from models.vectors import load_vector
 from privatizers.alpha import AlphaObjective, AlphaPrivatizer
 from privatizers.information import InformationPrivatizer, Objective
@@ -32,22 +32,20 @@ LEAST_SHARE = 1e-3
 """A class of the secret counts as at least so frequent: nobody's may be impossible."""
 
 
-def built(
-    planned: Design, settings: Mapping[str, bool | int | float | str], shares: Tensor
-) -> Privatizer:
+def built(planned: Design, settings: PrivatizerSettings, shares: Tensor) -> Privatizer:
     """The method over the design's networks, with the secret's prior float32 [secrets]."""
-    networks, alpha = dict(planned.networks), float(settings["alpha"])
+    networks, alpha = dict(planned.networks), settings.alpha
     filter_ = networks.pop("filter")
-    if settings["method"] == "information":
+    if settings.method == "information":
         prior = shares.clamp_min(LEAST_SHARE)
         return InformationPrivatizer(
             filter_, prior / prior.sum(), Objective(alpha=alpha), **networks
         )
-    objective = AlphaObjective(alpha=alpha, weight=float(settings["weight"]), beta=1.0)
+    objective = AlphaObjective(alpha=alpha, weight=settings.weight, beta=1.0)
     return AlphaPrivatizer(filter_, networks["adversary"], objective, utility=networks["utility"])
 
 
-class PrivatizerLocalCritic:
+class PrivatizerLocalTask:
     """Updates are laid out as `Design.blocks` says, each block within its bound."""
 
     chunk = 16
@@ -58,13 +56,14 @@ class PrivatizerLocalCritic:
         Raises:
             NodeDataError: the users do not hold the secret that is to be hidden.
         """
-        settings = privatizer_settings(request.settings)
-        name, sensitive_classes = sensitive_of(users)
-        if name != settings["sensitive_attribute"] or sensitive_classes < 2:
-            raise NodeDataError(f"the run hides {settings['secret']!r}, this node has {name!r}")
-        self._design = design(settings, users.shape, users.classes, sensitive_classes)
-        self._bounds = self._design.bounds(float(request.settings["clipping_norm"]))
-        self._batch, self._chooses = int(settings["batch"]), float(settings["consenting"]) > 0
+        settings = PrivatizerSettings.model_validate(request.settings)
+        name, classes = sensitive_of(users)
+        if name != settings.sensitive_attribute or classes < 2:
+            wanted = settings.sensitive_attribute
+            raise NodeDataError(f"the run hides {wanted!r}, this node has {name!r}")
+        self._design = design(settings.model_dump(), users.shape, users.classes, classes)
+        self._bounds = self._design.bounds(request.mechanism.clipping_norm)
+        self._batch, self._chooses = settings.batch, settings.consenting > 0
         self._load(request)
         public = torch.from_numpy(request.weights["public"].copy())
         self._shared = public[: len(self._design.scalars)]
@@ -72,7 +71,7 @@ class PrivatizerLocalCritic:
         self._start = named_weights(self._method.players)
 
     def _load(self, request: TrainRequest) -> None:
-        vector, start = request.weights["players"], 0
+        vector, start = request.weights["networks"], 0
         for block in self._design.blocks:
             if block.name in self._design.networks:
                 end = start + block.size
@@ -90,6 +89,14 @@ class PrivatizerLocalCritic:
             batches = [torch.stack(part) for part in zip(*drawn, strict=True)]
             rows[held] = self._rows(batches)
         return rows
+
+    def record_update(self, node: int) -> Tensor:
+        """There is none: filters hide what users, not records, want hidden.
+
+        Raises:
+            NodeDataError: always.
+        """
+        raise NodeDataError("a filter is trained by users, not record by record")
 
     def _draw(self, data: LocalData, seed: int) -> tuple[Tensor, ...]:
         """One user's batch: images, use, secret, choice [b, 1] and the filter's noise."""

@@ -12,109 +12,66 @@ computed once, and inside the clip it cancels what users have in common, exactly
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.func import functional_call, grad, vmap
-from torch.nn import functional as F
-from torch.nn.utils import parameters_to_vector, vector_to_parameters
+from torch.nn.utils import parameters_to_vector
 
 from client.cohort_data import shuffled
 from client.data import LocalData, LocalUsers
 from client.messages import TrainRequest
-from models.critics import WganCritic
-from models.generators import Generator
+from client.tasks.settings import WganSettings
+from client.tasks.wgan_networks import (
+    FAKES_PER_CLASS,
+    LOSSES,
+    class_slopes,
+    draw_fakes,
+    load_networks,
+)
+from client.tasks.wgan_records import train_steps
 from models.limits import weight_limits
 from models.shapes import one_hot
-from models.vectors import load_vector
 
 Parameters = dict[str, Tensor]
-FAKES_PER_CLASS = 25
 
 
-@dataclass(frozen=True)
-class CriticLoss:
-    """What a critic minimises: a part on scores of real images, and one on those of generated ones.
-
-    Only the former is private.
-    """
-
-    real: Callable[[Tensor], Tensor]
-    fake: Callable[[Tensor], Tensor]
-
-
-LOSSES = {
-    "wasserstein": CriticLoss(lambda real: -real.mean(), lambda fake: fake.mean()),
-    "hinge": CriticLoss(lambda real: F.relu(1 - real).mean(), lambda fake: F.relu(1 + fake).mean()),
-}
-
-
-def load_networks(users: LocalUsers, request: TrainRequest) -> tuple[WganCritic, Generator]:
-    """The global critic and generator as the request carries them, on the node's device."""
-    settings, device = request.settings, node_device()
-    critic = WganCritic(users.shape, users.classes, int(settings["width"]), int(settings["hidden"]))
-    vector_to_parameters(torch.from_numpy(request.weights["critic"].copy()), critic.parameters())
-    generator = Generator(
-        users.shape,
-        users.classes,
-        int(settings["generator_width"]),
-        int(settings["generator_latent"]),
-    )
-    load_vector(generator, request.weights["generator"])
-    return critic.to(device), generator.to(device)
-
-
-def node_device() -> torch.device:
-    """The node's GPU where there is one."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-
-@torch.no_grad()
-def draw_fakes(generator: Generator, per_class: int, seed: int) -> Tensor:
-    """Generated images [classes, per_class, c, h, w] from noise of ``seed``."""
-    source = torch.Generator().manual_seed(seed)
-    labels = torch.arange(generator.classes).repeat_interleave(per_class)
-    noise = torch.randn(len(labels), generator.latent, generator=source)
-    device = next(generator.parameters()).device
-    images: Tensor = generator(noise.to(device), labels.to(device))
-    return images.view(generator.classes, per_class, *images.shape[1:])
-
-
-def class_slopes(critic: WganCritic, fakes: Tensor, loss: CriticLoss) -> Tensor:
-    """The gradient of the loss on generated images, class by class, float32 [classes, P].
-
-    Public: no record enters.
-
-    Args:
-        critic: at the global weights.
-        fakes: [classes, per_class, c, h, w], of `draw_fakes`.
-        loss: what the critic minimises.
-    """
-    rows = []
-    for label, images in enumerate(fakes):
-        scores = critic(images, torch.full((len(images),), label, device=images.device))
-        slopes = torch.autograd.grad(loss.fake(scores), list(critic.parameters()))
-        rows.append(torch.cat([slope.reshape(-1) for slope in slopes]))
-    return torch.stack(rows)
-
-
-class WganLocalCritic:
+class WganLocalTask:
     """Updates are differences of the flattened critic, in the order of its parameters."""
 
     chunk = 16
 
     def __init__(self, users: LocalUsers, request: TrainRequest) -> None:
-        settings = request.settings
+        self._users, self._request = users, request
+
+    def updates(self, cohort: Sequence[LocalData], seeds: Sequence[int]) -> Tensor:
+        """Each user's update; a user without records contributes zeros."""
+        return self._user_steps.updates(cohort, seeds)
+
+    @cached_property
+    def _user_steps(self) -> UserSteps:
+        return UserSteps(self._users, self._request)
+
+    def record_update(self, node: int) -> Tensor:
+        """The critic's noised change after local steps of DP-SGD (`client.tasks.wgan_records`)."""
+        return train_steps(self._users, self._request, node)
+
+
+class UserSteps:
+    """Local steps of many users at once, from the global critic."""
+
+    def __init__(self, users: LocalUsers, request: TrainRequest) -> None:
+        settings = WganSettings.model_validate(request.settings)
         self._critic, generator = load_networks(users, request)
         self._fakes = draw_fakes(generator, FAKES_PER_CLASS, request.seed)
-        self._batch = int(settings["local_batch"])
-        self._steps = int(settings["local_steps"])
-        self._rate = float(settings["local_rate"])
-        self._limits = weight_limits(self._critic, float(settings["weight_limit"]))
-        self._losses = LOSSES[str(settings["loss"])]
+        self._batch = settings.local_batch
+        self._steps = settings.local_steps
+        self._rate = settings.local_rate
+        self._limits = weight_limits(self._critic, settings.weight_limit)
+        self._losses = LOSSES[settings.loss]
         self._against = class_slopes(self._critic, self._fakes, self._losses)
         self._start = {k: p.detach() for k, p in self._critic.named_parameters()}
         self._empty = torch.zeros_like(parameters_to_vector(self._critic.parameters())).detach()

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from simulations.audits.schedule import Schedule
 
 KINDS = ("all", "one-run", "one-shot", "noise", "membership")
-PARTS = ("warmup", "critic", "annotator")
 VERDICTS = {
     "alarm": "ALARM",
     "nothing-found": "nothing found",
@@ -55,10 +54,10 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "--dims", type=int, default=20_000, metavar="D", help="length of an update (default: 20000)"
     )
     parser.add_argument(
-        "--part",
-        choices=("privatizer", *PARTS),
-        default="critic",
-        help="which part of the schedule: %(default)s",
+        "--task",
+        default="",
+        metavar="NAME",
+        help="which task of the schedule (default: the last critic)",
     )
     parser.add_argument("--rounds", type=int, metavar="T", help="audit another number of rounds")
     parser.add_argument(
@@ -115,7 +114,7 @@ def _subject(args: argparse.Namespace) -> tuple[RunDirectory | None, Schedule]:
     if (args.run_dir is None) == (args.preset is None):
         raise WrongUse("name a RUN_DIR or a --preset, one of them")
     changes = {
-        "rounds": args.rounds, "noise_multiplier": args.noise_multiplier, "part": args.part
+        "rounds": args.rounds, "noise_multiplier": args.noise_multiplier, "task": args.task
     }  # fmt: skip
     if args.preset is None:
         directory = RunDirectory.open(args.run_dir)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,7 +42,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser.add_argument(
         "--epsilon",
         type=float,
-        help="scale the noise of all parts by one factor, so that the whole run has this DP ε",
+        help="scale the noise of all tasks by one factor, so that the whole run has this DP ε",
     )
     parser.add_argument(
         "--delta", type=float, help="δ of --epsilon, and privacy.delta of the run from then on"
@@ -63,10 +64,13 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 
 def _settings_help() -> str:
-    from server.config.reading import documented_settings
+    from server.config.reference import tables
 
-    lines = [f"  {key} = {value!r}" for key, value, _ in documented_settings()]
-    return "settings and their defaults (the README says what they mean):\n" + "\n".join(lines)
+    lines = []
+    for table in tables():
+        lines += [f"  {table.title}"] if table.title else []
+        lines += [f"  {setting.key} = {setting.default!r}" for setting in table.settings]
+    return "settings and their defaults (the reference says what they mean):\n" + "\n".join(lines)
 
 
 def preset_names() -> list[str]:
@@ -87,9 +91,9 @@ def chosen_config(args: argparse.Namespace) -> Config:
     config = config.updated(dict(parse_setting(text) for text in args.settings))
     if args.data_dir:
         config = config.updated({"data.dir": str(Path(args.data_dir).absolute())})
-    if named := config.privatizer.filter:  # the server may run elsewhere
+    if named := getattr(config.privatizer, "path", ""):  # the server may run elsewhere
         path = Path(named).expanduser() if named.startswith("~/") else Path(named)
-        config = config.updated({"privatizer.filter": str(path.absolute())})
+        config = config.updated({"privatizer.path": str(path.absolute())})
     return _to_guarantee(config, args.epsilon, args.delta)
 
 
@@ -135,7 +139,7 @@ def _check_apart(config: Config, out: Path) -> None:
     """Refuse to set the run aside whose filter is to be taken."""
     from server.config.tree import ConfigError
 
-    named = config.privatizer.filter
+    named = getattr(config.privatizer, "path", "")
     if named and Path(named).resolve() == out.resolve():
         raise ConfigError(
             f"--overwrite would set {out} aside, whose filter is to be taken: name another --out"
@@ -162,10 +166,11 @@ def finish(args: argparse.Namespace, config: Config, directory: RunDirectory) ->
             student=not args.no_student,
         )
     _print(summary, "filtered real" if config.privatizer.active else "real")
-    if (summary.sensitive_read_nats or 0) > config.privatizer.budget:
+    budget = getattr(config.privatizer, "budget", math.inf)
+    if (summary.sensitive_read_nats or 0) > budget:
         say(
-            f"the filter left more of the secret than privatizer.budget = "
-            f"{config.privatizer.budget:g} nats: more privatizer.steps may hide more"
+            f"the filter left more of the attribute than privatizer.budget = {budget:g} nats: more "
+            "privatizer.steps may hide more"
         )
     if config.privacy.population:
         _print_population(config)
@@ -203,8 +208,8 @@ def _print(summary: Summary, tests: str) -> None:
     if summary.sensitive_read is not None:
         say(
             f"  sensitive       a fresh network reads it of {summary.sensitive_read:.1%} of "
-            f"filtered samples ({summary.sensitive_read_nats:.2g} nats) with the grain that the filter was "
-            "fitted with; all its values are equally frequent there"
+            f"filtered samples ({summary.sensitive_read_nats:.2g} nats) with the "
+            "output noise that the filter was fitted with; all its values are as frequent there"
         )
     say(f"  took            {summary.seconds:.0f} s")
     say()

@@ -145,8 +145,8 @@ def design(
     """The networks and the layout that a ``privatizer`` section's settings give.
 
     Args:
-        settings: ``method``, ``alpha``, ``network``, ``width``, ``readers``, ``filter_share`` and
-            ``consenting``.
+        settings: ``method``, ``alpha``, ``network``, ``width``, ``adversary_width``,
+            ``filter_share`` and ``consenting``.
         shape: of an image.
         classes: of the use.
         sensitive_classes: of the secret.
@@ -217,7 +217,7 @@ def _networks(
     sensitive_classes: int,
     source: torch.Generator,
 ) -> dict[str, nn.Module]:
-    width = int(settings["readers"])
+    width = int(settings["adversary_width"])
     readers = {"utility": classes, "adversary": sensitive_classes}
     if settings["method"] == "information":
         readers = {"raw_utility": classes, **readers}

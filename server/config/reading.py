@@ -1,25 +1,12 @@
-"""Reading a configuration: TOML files, ``key=value`` settings, and the list of all there are."""
+"""Reading a configuration: TOML files, ``key=value`` settings, Flower's run config."""
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
-from server.config.tree import Config, ConfigError
-
-
-def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, object]:
-    """Nested tables as flat dotted keys."""
-    flat: dict[str, object] = {}
-    for key, value in tree.items():
-        if isinstance(value, Mapping):
-            flat.update(flatten(value, f"{prefix}{key}."))
-        else:
-            flat[prefix + key] = value
-    return flat
+from server.config.tree import RUN_KEYS, Config, ConfigError, flatten
 
 
 def read_config(path: Path, base: Config | None = None) -> Config:
@@ -52,13 +39,19 @@ def parse_setting(text: str) -> tuple[str, object]:
         return key.strip(), value.strip()
 
 
-def documented_settings() -> list[tuple[str, object, str]]:
-    """Every setting as (flat key, default, section), in the order of the tree."""
-    defaults = Config().flat()
-    order = ["seed"] + [
-        f"{section.name}.{item.name}"
-        for section in fields(Config)
-        if section.name != "seed"
-        for item in fields(getattr(Config(), section.name))
-    ]
-    return [(key, defaults[key], key.rpartition(".")[0]) for key in order]
+def read_run_config(settings: Mapping[str, object]) -> Config:
+    """The configuration in Flower's flat run config.
+
+    Flower lets a submission override keys of the app's own configuration, but not remove them, so
+    tables of tasks that the schedule does not name are left out here.
+
+    Raises:
+        ConfigError: as `Config.updated`.
+    """
+    named = str(settings.get("schedule", "")).split()
+    wanted = {
+        key: value
+        for key, value in settings.items()
+        if key not in RUN_KEYS and not (key.startswith("tasks.") and key.split(".")[1] not in named)
+    }
+    return Config().updated(wanted)

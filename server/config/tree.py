@@ -8,179 +8,285 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import tomli_w
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    SerializeAsAny,
+    ValidationError,
+    model_validator,
+)
 
-from server.config.privatizer import PrivatizerConfig
+from server.config.privatizer import (
+    FederatedPrivatizer,
+    NoPrivatizer,
+    PrivatizerConfig,
+    PrivatizerSection,
+)
+from server.config.section import ConfigError, Section, refusal, require
 from server.config.sections import (
     POPULATION_NAME,
-    AnnotatorConfig,
-    ConfigError,
-    CriticConfig,
     DataConfig,
     GeneratorConfig,
     PrivacyConfig,
     ReleaseConfig,
     RoundsConfig,
-    WarmupConfig,
-    require,
+)
+from server.config.tasks import (
+    AnnotatorConfig,
+    FocusedConfig,
+    FrozenConfig,
+    PrivatizerTaskConfig,
+    TaskConfig,
+    WganConfig,
+    task_config,
 )
 
-__all__ = ["POPULATION_NAME", "RUN_KEYS", "Config", "ConfigError", "DataConfig"]
+__all__ = [
+    "POPULATION_NAME",
+    "RUN_KEYS",
+    "Config",
+    "ConfigError",
+    "DataConfig",
+    "PrivatizerConfig",
+    "TaskConfig",
+]
 
 RUN_KEYS = ("run.out", "run.store")
 """Keys of Flower's run config that say where a run goes, not what it is."""
 RECORD_DELTA = 1e-5
-"""Largest δ in record mode, where silos do not tell how many records they hold."""
-_LATER = (
-    "privacy.population",
-    "critic.components",
-    "critic.last_rate",
-    "privatizer.",
-    "warmup.",
-    "annotator.",
-    "generator.guided_rate",
-    "release.agreement",
-    "release.attempts",
-)
-"""Keys (and sections) that runs of before had not: where they have their defaults they are left out
-of the digest, so that such runs keep theirs."""
+"""Largest δ in record mode, where nodes do not tell how many records they hold."""
+SCHEMA = 1
+"""Version of the settings' layout; it is in every digest."""
+
+Flat = dict[str, bool | int | float | str]
+Names = Annotated[
+    tuple[str, ...],
+    BeforeValidator(lambda value: tuple(value.split()) if isinstance(value, str) else value),
+    PlainSerializer(" ".join),
+]
+Tasks = dict[str, Annotated[SerializeAsAny[TaskConfig], BeforeValidator(task_config)]]
 
 
-@dataclass(frozen=True)
-class Config:
+def _one_critic() -> dict[str, TaskConfig]:
+    return {"critic": FrozenConfig(rounds=4)}
+
+
+class Config(Section):
     """A whole run."""
 
-    seed: int = 0
+    seed: Annotated[int, Field(ge=0, lt=2**62)] = 0
     """Seed of everything that is not private: initial weights, partition, generator noise."""
-    data: DataConfig = field(default_factory=DataConfig)
-    privacy: PrivacyConfig = field(default_factory=PrivacyConfig)
-    rounds: RoundsConfig = field(default_factory=RoundsConfig)
-    critic: CriticConfig = field(default_factory=CriticConfig)
-    privatizer: PrivatizerConfig = field(default_factory=PrivatizerConfig)
-    warmup: WarmupConfig = field(default_factory=WarmupConfig)
-    annotator: AnnotatorConfig = field(default_factory=AnnotatorConfig)
-    generator: GeneratorConfig = field(default_factory=GeneratorConfig)
-    release: ReleaseConfig = field(default_factory=ReleaseConfig)
+    schedule: Names = ("critic",)
+    """Names of the tasks, in the order in which they are carried out."""
+    data: DataConfig = DataConfig()
+    privacy: PrivacyConfig = PrivacyConfig()
+    rounds: RoundsConfig = RoundsConfig()
+    tasks: Tasks = Field(default_factory=_one_critic)
+    generator: GeneratorConfig = GeneratorConfig()
+    privatizer: PrivatizerSection = NoPrivatizer()
+    release: ReleaseConfig = ReleaseConfig()
 
-    def __post_init__(self) -> None:
-        require(0 <= self.seed < 2**62, "seed", self.seed, "give an integer ≥ 0, below 2^62")
-        wgan = self.critic.family == "wgan"
-        require(
-            self.critic.family != "frozen" or self.warmup.rounds == 0,
-            "warmup.rounds",
-            self.warmup.rounds,
-            "it comes before another critic: set critic.family = 'focused' or 'wgan', or leave it "
-            "at 0",
-        )
-        require(
-            self.critic.family != "focused" or self.warmup.rounds > 0,
-            "warmup.rounds",
-            self.warmup.rounds,
-            "the focused critic looks at the warm-up's samples: give 1 at least",
-        )
-        record = self.privacy.unit == "record"
-        require(
-            not (record and self.privatizer.active),
-            "privatizer.method",
-            self.privatizer.method,
-            "privatizers are for users, not records: set privacy.unit = 'user', or leave it out",
-        )
-        require(
-            not (record and wgan and self.critic.weight_limit == 0),
-            "critic.weight_limit",
-            self.critic.weight_limit,
-            "record mode needs a limit above 0: it bounds what a node's reply may hold",
-        )
-        largest = RECORD_DELTA if record else 1 / self.data.users
-        unit = "record mode" if record else "1/N"
-        require(
-            not self.noised or self.privacy.delta <= largest,
-            "privacy.delta",
-            self.privacy.delta,
-            f"make it at most {largest:g} ({unit}): a larger δ protects nobody",
-        )
-        require(
-            self.release.agreement == 0 or self.annotator.rounds > 0,
-            "release.agreement",
-            self.release.agreement,
-            "the annotator is the filter: set annotator.rounds, or leave it at 0",
-        )
-
-    @property
-    def noised(self) -> bool:
-        """Whether every part of the run adds noise; without it nobody is protected."""
-        others = [part for part in self._other_parts if part.rounds]
-        return all(part.noise_multiplier > 0 for part in (self.privacy, *others))
-
-    @property
-    def _other_parts(self) -> tuple[PrivatizerConfig | WarmupConfig | AnnotatorConfig, ...]:
-        return self.privatizer, self.warmup, self.annotator
-
-    def flat(self) -> dict[str, bool | int | float | str]:
-        """The tree as ``{"section.key": value}``, the form of Flower's run config."""
-        tree = asdict(self)
-        flat = {
-            f"{s}.{k}": v
-            for s, part in tree.items()
-            if isinstance(part, dict)
-            for k, v in part.items()
-        }
-        return {"seed": self.seed, **flat}
-
-    def updated(self, settings: Mapping[str, object]) -> Config:
-        """A copy with ``settings`` (flat keys) in place of its own.
+    @classmethod
+    def from_tree(cls, tree: Mapping[str, Any]) -> Config:
+        """A configuration from nested tables.
 
         Raises:
             ConfigError: an unknown key, a value of the wrong type, or one out of range.
         """
-        sections: dict[str, dict[str, Any]] = {}
-        known = self.flat()
-        for key, value in settings.items():
-            if key not in known:
-                raise ConfigError(f"unknown setting {key!r}{_nearest(key, known)}")
-            section, _, name = key.rpartition(".")
-            sections.setdefault(section, {})[name] = _coerce(key, value, type(known[key]))
-        parts: dict[str, Any] = {
-            section: replace(getattr(self, section), **values)
-            for section, values in sections.items()
-            if section
-        }
-        return replace(self, **parts, **sections.get("", {}))
+        try:
+            return cls.model_validate(dict(tree))
+        except ValidationError as error:
+            raise refusal(error, Config().flat()) from None
+
+    @property
+    def planned(self) -> dict[str, TaskConfig]:
+        """The tasks by name, in the order of the schedule."""
+        return {name: self.tasks[name] for name in self.schedule}
+
+    @property
+    def annotator(self) -> AnnotatorConfig | None:
+        """The settings of the task that trains the annotator, where there is one."""
+        found = [task for task in self.tasks.values() if isinstance(task, AnnotatorConfig)]
+        return found[0] if found else None
+
+    @property
+    def noised(self) -> bool:
+        """Whether every task of the run adds noise; without it no user is protected."""
+        return all(task.noise_multiplier > 0 for task in self.tasks.values())
+
+    def flat(self) -> Flat:
+        """The tree as ``{"section.key": value}``, the form of Flower's run config."""
+        return flatten(self.model_dump())
+
+    def updated(self, settings: Mapping[str, object]) -> Config:
+        """A copy with ``settings`` (flat keys) in place of its own.
+
+        A table whose ``kind`` changes starts anew from that kind's defaults. A task that a new
+        schedule leaves out is dropped; one that it names anew needs its ``kind`` in ``settings``.
+
+        Raises:
+            ConfigError: an unknown key, a value of the wrong type, or one out of range.
+        """
+        tree = self.model_dump()
+        wanted = nested(settings)
+        _clear_changed_kinds(tree, wanted)
+        _merge(tree, wanted)
+        if "schedule" in settings and isinstance(tree["schedule"], str):
+            named = {*tree["schedule"].split(), *wanted.get("tasks", {})}
+            tree["tasks"] = {name: task for name, task in tree["tasks"].items() if name in named}
+        return Config.from_tree(tree)
 
     def to_toml(self) -> str:
         """The tree as TOML that `read_config` reads back equal."""
-        return tomli_w.dumps(asdict(self))
+        return tomli_w.dumps(self.model_dump())
 
     def digest(self) -> str:
-        """SHA-256 (hex) of the canonical JSON of the tree.
+        """SHA-256 (hex) of the canonical JSON of the tree and the layout's version.
 
         The population is part of it: a run cannot leave its population, or join another, by a
-        change of its settings. What runs of before had not is left out where it has its default.
+        change of its settings.
         """
-        flat, defaults = self.flat(), Config().flat()
-        tree: dict[str, Any] = {"seed": flat.pop("seed")}
-        for key, value in flat.items():
-            if not (key.startswith(_LATER) and value == defaults[key]):
-                section, _, name = key.partition(".")
-                tree.setdefault(section, {})[name] = value
+        tree = {"schema": SCHEMA, **self.model_dump()}
         text = json.dumps(tree, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
+    # What sections ask of each other
 
-def _coerce(key: str, value: object, kind: type) -> object:
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if type(value) is not kind:
-        raise ConfigError(f"{key} = {value!r} cannot be used: give a value of type {kind.__name__}")
-    return value
+    @model_validator(mode="after")
+    def _tasks_are_scheduled(self) -> Config:
+        text = " ".join(self.schedule)
+        require(bool(self.schedule), "schedule", text, "name at least one task")
+        require(len(set(self.schedule)) == len(self.schedule), "schedule", text, "name each once")
+        lacking = [name for name in self.schedule if name not in self.tasks]
+        mend = f"there is no table [tasks.{''.join(lacking[:1])}]: give it, with its kind"
+        require(not lacking, "schedule", text, mend)
+        spare = [name for name in self.tasks if name not in self.schedule]
+        mend = f"it leaves out [tasks.{''.join(spare[:1])}]: name it, or remove that table"
+        require(not spare, "schedule", text, mend)
+        return self
+
+    @model_validator(mode="after")
+    def _tasks_find_what_they_build_on(self) -> Config:
+        kinds = list(self.planned.items())
+        for place, (name, task) in enumerate(kinds):
+            before = [other for _, other in kinds[:place]]
+            if isinstance(task, FocusedConfig):
+                mend = (
+                    "the focused critic looks at samples of a task of kind 'frozen': schedule one"
+                )
+                require(
+                    any(isinstance(other, FrozenConfig) for other in before),
+                    f"tasks.{name}.kind",
+                    task.kind,
+                    f"{mend} before it",
+                )
+        for kind in (AnnotatorConfig, PrivatizerTaskConfig):
+            found = [name for name, task in kinds if isinstance(task, kind)]
+            mend = f"there is one task of its kind at most: leave out {', '.join(found[1:])}"
+            require(len(found) < 2, "schedule", " ".join(self.schedule), mend)
+        return self
+
+    @model_validator(mode="after")
+    def _the_filter_has_its_task(self) -> Config:
+        found = [n for n, t in self.planned.items() if isinstance(t, PrivatizerTaskConfig)]
+        federated = isinstance(self.privatizer, FederatedPrivatizer)
+        require(
+            federated == bool(found),
+            "privatizer.kind",
+            self.privatizer.kind,
+            "'federated' and a task of kind 'privatizer' belong together: give both or neither",
+        )
+        require(
+            not found or self.schedule[0] == found[0],
+            "schedule",
+            " ".join(self.schedule),
+            f"{''.join(found)} trains the filter that all others look through: name it first",
+        )
+        require(
+            len(self.schedule) > len(found),
+            "schedule",
+            " ".join(self.schedule),
+            "a filter alone has nothing to show: name a critic too",
+        )
+        return self
+
+    @model_validator(mode="after")
+    def _the_unit_is_possible(self) -> Config:
+        record = self.privacy.unit == "record"
+        mend = "privatizers are for users, not records: set privacy.unit = 'user', or leave it out"
+        require(
+            not (record and self.privatizer.active), "privatizer.kind", self.privatizer.kind, mend
+        )
+        for name, task in self.tasks.items():
+            unbounded = record and isinstance(task, WganConfig) and task.weight_limit == 0
+            mend = "record mode needs a limit above 0: it bounds what a node's reply may hold"
+            require(not unbounded, f"tasks.{name}.weight_limit", 0.0, mend)
+        largest, unit = (RECORD_DELTA, "record mode") if record else (1 / self.data.users, "1/N")
+        mend = f"make it at most {largest:g} ({unit}): a larger δ protects no user"
+        holds = not self.noised or self.privacy.delta <= largest
+        require(holds, "privacy.delta", self.privacy.delta, mend)
+        return self
+
+    @model_validator(mode="after")
+    def _the_filter_of_samples_has_its_judge(self) -> Config:
+        require(
+            self.release.agreement == 0 or self.annotator is not None,
+            "release.agreement",
+            self.release.agreement,
+            "the annotator is the filter: schedule a task of kind 'annotator', or leave it at 0",
+        )
+        return self
 
 
-def _nearest(key: str, known: Iterable[str]) -> str:
-    import difflib
+def flatten(tree: Mapping[str, Any], prefix: str = "") -> Flat:
+    """Nested tables as flat dotted keys."""
+    flat: Flat = {}
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            flat.update(flatten(value, f"{prefix}{key}."))
+        else:
+            flat[prefix + key] = value
+    return flat
 
-    close = difflib.get_close_matches(key, list(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else "; see `fedlens simulate --help`"
+
+def nested(settings: Mapping[str, object]) -> dict[str, Any]:
+    """Flat dotted keys as nested tables.
+
+    Raises:
+        ConfigError: a key is a table in one setting and a value in another.
+    """
+    tree: dict[str, Any] = {}
+    for key, value in settings.items():
+        *path, last = key.split(".")
+        table = tree
+        for part in path:
+            table = table.setdefault(part, {})
+            if not isinstance(table, dict):
+                raise ConfigError(f"{key} = {value!r} cannot be used: {part} is no table")
+        table[last] = value
+    return tree
+
+
+def _merge(tree: dict[str, Any], wanted: Mapping[str, Any]) -> None:
+    for key, value in wanted.items():
+        if isinstance(value, Mapping) and isinstance(tree.get(key), dict):
+            _merge(tree[key], value)
+        else:
+            tree[key] = value
+
+
+def _clear_changed_kinds(tree: dict[str, Any], wanted: Mapping[str, Any]) -> None:
+    """Empty the tables that are to be of another kind: their settings mean nothing there."""
+    tasks = wanted.get("tasks")
+    places = [(tree["tasks"], name, table) for name, table in (tasks or {}).items()]
+    places.append((tree, "privatizer", wanted.get("privatizer")))
+    for tables, name, table in places:
+        if not isinstance(table, Mapping) or name not in tables:
+            continue
+        if table.get("kind", tables[name]["kind"]) != tables[name]["kind"]:
+            tables[name] = {}

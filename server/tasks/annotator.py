@@ -7,20 +7,25 @@ images.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from client.tasks.settings import AnnotatorSettings
 from models.annotators import Annotator
-from models.shapes import ImageShape
 from models.vectors import load_vector, to_vector
-from server.config.tree import Config
+from server.config.section import ConfigError
+from server.config.tasks import AnnotatorConfig
+from server.mechanism import largest_sum
+from server.tasks.protocol import GeneratorSteps, Request, Samples, TaskContext, settings_of
 from server.tensors import Arrays
 
 
-class AnnotatorTrainer:
+class AnnotatorTask:
     """An annotator's weight over its rounds, and the mean of its last iterates.
 
     A release has shape [classes x (components + 1)], flattened row by row: the noised mean of the
@@ -28,23 +33,29 @@ class AnnotatorTrainer:
     the weight. The server adds ``rate`` x the release, smoothed by momentum.
 
     Raises:
-        ValueError: ``annotator.components`` is above the number of features of such images.
+        ConfigError: it is to keep more components than such images have features.
     """
 
-    def __init__(self, config: Config, shape: ImageShape, classes: int) -> None:
-        self._settings = config.annotator
-        components, features = config.annotator.components, config.annotator.features
-        self._iterate = Annotator(shape, classes, components, features)
-        self._mean = Annotator(shape, classes, components, features)
+    shows = True
+    later_weight = 0.0
+    """It guides the generator in its own last round only."""
+
+    def __init__(self, context: TaskContext) -> None:
+        self._settings: AnnotatorConfig = context.settings
+        settings = self._settings
+        try:
+            self._iterate, self._mean = (
+                Annotator(context.shape, context.classes, settings.components, settings.features)
+                for _ in range(2)
+            )
+        except ValueError as error:
+            name = f"tasks.{context.name}.components"
+            raise ConfigError(f"{name} = {settings.components!r} cannot be used: {error}") from None
         self.size = self._iterate.weight.numel()
+        self.largest_reply = largest_sum(context.config, settings, self.size)
         self._velocity = torch.zeros_like(self._iterate.weight)
         self._begun = False
         self._applied = 0
-
-    @property
-    def begun(self) -> bool:
-        """Whether there is a frame."""
-        return self._begun
 
     @property
     def ready(self) -> bool:
@@ -59,30 +70,31 @@ class AnnotatorTrainer:
         """
         return self._mean
 
-    def begin(self, images: Tensor) -> None:
-        """Take the frame from *synthetic* images [n, c, h, w]; once in a run.
-
-        Raises:
-            ValueError: there is a frame already, or fewer than two images.
-        """
+    def prepare(self, samples: Samples) -> None:
+        """Take the frame from *synthetic* images, once in a run."""
         if self._begun:
-            raise ValueError("the annotator's frame is taken once, before its first round")
-        self._iterate.fit_frame(images, self._settings.decorrelation)
+            return
+        self._iterate.fit_frame(samples()[0], self._settings.decorrelation)
         load_vector(self._mean, to_vector(self._iterate))
         self._begun = True
 
+    def request(self) -> Request:
+        """The whole annotator, frame and present iterate."""
+        settings = settings_of(self._settings, AnnotatorSettings)
+        return Request(settings, {"annotator": self.weights()})
+
     def weights(self) -> NDArray[np.float32]:
-        """The whole annotator, frame and present iterate, float32 [n]: what nodes start from."""
+        """The whole annotator, frame and present iterate, float32 [n]."""
         return to_vector(self._iterate)
 
-    def apply_release(self, release: NDArray[np.float64]) -> None:
+    def apply_release(self, release: NDArray[np.float64]) -> Mapping[str, float]:
         """Step along a noised mean update, float64 [size].
 
         Raises:
             ValueError: there is no frame yet, or the release has another shape.
         """
         if not self._begun:
-            raise ValueError("the annotator has no frame yet: call begin(images) first")
+            raise ValueError("the annotator has no frame yet: call prepare(samples) first")
         if release.shape != (self.size,):
             raise ValueError(f"a release of shape {release.shape}, expected ({self.size},)")
         update = torch.from_numpy(release.astype(np.float32)).view_as(self._velocity)
@@ -90,15 +102,27 @@ class AnnotatorTrainer:
         self._iterate.weight.add_(self._velocity, alpha=self._settings.rate)
         self._applied += 1
         self._follow()
+        return {}
 
     def _follow(self) -> None:
         """Count an iterate of the last quarter in; before that, the mean is the last iterate."""
         counted = max(1, self._applied - 3 * self._settings.rounds // 4)
         self._mean.weight.lerp_(self._iterate.weight, 1 / counted)
 
+    def generator_steps(self, number: int) -> GeneratorSteps | None:
+        """After the last round the generator is guided, if the annotator learned anything."""
+        settings = self._settings
+        if number < settings.rounds or not self.ready or not settings.guided_steps:
+            return None
+        return GeneratorSteps(settings.guided_steps, settings.guided_rate, 0, settings.guided_steps)
+
     def loss(self, images: Tensor, labels: Tensor) -> Tensor:
-        """Cross-entropy of requested classes, by sharpened logits; differentiable in the images."""
-        return F.cross_entropy(self._mean(images) * self._settings.sharpness, labels)
+        """Weighted cross-entropy of requested classes; differentiable in the images.
+
+        Every other image is enough of a hint, and the annotator's features are the dear part.
+        """
+        answers = self._mean(images[::2]) * self._settings.sharpness
+        return F.cross_entropy(answers, labels[::2]) * self._settings.weight
 
     def state(self) -> Arrays:
         """All that `restore` needs to go on bit for bit."""

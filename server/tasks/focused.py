@@ -11,65 +11,72 @@ precision, and each direction weighs as much as of what was found in it is signa
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from client.tasks.settings import FrozenSettings
 from models.focus import Focus, focus_from, focus_on
-from models.shapes import ImageShape
-from server.config.tree import Config
+from server.config.section import require
 from server.mechanism import largest_sum, release_deviation
-from server.tasks.frozen import FrozenCritic, discrepancy
+from server.tasks.frozen import FrozenTask, discrepancy
+from server.tasks.protocol import CriticSteps, Request, Samples, TaskContext
+from server.tensors import Arrays
 
 
-class FocusedCritic:
+class FocusedTask(CriticSteps):
     """Releases have shape [classes x components], flattened row by row."""
 
-    def __init__(
-        self, config: Config, shape: ImageShape, classes: int, warmup: FrozenCritic
-    ) -> None:
-        """Start without a focus; `look` gives it one.
+    def __init__(self, context: TaskContext) -> None:
+        """Start without a focus; `prepare` gives it one.
 
-        Args:
-            config: the run's.
-            shape: of an image.
-            classes: number of classes.
-            warmup: the critic of the rounds before.
+        Raises:
+            ConfigError: it is to keep more components than there are features.
         """
-        self._warmup, self._classes = warmup, classes
-        self._components = config.critic.components
-        self.size = classes * self._components
-        self._noise = release_deviation(config, config.privacy)
-        self.largest_change = largest_sum(config, config.privacy, self.size)
+        self._settings = context.settings
+        self._warmup = context.latest(FrozenTask)
+        self._classes, self._components = context.classes, self._settings.components
+        features = self._warmup.features.dim - 1
+        mend = f"there are {features} features, give fewer"
+        name = f"tasks.{context.name}.components"
+        require(self._components <= features, name, self._components, mend)
+        self.size = self._classes * self._components
+        self._noise = release_deviation(context.config, self._settings)
+        self.largest_reply = largest_sum(context.config, self._settings, self.size)
         self._focus: Focus | None = None
         self._origin = torch.zeros(self._components)
-        self._sum = np.zeros((classes, self._components))
+        self._sum = np.zeros((self._classes, self._components))
         self._releases = 0
-        self._target = torch.zeros(classes, self._components)
+        self._target = torch.zeros(self._classes, self._components)
         self._roots = torch.zeros(self._components)
 
-    def look(self, images: Tensor, labels: Tensor) -> None:
-        """Take the focus from *synthetic* images of classes int64 [n]; later only new centres."""
-        with torch.no_grad():
-            rows = self._warmup.features(images)[:, :-1]
-            if self._focus is None:
-                self._focus = focus_on(rows, labels, self._classes, self._components)
-                self._origin = self._focus.centers.mean(0)
-                self._aim()
-            else:
-                self._focus = self._focus.centred(rows, labels)
+    @torch.no_grad()
+    def prepare(self, samples: Samples) -> None:
+        """Take the focus from *synthetic* images; in later rounds only new centres."""
+        images, labels = samples()
+        rows = self._warmup.features(images)[:, :-1]
+        if self._focus is None:
+            self._focus = focus_on(rows, labels, self._classes, self._components)
+            self._origin = self._focus.centers.mean(0)
+            self._aim()
+        else:
+            self._focus = self._focus.centred(rows, labels)
 
-    def weights(self) -> NDArray[np.float32]:
-        """The focus that users measure from, as `Focus.to_vector`."""
-        return self._sharp().to_vector()
+    def request(self) -> Request:
+        """The features' seed, and the focus that users measure from, as `Focus.to_vector`."""
+        settings = FrozenSettings(feature_seed=self._warmup.feature_seed)
+        return Request(settings, {"critic": self._sharp().to_vector()})
 
-    def apply_release(self, release: NDArray[np.float64]) -> None:
+    def apply_release(self, release: NDArray[np.float64]) -> Mapping[str, float]:
         """Average in where the classes stand by a release made with the present centres."""
         away = release.reshape(self._classes, self._components) / self._warmup.mass
         self._sum += self._sharp().centers.double().numpy() + away
         self._releases += 1
         self._aim()
+        return {}
 
     def _aim(self) -> None:
         """Set the class means to reach, and the directions' weights."""
@@ -95,10 +102,10 @@ class FocusedCritic:
 
     def _sharp(self) -> Focus:
         if self._focus is None:
-            raise RuntimeError("a focused critic is used before it has looked at samples")
+            raise RuntimeError("a focused critic is used before `prepare`")
         return self._focus
 
-    def state(self) -> dict[str, NDArray[np.generic]]:
+    def state(self) -> Arrays:
         """Focus, sum and number of the releases."""
         focus = np.zeros(0, np.float32) if self._focus is None else self._focus.to_vector()
         return {
@@ -108,7 +115,7 @@ class FocusedCritic:
             "releases": np.array(self._releases),
         }
 
-    def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
+    def restore(self, state: Arrays) -> None:
         """Take up a state; the warm-up's comes first."""
         if not state["focus"].size:
             return

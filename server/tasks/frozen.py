@@ -10,22 +10,24 @@ signal (a Wiener filter): post-processing, like all that follows a release.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from client.tasks.settings import FrozenSettings
 from models.features import PatchFeatures
-from models.shapes import ImageShape
-from server.config.sections import MechanismConfig
-from server.config.tree import Config
 from server.mechanism import largest_sum, release_deviation
+from server.tasks.protocol import CriticSteps, Request, TaskContext, settings_of
+from server.tensors import Arrays
 
 LEAST_MASS = 0.2
 """A class is not divided by a noisy mass below this share of an equal one."""
 
 
-class FrozenCritic:
+class FrozenTask(CriticSteps):
     """Releases have shape [classes x dim], flattened row by row."""
 
     means: NDArray[np.float64]
@@ -36,40 +38,33 @@ class FrozenCritic:
     noise: float
     """Mean variance of the noise in a coordinate of ``means``."""
 
-    def __init__(
-        self,
-        config: Config,
-        shape: ImageShape,
-        classes: int,
-        settings: MechanismConfig | None = None,
-    ) -> None:
-        """Start without a release.
-
-        Args:
-            config: the run's.
-            shape: of an image.
-            classes: number of classes.
-            settings: of the part that makes the releases; the critic's own by default.
-        """
-        mechanism = settings or config.privacy
-        self.features = PatchFeatures(shape, config.critic.feature_seed)
-        self._classes, self._dim = classes, self.features.dim
-        self.size = classes * self._dim
-        self._noise = release_deviation(config, mechanism)
-        self.largest_change = largest_sum(config, mechanism, self.size)
+    def __init__(self, context: TaskContext) -> None:
+        """Start without a release."""
+        config, self._settings = context.config, context.settings
+        self.features = PatchFeatures(context.shape, self._settings.feature_seed)
+        self._classes, self._dim = context.classes, self.features.dim
+        self.size = self._classes * self._dim
+        self._noise = release_deviation(config, self._settings)
+        self.largest_reply = largest_sum(config, self._settings, self.size)
         self._sum = np.zeros(self.size)
         self._releases = 0
         self._aim()
 
-    def weights(self) -> NDArray[np.float32] | None:
-        """None: the features follow from their public seed."""
-        return None
+    @property
+    def feature_seed(self) -> int:
+        """Public seed of the features."""
+        return int(self._settings.feature_seed)
 
-    def apply_release(self, release: NDArray[np.float64]) -> None:
+    def request(self) -> Request:
+        """The features' seed; they follow from it."""
+        return Request(settings_of(self._settings, FrozenSettings))
+
+    def apply_release(self, release: NDArray[np.float64]) -> Mapping[str, float]:
         """Average a release in; equal noise makes the plain mean the best estimate."""
         self._sum += release
         self._releases += 1
         self._aim()
+        return {}
 
     def _aim(self) -> None:
         """Set the class means [classes, dim - 1] to reach, and the features' weights [dim - 1]."""
@@ -91,11 +86,11 @@ class FrozenCritic:
         rows = self.features(images)[:, :-1] * self._roots
         return discrepancy(rows, self._target * self._roots)
 
-    def state(self) -> dict[str, NDArray[np.generic]]:
+    def state(self) -> Arrays:
         """Sum and number of the releases."""
         return {"sum": self._sum.copy(), "releases": np.array(self._releases)}
 
-    def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
+    def restore(self, state: Arrays) -> None:
         """Take up a state."""
         self._sum = state["sum"].astype(np.float64)
         self._releases = int(state["releases"])

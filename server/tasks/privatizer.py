@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import asdict
+from collections.abc import Mapping
 
 import numpy as np
 import torch
@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from client.messages import Vector
-from models.shapes import ImageShape
+from client.tasks.settings import PrivatizerSettings
 from models.vectors import load_vector, to_vector
-from privatizers.networks.design import FILTER, SCALARS, SHARES, Design, design
-from server.config.tree import Config
-from server.sampler import restored_filter
+from privatizers.networks.design import FILTER, SCALARS, SHARES, Design, PlanError, design
+from server.config.section import ConfigError
+from server.config.tasks import PrivatizerTaskConfig
+from server.tasks.protocol import Request, Samples, TaskContext, settings_of
 from server.tensors import Arrays, optimiser_state, restore_optimiser, under, within
 
 SEED = 5_000_011
@@ -31,7 +32,7 @@ LEAST_HIDDEN = 0.05
 """At least this share of users counts as hiding something, where means over them are taken."""
 
 
-class PrivatizerTrainer:
+class PrivatizerTask:
     """A filter, the networks that read from what it releases, and everybody's scalars.
 
     A release has the layout of `privatizers.networks.design.Design`: the noised mean of the users'
@@ -39,18 +40,32 @@ class PrivatizerTrainer:
 
     Raises:
         ShapeError: no network is built for such images.
-        ValueError: the secret has one class only.
+        ConfigError: its settings do not fit the sensitive attribute.
     """
 
-    def __init__(
-        self, config: Config, shape: ImageShape, classes: int, sensitive_classes: int
-    ) -> None:
-        self._settings = config.privatizer
-        self._design: Design = design(
-            asdict(config.privatizer), shape, classes, sensitive_classes, config.seed + SEED
-        )
+    shows = False
+    later_weight = 0.0
+
+    def __init__(self, context: TaskContext) -> None:
+        config = context.config
+        self._settings: PrivatizerTaskConfig = context.settings
+        shared = config.privatizer.model_dump()
+        shared = {k: v for k, v in shared.items() if k in PrivatizerSettings.model_fields}
+        seed = config.seed + SEED
+        self._request = settings_of(self._settings, PrivatizerSettings, **shared)
+        try:
+            self._design: Design = design(
+                self._request.model_dump(),
+                context.shape,
+                context.record_classes,
+                context.sensitive_classes,
+                seed,
+            )
+        except PlanError as error:
+            raise ConfigError(f"[tasks.{context.name}] cannot be used: {error}") from None
         self.size = self._design.size
-        self._bounds = self._design.bounds(config.privatizer.clipping_norm)
+        self.largest_reply = math.inf  # there is no record mode
+        self._bounds = self._design.bounds(self._settings.clipping_norm)
         self._optimisers = {name: self._optimiser(name) for name in self._design.networks}
         self._mean = copy.deepcopy(self._design.networks[FILTER]).eval()
         self._scalars, self._shares = self._public_start()
@@ -78,12 +93,26 @@ class PrivatizerTrainer:
         """The filter that devices are to run: the mean of its last quarter of planned rounds."""
         return self._mean
 
+    def prepare(self, samples: Samples) -> None:
+        """Nothing: it comes before there are samples."""
+
+    def request(self) -> Request:
+        """All networks, then scalars and shares."""
+        return Request(self._request, self.weights())
+
     def weights(self) -> dict[str, Vector]:
-        """What nodes start from: all players, then scalars and shares, float32."""
+        """What nodes start from: all networks, then scalars and shares, float32."""
         networks = self._design.networks
-        players = [to_vector(networks[b.name]) for b in self._design.blocks if b.name in networks]
+        flat = [to_vector(networks[b.name]) for b in self._design.blocks if b.name in networks]
         public = torch.cat([self._scalars, self._shares]).numpy().copy()
-        return {"players": np.concatenate(players), "public": public}
+        return {"networks": np.concatenate(flat), "public": public}
+
+    def generator_steps(self, number: int) -> None:
+        """None: the generator has nothing to learn from a filter."""
+
+    def loss(self, images: Tensor, labels: Tensor) -> Tensor:
+        """Nothing: the generator does not learn from it."""
+        return images.new_zeros(())
 
     def filter_weights(self) -> Vector:
         """The filter as it travels in the requests of all later parts, float32 [n]."""
@@ -93,7 +122,7 @@ class PrivatizerTrainer:
         """The public scalars as they are smoothed: what lagging networks say, no privacy figure."""
         return {f"scalar_{i}": float(value) for i, value in enumerate(self._scalars)}
 
-    def apply_release(self, release: NDArray[np.float64]) -> None:
+    def apply_release(self, release: NDArray[np.float64]) -> Mapping[str, float]:
         """Step every player along a noised mean update, float64 [size].
 
         Raises:
@@ -108,6 +137,7 @@ class PrivatizerTrainer:
         self._smooth(blocks)
         self._applied += 1
         self._follow()
+        return self.figures()
 
     def _step(self, name: str, optimiser: torch.optim.Optimizer, update: Tensor) -> None:
         """One step along an update relative to its block's bound: rates do not depend on C."""
@@ -166,12 +196,3 @@ class PrivatizerTrainer:
             player = within(name, state)
             load_vector(network, player["weights"].astype(np.float32))
             restore_optimiser(self._optimisers[name], player)
-
-
-def kept_filter(config: Config, shape: ImageShape, state: Arrays) -> nn.Module:
-    """The trained filter of a run, in evaluation mode, from all of the run's state.
-
-    Raises:
-        KeyError: the run trained none.
-    """
-    return restored_filter(config, shape, state["privatizer/mean"])

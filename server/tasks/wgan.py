@@ -8,6 +8,7 @@ coordinate by its own spread, so the many that hold noise alone move as far as t
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 import torch
@@ -15,33 +16,50 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
+from client.messages import Vector
+from client.tasks.settings import WganSettings
 from models.critics import WganCritic
 from models.limits import clamp_weights, limits_norm, weight_limits
-from models.shapes import ImageShape
-from server.config.tree import Config
-from server.tensors import optimiser_state, restore_optimiser
+from server.config.tasks import WganConfig
+from server.tasks.protocol import CriticSteps, Request, TaskContext, settings_of
+from server.tensors import Arrays, optimiser_state, restore_optimiser
 
 
-class WganServerCritic:
+class WganTask(CriticSteps):
     """Updates are the mean change of the critic's flat parameters over the drawn users."""
 
-    def __init__(self, config: Config, shape: ImageShape, classes: int) -> None:
-        settings = config.critic
-        source = torch.Generator().manual_seed(config.seed)
-        self._critic = WganCritic(shape, classes, settings.width, settings.hidden, generator=source)
+    def __init__(self, context: TaskContext) -> None:
+        self._settings: WganConfig = context.settings
+        settings = self._settings
+        source = torch.Generator().manual_seed(context.config.seed)
+        self._critic = WganCritic(
+            context.shape, context.classes, settings.width, settings.hidden, generator=source
+        )
         self._critic.requires_grad_(False)  # only the generator is differentiated here
         self._limits = weight_limits(self._critic, settings.weight_limit)
         clamp_weights(self._critic, self._limits)  # or users would spend their clip on it
         self._optimiser = _optimiser(settings.optimiser, self._critic, settings.rate)
-        self._settings, self._rounds, self._applied = settings, config.rounds.count, 0
-        self.largest_change = 2 * limits_norm(self._critic, self._limits)
+        self._generator, self._networks = context.generator_weights, context.config.generator
+        self._applied = 0
+        self.largest_reply = 2 * limits_norm(self._critic, self._limits)
         self.size = sum(p.numel() for p in self._critic.parameters())
 
-    def weights(self) -> NDArray[np.float32]:
+    def weights(self) -> Vector:
         """Flat parameters, float32 [P]."""
         return parameters_to_vector(self._critic.parameters()).detach().numpy().copy()
 
-    def apply_release(self, release: NDArray[np.float64]) -> None:
+    def request(self) -> Request:
+        """The critic and the generator that it is trained against."""
+        networks = self._networks
+        settings = settings_of(
+            self._settings,
+            WganSettings,
+            generator_width=networks.width,
+            generator_latent=networks.latent,
+        )
+        return Request(settings, {"critic": self.weights(), "generator": self._generator()})
+
+    def apply_release(self, release: NDArray[np.float64]) -> Mapping[str, float]:
         """Step along the release: its negative is the optimiser's gradient."""
         gradient = torch.from_numpy(-release.astype(np.float32))
         sizes = [p.numel() for p in self._critic.parameters()]
@@ -52,10 +70,11 @@ class WganServerCritic:
         self._optimiser.zero_grad()
         clamp_weights(self._critic, self._limits)
         self._applied += 1
+        return {}
 
     def _rate(self) -> float:
         """``rate`` at the first round, ``last_rate`` of it at the last, a cosine between them."""
-        behind = min(1.0, self._applied / max(1, self._rounds - 1))
+        behind = min(1.0, self._applied / max(1, self._settings.rounds - 1))
         last = self._settings.last_rate
         return self._settings.rate * (last + (1 - last) * (1 + math.cos(math.pi * behind)) / 2)
 
@@ -64,18 +83,18 @@ class WganServerCritic:
         score: Tensor = -self._critic(images, labels).mean()
         return score
 
-    def state(self) -> dict[str, NDArray[np.generic]]:
+    def state(self) -> Arrays:
         """Parameters, the optimiser's moments, and how many releases were taken in."""
         applied = np.array(self._applied)
         moments = optimiser_state(self._optimiser)
         return {"parameters": self.weights(), "applied": applied, **moments}
 
-    def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
+    def restore(self, state: Arrays) -> None:
         """Take up a state."""
         vector = torch.from_numpy(state["parameters"].astype(np.float32))
         vector_to_parameters(vector, self._critic.parameters())
         restore_optimiser(self._optimiser, state)
-        self._applied = int(state.get("applied", 0))  # runs of before did not count them
+        self._applied = int(state["applied"])
 
 
 def _optimiser(kind: str, critic: WganCritic, rate: float) -> torch.optim.Optimizer:

@@ -22,6 +22,7 @@ from accountant.audit.verdicts import (
     sampling_finding,
 )
 from client.datasets.registry import DatasetError
+from server.config.tasks import WganConfig
 from simulations.audits.members import membership_audit
 from simulations.audits.probes import (
     CanaryRun,
@@ -160,7 +161,7 @@ def _one_shot(schedule: Schedule, plan: Plan, found: CanaryRun) -> Finding:
 def _of_noise(schedule: Schedule, plan: Plan, observer: Observer | None) -> Finding:
     if schedule.record_mode:
         values = silent_silos(schedule, observer=observer)
-        resolution = SINGLE if schedule.part.family == "wgan" else DOUBLE
+        resolution = SINGLE if isinstance(schedule.task.settings, WganConfig) else DOUBLE
     else:
         values, resolution = silent_releases(schedule, observer=observer), DOUBLE
     claim = schedule.stated

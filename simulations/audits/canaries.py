@@ -23,9 +23,12 @@ from torch import Tensor
 from client.app import build_client_app
 from client.data import LocalData, LocalUsers
 from client.messages import TrainRequest
-from client.tasks import FAMILIES
+from client.tasks import CLIENT_TASKS
+from client.tasks.protocol import ClientTask, TaskSettings
+from server.config.privatizer import FederatedPrivatizer, FilterConfig
 from server.config.tree import Config
 from server.enrolment import enrol
+from server.learner import Asked
 from server.mechanism import denominator
 from server.private_step import PrivateStep
 from simulations.audits.schedule import Schedule
@@ -33,6 +36,9 @@ from simulations.transports.inprocess import InProcessGrid
 
 OVERLONG = 10.0
 """Norm of a canary's update over the clipping norm."""
+
+NOTHING = Asked(TaskSettings(), {}, None)
+"""A request without settings: canaries read none."""
 
 Floats = NDArray[np.float64]
 Directions = NDArray[np.float32]
@@ -51,7 +57,7 @@ class CanaryUsers:
     asked: NDArray[np.int64]
     """How often each was asked for, int64 [canaries]: whom the sampler drew."""
     classes: int = 1
-    sensitive: str = ""
+    sensitive_attribute: str = ""
     """What the run hides, where it does: canaries claim to know it, as its users do."""
     sensitive_classes: int = 2
 
@@ -73,8 +79,8 @@ class CanaryUsers:
         return LocalData(images, torch.zeros(held, dtype=torch.int64))
 
 
-class CanaryCritic:
-    """The `client.tasks.LocalCritic` of canaries: the update is the record."""
+class CanaryTask:
+    """The `client.tasks.protocol.ClientTask` of canaries: the update is the record."""
 
     chunk = 64
 
@@ -89,22 +95,23 @@ class CanaryCritic:
                 row.copy_(data.images[0].flatten())
         return rows
 
+    def record_update(self, node: int) -> Tensor:
+        """There is none: canaries are users."""
+        raise NotImplementedError("canaries are users")
+
 
 @contextmanager
-def canaries_answer(family: str) -> Iterator[None]:
-    """Let canary users, and nobody else, answer requests for ``family`` with their own updates."""
-    real = FAMILIES[family]
+def canaries_answer(kind: str) -> Iterator[None]:
+    """Let canary users alone answer requests for a kind of task with their own updates."""
+    real = CLIENT_TASKS[kind]
 
-    def chosen(users: LocalUsers, request: TrainRequest) -> object:
+    def chosen(users: LocalUsers, request: TrainRequest) -> ClientTask:
         if isinstance(users, CanaryUsers):
-            return CanaryCritic(users.shape[2])
+            return CanaryTask(users.shape[2])
         return real(users, request)
 
-    FAMILIES[family] = chosen  # type: ignore[assignment]
-    try:
+    with CLIENT_TASKS.replaced(kind, chosen):
         yield
-    finally:
-        FAMILIES[family] = real
 
 
 class Stage:
@@ -120,18 +127,25 @@ class Stage:
         """
         count, size = directions.shape
         staged = replace(schedule, config=stage_config(schedule.config, count))
-        config, self._part = staged.config, staged.part
+        config, self._task = staged.config, staged.task
         bounds = np.linspace(0, count, config.data.nodes + 1).astype(int)
         self.asked = np.zeros(count, dtype=np.int64)
-        sensitive = config.privatizer.sensitive_attribute if config.privatizer.active else ""
+        filter_ = config.privatizer
+        sensitive = filter_.sensitive_attribute if isinstance(filter_, FilterConfig) else ""
         self._users = [
-            CanaryUsers(directions[a:b], included[a:b], node, self.asked[a:b], sensitive=sensitive)
+            CanaryUsers(
+                directions[a:b],
+                included[a:b],
+                node,
+                self.asked[a:b],
+                sensitive_attribute=sensitive,
+            )
             for node, (a, b) in enumerate(pairwise(bounds))
         ]
         grid = InProcessGrid(build_client_app(self._open), config.data.nodes, config.flat())
-        self._denominator = denominator(config, self._part.settings)
+        self._denominator = denominator(config, self._task.settings)
         federation = enrol(grid, config)
-        self._step = PrivateStep(config, self._part, grid, federation, size, float("inf"))
+        self._step = PrivateStep(config, self._task, grid, federation, size, float("inf"))
 
     def _open(self, context: Context) -> LocalUsers:
         return self._users[int(context.node_config["partition-id"])]
@@ -141,23 +155,22 @@ class Stage:
 
         Only canaries are in it.
         """
-        with canaries_answer(self._part.family):
-            aggregate = self._step.gather(number, {})
+        with canaries_answer(self._task.settings.kind):
+            aggregate = self._step.gather(number, NOTHING)
         return aggregate.total, len(aggregate.refused)
 
     def released(self, number: int) -> tuple[Floats, int]:
         """A round's release times its fixed denominator: a noised sum, float64 [d]; refusals."""
-        with canaries_answer(self._part.family):
-            aggregate = self._step.gather(number, {})
+        with canaries_answer(self._task.settings.kind):
+            aggregate = self._step.gather(number, NOTHING)
         release = self._step.release(aggregate, number)
         return release * self._denominator, len(aggregate.refused)
 
 
 def stage_config(config: Config, users: int) -> Config:
     """The run's mechanism over ``users`` canaries; noise from the operating system always."""
-    hidden: dict[str, object] = {}
-    if config.privatizer.synthetic or config.privatizer.given:  # it has no mechanism of its own
-        hidden = {"privatizer.method": "", "privatizer.condition": False}
+    trained = isinstance(config.privatizer, FederatedPrivatizer)
+    hidden = {} if trained else {"privatizer.kind": "none"}  # it has no mechanism of its own
     return config.updated(
         {
             **hidden,

@@ -10,32 +10,31 @@ from accountant.dp.calibration import noise_for
 from accountant.dp.differential import DifferentialAccountant
 from accountant.events import LEAST_NOISE, SubsampledGaussian
 from foundation.errors import FedlensError
+from server.config.tasks import CriticConfig
 from server.config.tree import Config
 from server.publication import guarantees_something
 from server.run_ledger import noise_source
-from server.schedule import Part, PartName, parts, planned_epsilon
-
-SECTIONS: dict[PartName, str] = {
-    "privatizer": "privatizer",
-    "warmup": "warmup",
-    "critic": "privacy",
-    "annotator": "annotator",
-}
-"""The section of the configuration with a part's mechanism."""
+from server.schedule import ScheduledTask, planned_epsilon, scheduled
 
 
 class NothingToAudit(FedlensError, ValueError):
     """There is no claim that an audit could contradict; the message says why."""
 
 
+def critic_of(config: Config) -> str:
+    """The last task that the generator learns from in every round, or the last of all."""
+    critics = [name for name, task in config.planned.items() if isinstance(task, CriticConfig)]
+    return critics[-1] if critics else config.schedule[-1]
+
+
 @dataclass(frozen=True)
 class Schedule:
-    """One part of a run's schedule, with the rounds and the noise that are audited."""
+    """One task of a run's schedule, with the rounds and the noise that are audited."""
 
     config: Config
     """The run's, with the audited rounds and noise in place of its own."""
-    name: PartName = "critic"
-    """The part that is audited."""
+    name: str
+    """The task that is audited."""
 
     @classmethod
     def of(
@@ -44,26 +43,24 @@ class Schedule:
         *,
         rounds: int | None = None,
         noise_multiplier: float | None = None,
-        part: PartName = "critic",
+        task: str = "",
     ) -> Schedule:
-        """A part of a configuration's schedule, changed where asked.
+        """A task of a configuration's schedule, changed where asked.
 
         Raises:
-            NothingToAudit: there is no such part, or it guarantees nothing.
+            NothingToAudit: there is no such task, or it guarantees nothing.
             ConfigError: a value out of range.
         """
-        names = [found.name for found in parts(config)]
-        if part not in names:
+        names = [found.name for found in scheduled(config)]
+        name = task or critic_of(config)
+        if name not in names:
             raise NothingToAudit(
-                f"part = {part!r}: this schedule has no such part, only {', '.join(names)}"
+                f"task = {name!r}: this schedule has no such task, only {', '.join(names)}"
             )
-        section = SECTIONS[part]
-        changes: dict[str, object] = {}
-        if rounds is not None:
-            changes["rounds.count" if part == "critic" else f"{section}.rounds"] = rounds
-        if noise_multiplier is not None:
-            changes[f"{section}.noise_multiplier"] = noise_multiplier
-        schedule = cls(config.updated(changes), part)
+        numbers = {"rounds": rounds or None, "noise_multiplier": noise_multiplier}
+        schedule = cls(config, name).with_mechanism(
+            **{key: value for key, value in numbers.items() if value is not None}
+        )
         if rounds == 0 or not schedule.event.private or noise_source(config) != "os-entropy":
             raise NothingToAudit(
                 "this configuration claims no privacy (no noise, or noise from a fixed seed), so "
@@ -72,24 +69,24 @@ class Schedule:
         return schedule
 
     def with_mechanism(self, **numbers: float) -> Schedule:
-        """The same part with another ``sampling_rate``, ``noise_multiplier`` or so."""
-        changes = {f"{SECTIONS[self.name]}.{key}": value for key, value in numbers.items()}
+        """The same task with another ``sampling_rate``, ``noise_multiplier`` or so."""
+        changes = {f"tasks.{self.name}.{key}": value for key, value in numbers.items()}
         return replace(self, config=self.config.updated(changes))
 
     @property
-    def part(self) -> Part:
-        """The part that is audited."""
-        return next(part for part in parts(self.config) if part.name == self.name)
+    def task(self) -> ScheduledTask:
+        """The task that is audited."""
+        return next(task for task in scheduled(self.config) if task.name == self.name)
 
     @property
     def event(self) -> SubsampledGaussian:
         """One round."""
-        return self.part.event
+        return self.task.event
 
     @property
     def rounds(self) -> int:
-        """T: rounds of the part."""
-        return self.part.rounds
+        """T: rounds of the task."""
+        return self.task.rounds
 
     @property
     def record_mode(self) -> bool:
@@ -97,7 +94,7 @@ class Schedule:
         return self.config.privacy.unit == "record"
 
     def claim(self, delta: float, noise_ratio: float = 1.0) -> Claim:
-        """The accountant's ε of all the part's rounds at ``delta``, were the noise this larger."""
+        """The accountant's ε of all the task's rounds at ``delta``, were the noise this larger."""
         event = self.event
         noise = event.noise_multiplier * noise_ratio
         account = DifferentialAccountant()
@@ -108,13 +105,13 @@ class Schedule:
 
     @property
     def whole_claim(self) -> Claim:
-        """What is claimed of the run with all its parts, which its samples come from.
+        """What is claimed of the run with all its tasks, which its samples come from.
 
         Raises:
             NothingToAudit: one of them adds no noise.
         """
         if not guarantees_something(self.config):
-            raise NothingToAudit("the run as a whole claims no privacy: one of its parts is open")
+            raise NothingToAudit("the run as a whole claims no privacy: one of its tasks is open")
         delta = self.config.privacy.delta
         return Claim(planned_epsilon(self.config, delta), delta)
 
@@ -139,11 +136,11 @@ class Schedule:
         return self.claim(min(self.config.privacy.delta, BOUND_ERROR / canaries))
 
     def in_words(self) -> str:
-        """q, z, T and the unit; which part, where there are several."""
+        """q, z, T and the unit; which task, where there are several."""
         event = self.event
         steps = f" of {event.count} steps" if event.count > 1 else ""
-        several = len(parts(self.config)) > 1
-        which = f"the {self.name} part alone, " if several else ""
+        several = len(scheduled(self.config)) > 1
+        which = f"the {self.name} task alone, " if several else ""
         return (
             f"{which}{event.unit} level, q={event.sampling_rate:g}, z={event.noise_multiplier:g}, "
             f"{self.rounds} rounds{steps}"

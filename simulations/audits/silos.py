@@ -12,8 +12,9 @@ from flwr.app import Context
 from accountant.events import LEAST_NOISE
 from client.app import build_client_app
 from client.data import LocalData, LocalUsers
+from server.config.tasks import WganConfig
 from server.enrolment import enrol
-from server.learner import Learners
+from server.learner import Learner
 from server.mechanism import denominator
 from server.private_step import PrivateStep
 from simulations.audits.canaries import Floats
@@ -67,9 +68,8 @@ def silent_silos(
     deviation = schedule.event.noise_multiplier
     found = []
     for life in range(2):
-        stage = _Stage(schedule, Silo(0))
-        if schedule.part.family == "wgan":
-            stage.weights["critic"] = np.zeros_like(stage.weights["critic"])
+        stage = _SiloStage(schedule, Silo(0))
+        stage.begin_from_zeros()
         for number in range(1, rounds + 1):
             found.append(stage.released(number) / deviation)
             if observer is not None:
@@ -84,14 +84,26 @@ def silo_clip_probe(schedule: Schedule) -> float:
     themselves, so they are clipped to a hundredth at most.
     """
     quiet = schedule.with_mechanism(sampling_rate=1.0, noise_multiplier=LEAST_NOISE)
-    if schedule.part.family != "wgan":
+    if not isinstance(schedule.task.settings, WganConfig):
         clip = min(schedule.event.clipping_norm, _SMALL_CLIP)
         quiet = quiet.with_mechanism(clipping_norm=clip)
-    return float(np.linalg.norm(_Stage(quiet, Silo(1)).released(1)))
+    return float(np.linalg.norm(_SiloStage(quiet, Silo(1)).released(1)))
 
 
-class _Stage:
-    """One silo, and the real private step of the part over it."""
+def single_step(schedule: Schedule) -> dict[str, object]:
+    """Where nodes step a critic: one step at learning rate 1 without limits on the weights."""
+    if not isinstance(schedule.task.settings, WganConfig):
+        return {}
+    prefix = f"tasks.{schedule.name}"
+    return {
+        f"{prefix}.local_steps": 1,
+        f"{prefix}.local_rate": 1.0,
+        f"{prefix}.weight_limit": _NO_LIMIT,
+    }
+
+
+class _SiloStage:
+    """One node, and the real private step of the task over it."""
 
     def __init__(self, schedule: Schedule, silo: Silo) -> None:
         config = schedule.config.updated(
@@ -101,27 +113,31 @@ class _Stage:
                 "privacy.fixed_seed": -1,
                 "privacy.epsilon_budget": 0.0,
                 "privacy.population": "",
-                "critic.local_steps": 1,
-                "critic.local_batch": 1,
-                "critic.local_rate": 1.0,
-                "critic.weight_limit": _NO_LIMIT,
+                "data.records_per_node": 1,
+                **single_step(schedule),
             }
         )
-        part = replace(schedule, config=config).part
+        task = replace(schedule, config=config).task
 
         def open_users(context: Context) -> LocalUsers:
             return silo
 
         grid = InProcessGrid(build_client_app(open_users), 1, config.flat())
         federation = enrol(grid, config)
-        learners = Learners(config, federation)
-        if part.family == "focused":
-            learners.prepare(part)  # it has no weights before it has looked at samples
-        self.weights = learners.weights(part)
-        self._step = PrivateStep(config, part, grid, federation, learners.size(part), math.inf)
-        self._scale = denominator(config, part.settings) / part.settings.clipping_norm
+        learner = Learner(config, federation)
+        learner.prepare(task)
+        self.asked, state = learner.asked(task), learner.task(task)
+        self._step = PrivateStep(config, task, grid, federation, state.size, math.inf)
+        self._scale = denominator(config, task.settings) / task.settings.clipping_norm
+        self._steps = isinstance(task.settings, WganConfig)
+
+    def begin_from_zeros(self) -> None:
+        """A critic of zeros, where nodes step one: its change is then the step's noise."""
+        if self._steps:
+            zeros = np.zeros_like(self.asked.weights["critic"])
+            self.asked = replace(self.asked, weights={**self.asked.weights, "critic": zeros})
 
     def released(self, number: int) -> Floats:
         """A round's release times its fixed denominator, over the clipping norm, float64 [P]."""
-        aggregate = self._step.gather(number, self.weights)
+        aggregate = self._step.gather(number, self.asked)
         return self._step.release(aggregate, number) * self._scale

@@ -12,7 +12,9 @@ from client.app import build_client_app
 from client.data import ArrayUsers, LocalUsers, open_node_users
 from client.datasets.registry import Dataset, load
 from client.datasets.sensitive import SensitiveValues, sensitive_values_of
-from server.config.tree import RUN_KEYS, Config, DataConfig
+from server.config.privatizer import FilterConfig
+from server.config.reading import read_run_config
+from server.config.tree import Config, DataConfig
 from simulations.federation.partitions import Partition, partition
 
 _CONSENT = 6
@@ -25,8 +27,8 @@ def simulated_federation(data: DataConfig, seed: int) -> tuple[Dataset, Partitio
     dealt = partition(
         dataset.train_labels,
         users=data.users,
-        scheme=data.scheme,  # type: ignore[arg-type]
-        sizes=data.sizes,  # type: ignore[arg-type]
+        scheme=data.scheme,
+        sizes=data.sizes,
         alpha=data.alpha,
         classes_per_user=data.classes_per_user,
         user_ids=dataset.user_ids,
@@ -47,15 +49,17 @@ def simulated_sensitive(config: Config) -> SensitiveValues | None:
     Raises:
         DatasetError: the data has no such secret, or one of a single class.
     """
-    if not config.privatizer.reads_sensitive:
+    filter_ = config.privatizer
+    if not (isinstance(filter_, FilterConfig) and filter_.reads_sensitive):
         return None
-    return _sensitive(config.data, config.seed, config.privatizer.sensitive_attribute)
+    return _sensitive(config.data, config.seed, filter_.sensitive_attribute)
 
 
 def hiding_users(config: Config) -> NDArray[np.bool_] | None:
     """Which simulated users want their secret hidden, bool [users]; None where all of them do."""
-    share = config.privatizer.consenting
-    if not config.privatizer.active or share == 0:
+    filter_ = config.privatizer
+    share = filter_.consenting if isinstance(filter_, FilterConfig) else 0.0
+    if share == 0:
         return None
     source = np.random.default_rng([config.seed, _CONSENT])
     hides = np.ones(config.data.users, dtype=np.bool_)
@@ -68,8 +72,7 @@ def open_simulated_users(context: Context) -> LocalUsers:
     simulated = "num-partitions" in context.node_config and "data" not in context.node_config
     if not simulated:  # a deployed node must never train on a simulation's data unasked
         return open_node_users(context)
-    settings = {k: v for k, v in context.run_config.items() if k not in RUN_KEYS}
-    config = Config().updated(settings)
+    config = read_run_config(context.run_config)
     number = int(context.node_config["partition-id"])
     return node_users(config, number)
 
@@ -87,9 +90,10 @@ def node_users(config: Config, number: int) -> ArrayUsers:
     made of it.
     """
     dataset, dealt = simulated_federation(config.data, config.seed)
-    privatizer = config.privatizer
-    sensitive_attribute = privatizer.sensitive_attribute if privatizer.reads_sensitive else ""
-    hidden = sensitive_attribute, privatizer.consenting if privatizer.active else 0.0
+    filter_ = config.privatizer
+    hidden = ("", 0.0)
+    if isinstance(filter_, FilterConfig):
+        hidden = (filter_.sensitive_attribute * filter_.reads_sensitive, filter_.consenting)
     hosted = _hosted(config.data, config.seed, hidden)
     known = hosted.get(number)
     if known is None or known.images is not dataset.train_images:

@@ -23,9 +23,9 @@ SMALL = {
     "data.samples_per_user": 5,
     "privacy.delta": 1e-3,
     "privacy.fixed_seed": 3,
-    "rounds.count": 3,
-    "critic.family": "wgan",
-    "generator.steps": 2,
+    "tasks.critic.kind": "wgan",
+    "tasks.critic.rounds": 3,
+    "tasks.critic.generator_steps": 2,
     "generator.batch": 20,
     "generator.width": 8,
     "release.samples": 10,
@@ -95,7 +95,7 @@ def parted(small_config, few_images_for_the_frame):
     """The configuration of a small run with an annotator, with changes."""
 
     def make(*more: dict[str, object], **changes: object) -> Config:
-        settings = {"critic.family": "frozen", **PARTS}
+        settings = {"tasks.critic.kind": "frozen", **PARTS}
         for part in more:
             settings |= part
         settings |= {key.replace("__", "."): value for key, value in changes.items()}

@@ -18,38 +18,75 @@ import torch
 from server.run_directory import RunDirectory
 
 PINS = Path(__file__).parent / "pinned_models.json"
-FOCUSED = {"warmup.rounds": 1, "warmup.steps": 4, "critic.family": "focused", "rounds.count": 2}
+CRITIC = {"schedule": "critic", "tasks.critic.kind": "frozen"}
+WARMUP = {
+    "schedule": "warmup critic",
+    "tasks.warmup.kind": "frozen",
+    "tasks.warmup.noise_multiplier": 4.0,
+    "tasks.warmup.generator_steps": 4,
+}
+FOCUSED = {
+    **WARMUP,
+    "tasks.critic.kind": "focused",
+    "tasks.critic.rounds": 2,
+    "tasks.critic.generator_steps": 2,
+}
 ANNOTATOR = {
-    "annotator.rounds": 3,
-    "annotator.components": 20,
-    "annotator.guided_steps": 3,
+    "schedule": "warmup critic annotator",
+    "tasks.annotator.kind": "annotator",
+    "tasks.annotator.rounds": 3,
+    "tasks.annotator.components": 20,
+    "tasks.annotator.guided_steps": 3,
     "release.agreement": 0.5,
 }
-RECORD = {"privacy.unit": "record", "privacy.delta": 1e-5, "critic.local_batch": 100}
+RECORD = {"privacy.unit": "record", "privacy.delta": 1e-5}
 PRIVATIZER = {
-    "privatizer.rounds": 3,
-    "privatizer.lead": 1,
-    "critic.family": "frozen",
-    "rounds.count": 1,
+    "schedule": "privatizer critic",
+    "privatizer.kind": "federated",
+    "tasks.privatizer.kind": "privatizer",
+    "tasks.privatizer.rounds": 3,
+    "tasks.privatizer.lead": 1,
+    "tasks.critic.kind": "frozen",
+    "tasks.critic.rounds": 1,
+    "tasks.critic.generator_steps": 2,
+}
+FROZEN = {
+    **CRITIC,
+    "tasks.critic.rounds": 3,
+    "tasks.critic.generator_steps": 2,
 }
 RUNS = {
-    "frozen": {"critic.family": "frozen", "privacy.sampling_rate": 0.5},
-    "focused and annotator": {**FOCUSED, **ANNOTATOR, "critic.components": 30},
-    "wgan": {"warmup.rounds": 1, "warmup.steps": 3, "critic.local_steps": 2},
-    "wgan, hinge": {"critic.loss": "hinge", "critic.optimiser": "sgd", "critic.last_rate": 0.5},
-    "record wgan": {**RECORD, "privacy.sampling_rate": 0.5, "critic.local_steps": 2},
-    "record focused": {**RECORD, **FOCUSED, **ANNOTATOR, "annotator.sampling_rate": 0.5},
-    "privatizer, information": {**PRIVATIZER, "privatizer.method": "information"},
+    "frozen": {**FROZEN, "tasks.critic.sampling_rate": 0.5},
+    "focused and annotator": {**FOCUSED, **ANNOTATOR, "tasks.critic.components": 30},
+    "wgan": {**WARMUP, "tasks.warmup.generator_steps": 3, "tasks.critic.local_steps": 2},
+    "wgan, hinge": {
+        "tasks.critic.loss": "hinge",
+        "tasks.critic.optimiser": "sgd",
+        "tasks.critic.last_rate": 0.5,
+    },
+    "record wgan": {
+        **RECORD,
+        "data.records_per_node": 200,
+        "tasks.critic.sampling_rate": 0.5,
+        "tasks.critic.local_steps": 2,
+    },
+    "record focused": {
+        **RECORD,
+        **FOCUSED,
+        **ANNOTATOR,
+        "data.records_per_node": 100,
+        "tasks.annotator.sampling_rate": 0.5,
+    },
+    "privatizer, information": {**PRIVATIZER, "tasks.privatizer.method": "information"},
     "privatizer, alpha": {
         **PRIVATIZER,
-        "privatizer.method": "alpha",
+        "tasks.privatizer.method": "alpha",
         "privatizer.network": "dense",
         "privatizer.condition": True,
     },
     "privatizer, synthetic": {
-        "critic.family": "frozen",
-        "privatizer.method": "synthetic",
-        "privatizer.network": "code",
+        **FROZEN,
+        "privatizer.kind": "synthetic",
         "privatizer.width": 2,
         "privatizer.steps": 3,
         "privatizer.output_noise_std": 0.25,
@@ -73,14 +110,15 @@ def test_a_run_with_another_runs_filter_trains_what_it_trained(
 ):
     changes = {k.replace(".", "__"): v for k, v in RUNS["privatizer, synthetic"].items()}
     run_small(small_config(**changes), "first")
-    config = small_config(
-        critic__family="frozen",
-        privatizer__method="pretrained",
-        privatizer__network="code",
-        privatizer__width=2,
-        privatizer__output_noise_std=0.25,
-        privatizer__filter=str(tmp_path / "first"),
-    )
+    changes = {
+        **FROZEN,
+        "privatizer.kind": "pretrained",
+        "privatizer.network": "code",
+        "privatizer.width": 2,
+        "privatizer.output_noise_std": 0.25,
+        "privatizer.path": str(tmp_path / "first"),
+    }
+    config = small_config(**{k.replace(".", "__"): v for k, v in changes.items()})
     run_small(config)
     snapshot = RunDirectory(tmp_path / "run").load_state()
     assert snapshot is not None

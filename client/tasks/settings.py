@@ -1,0 +1,50 @@
+"""The settings of our own kinds of task, as they travel in requests."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from client.tasks.protocol import TaskSettings
+
+
+class FrozenSettings(TaskSettings):
+    """Of ``frozen`` and ``focused``."""
+
+    feature_seed: int
+    """Public seed of the random features."""
+
+
+class AnnotatorSettings(TaskSettings):
+    """Of ``annotator``."""
+
+    components: int
+    features: str
+
+
+class WganSettings(TaskSettings):
+    """Of ``wgan``: the critic's and the generator's networks, and the local steps."""
+
+    loss: Literal["wasserstein", "hinge"]
+    width: int
+    hidden: int
+    local_steps: int
+    local_batch: int
+    local_rate: float
+    weight_limit: float
+    generator_width: int
+    generator_latent: int
+
+
+class PrivatizerSettings(TaskSettings):
+    """Of ``privatizer``: the networks' design and the objective."""
+
+    method: str
+    alpha: float
+    weight: float
+    network: str
+    width: int
+    adversary_width: int
+    filter_share: float
+    batch: int
+    consenting: float
+    sensitive_attribute: str

@@ -1,0 +1,237 @@
+"""The settings of each kind of task, and the registry of kinds.
+
+A task is one thing that a federation learns in rounds. Its table names its ``kind``, has the
+mechanism of its rounds, and what its kind needs besides. A kind of another package is found through
+the entry points ``fedlens.tasks`` (here, on the server) and ``fedlens.client_tasks`` (on nodes).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from foundation.registry import Registry
+from server.config.section import (
+    Count,
+    NoiseMultiplier,
+    NotNegative,
+    Positive,
+    Probability,
+    Section,
+    Share,
+    require_mend,
+)
+
+
+class TaskConfig(Section):
+    """What every task has: its rounds and the mechanism of each."""
+
+    kind: str
+    """Which kind of task it is."""
+    rounds: Count = 1
+    """Rounds, each with one release. Those of all tasks together, T, are declared beforehand: the
+    Bayesian accountant needs it."""
+    sampling_rate: Probability = 1.0
+    """q: probability with which each user takes part in a round (Poisson sampling); in record mode
+    that of each record in a step on its node."""
+    noise_multiplier: NoiseMultiplier = 4.0
+    """z: noise standard deviation over the clipping norm, on the *sum* of clipped contributions
+    (sensitivity C, one user or record added or removed). 0 gives no privacy at all."""
+    clipping_norm: Positive = 0.3
+    """C: L2 bound of one user's update (user mode) or one record's gradient (record mode)."""
+
+    @property
+    def steps_on_nodes(self) -> int:
+        """Record mode: mechanisms that a round is made of on each node."""
+        return 1
+
+    @property
+    def released(self) -> str:
+        """What the ledger says that a round releases."""
+        return f"{self.kind} update"
+
+
+class CriticConfig(TaskConfig):
+    """A task whose release the generator learns from in each of its rounds."""
+
+    generator_steps: Count = 100
+    """Generator steps a round."""
+    generator_rate: Positive = 0.008
+    """Learning rate of the generator's Adam at the task's start; it falls to a twentieth."""
+    later_weight: NotNegative = 1.0
+    """Weight of this critic's loss beside those of later tasks; 0 lets go of it."""
+
+    @property
+    def released(self) -> str:
+        """What the ledger says that a round releases."""
+        return f"{self.kind} critic update"
+
+
+class FrozenConfig(CriticConfig):
+    """A critic that is linear in fixed random patch features."""
+
+    kind: Literal["frozen"] = "frozen"
+    feature_seed: int = 123
+    """Public seed of the random features."""
+
+
+class FocusedConfig(CriticConfig):
+    """The frozen critic once more, along the directions that a first generator's samples span.
+
+    It measures from their class means. A ``frozen`` task must come before it.
+    """
+
+    kind: Literal["focused"] = "focused"
+    components: Count = 400
+    """Directions that it keeps."""
+
+
+class WganConfig(CriticConfig):
+    """The convolutional WGAN critic: users send the change of its weights after local steps."""
+
+    kind: Literal["wgan"] = "wgan"
+    loss: Literal["wasserstein", "hinge"] = "wasserstein"
+    """What the critic minimises: ``wasserstein`` or ``hinge``."""
+    width: Count = 8
+    """Channels of the first convolution."""
+    hidden: Count = 32
+    """Units before the head."""
+    local_steps: Count = 1
+    """SGD steps of a user (or of a node in record mode) a round."""
+    local_batch: Count = 10
+    """Real and as many generated images a local step; record mode draws by ``sampling_rate``."""
+    local_rate: Positive = 0.05
+    """Learning rate of the local steps."""
+    weight_limit: NotNegative = 2.0
+    """Weights are kept within ±limit/√fan-in, which bounds the critic's slope; 0 for no limit."""
+    optimiser: Literal["sgd", "momentum", "adam"] = "adam"
+    """Server's step on the noisy mean update: ``sgd``, ``momentum`` or ``adam``."""
+    rate: Positive = 0.002
+    """Learning rate of that step."""
+    last_rate: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Share of ``rate`` that the last round has; it falls to that along a cosine."""
+
+    @property
+    def steps_on_nodes(self) -> int:
+        """Record mode: mechanisms that a round is made of on each node."""
+        return self.local_steps
+
+
+class AnnotatorConfig(TaskConfig):
+    """The private annotator: softmax regression on fixed features, trained by the federation.
+
+    Synthetic samples alone frame its features. It guides the generator's last steps, filters
+    samples and labels images for students.
+    """
+
+    kind: Literal["annotator"] = "annotator"
+    rounds: Count = 20
+    noise_multiplier: NoiseMultiplier = 30.0
+    clipping_norm: Positive = 1.0
+    features: Literal["scattering", "orientations"] = "scattering"
+    """``scattering``: two orders of wavelet moduli. ``orientations``: histograms of edge
+    directions, in a third of the time."""
+    components: Count = 400
+    """Principal components of the features that are kept."""
+    decorrelation: NotNegative = 0.75
+    """p: component i is divided by (its eigenvalue + a ridge)^(p/2); 0 keeps its spread."""
+    rate: Positive = 60.0
+    """Learning rate of the server's step on the noisy mean gradient."""
+    momentum: Share = 0.0
+    """Momentum of that step."""
+    weight: NotNegative = 0.15
+    """Weight of the annotator's cross-entropy in the generator's guided loss."""
+    sharpness: Positive = 2.0
+    """The annotator's logits are multiplied by this where it guides."""
+    guided_steps: Annotated[int, Field(ge=0)] = 300
+    """Generator steps after the last round, on the critics' losses and the annotator's."""
+    guided_rate: Positive = 0.002
+    """Learning rate of the generator's Adam at the start of these steps."""
+
+
+class PrivatizerTaskConfig(TaskConfig):
+    """Rounds in which users train the filter of ``privatizer.kind = "federated"``; they come first.
+
+    In all later tasks nodes filter their images before anything else is made of them.
+    """
+
+    kind: Literal["privatizer"] = "privatizer"
+    rounds: Count = 10
+    noise_multiplier: NoiseMultiplier = 8.0
+    clipping_norm: Positive = 0.1
+    """C: L2 bound of a user's whole update. Its blocks (each network's gradient, the shared
+    scalars, the shares of the sensitive attribute's classes) are clipped to fixed shares of it."""
+    method: str = "information"
+    """A privatizer's method: ``information`` weighs lost utility against leakage, in nats;
+    ``alpha`` takes Arimoto's order-α uncertainty of an adversary."""
+    alpha: NotNegative = 0.5
+    """``information``: from 0 (keep the utility at any price) to 1 (hide the sensitive attribute at
+    any price). ``alpha``: the order, above 0; 1 is Shannon's."""
+    weight: NotNegative = 1.0
+    """``alpha``: weight of the adversary's uncertainty beside distortion and utility."""
+    adversary_width: Count = 4
+    """Channels of the first convolution of the adversary and of the utility classifiers, or their
+    hidden units."""
+    batch: Count = 10
+    """Records of a user that enter a round, drawn with repetition where there are fewer."""
+    rate: Positive = 0.001
+    """Learning rate of the server's step on the filter."""
+    adversary_rate: Positive = 0.001
+    """Learning rate of the server's step on the adversary and the utility classifiers."""
+    optimiser: Literal["adam", "sgd"] = "adam"
+    """Those steps, on noisy mean gradients: ``adam`` or ``sgd``."""
+    lead: Annotated[int, Field(ge=0)] = 0
+    """First rounds in which the filter rests while the other networks learn."""
+    filter_share: Annotated[float, Field(gt=0, lt=1)] = 0.4
+    """Share of C² that bounds the filter's block; the other networks have the rest, less what the
+    scalars and the shares of the sensitive attribute's classes take."""
+    smoothing: Share = 0.8
+    """Decay of the moving averages of these scalars and shares."""
+
+    @model_validator(mode="after")
+    def _an_order(self) -> PrivatizerTaskConfig:
+        order = self.alpha > 0 if self.method == "alpha" else self.alpha <= 1
+        require_mend(order, "alpha: above 0 for method 'alpha', in [0, 1] for 'information'")
+        require_mend(self.lead < self.rounds, "lead: the filter needs rounds too, give fewer")
+        return self
+
+
+@dataclass(frozen=True)
+class TaskKind:
+    """A kind of task, as configurations and the server know it."""
+
+    config: type[TaskConfig]
+    server: str
+    """Its class on the server, ``"module:Class"``; imported when a run begins."""
+
+
+FROZEN = TaskKind(FrozenConfig, "server.tasks.frozen:FrozenTask")
+FOCUSED = TaskKind(FocusedConfig, "server.tasks.focused:FocusedTask")
+WGAN = TaskKind(WganConfig, "server.tasks.wgan:WganTask")
+ANNOTATOR = TaskKind(AnnotatorConfig, "server.tasks.annotator:AnnotatorTask")
+PRIVATIZER = TaskKind(PrivatizerTaskConfig, "server.tasks.privatizer:PrivatizerTask")
+
+TASK_KINDS: Registry[TaskKind] = Registry(
+    "kind of task",
+    "fedlens.tasks",
+    {
+        name: f"server.config.tasks:{name.upper()}"
+        for name in ("frozen", "focused", "wgan", "annotator", "privatizer")
+    },
+)
+
+
+def task_config(table: Any) -> TaskConfig:
+    """A task's table as its kind's settings.
+
+    Raises:
+        ValueError: it is no table, or names no kind that there is.
+    """
+    if isinstance(table, TaskConfig):
+        return table
+    require_mend(isinstance(table, dict), "give a table of settings")
+    kind = table.get("kind")
+    require_mend(isinstance(kind, str), f"give a kind: one of {', '.join(TASK_KINDS)}")
+    return TASK_KINDS[kind].config.model_validate(table)
