@@ -36,7 +36,7 @@ def _answer(message: Message, work: Callable[[], RecordDict]) -> Message:
     """The reply of ``work``, or the bare word that it failed.
 
     An exception's text, type and place can all depend on the data, so nothing of it is sent or
-    logged: whoever runs the node debugs there, with their own data, by calling the handlers.
+    logged: the node's operator debugs there, with own data, by calling the handlers.
     """
     torch.set_num_threads(1)  # nodes share a machine; also keeps sums equal on every transport
     try:

@@ -32,7 +32,7 @@ def sound_records(users: LocalUsers, user: int) -> LocalData:
 
 
 def _with_sensitive(data: LocalData, fits: Tensor, classes: int) -> LocalData:
-    """Records that fit, those without a known secret left out."""
+    """Records that fit, those without a known sensitive value left out."""
     if data.sensitive is None or data.sensitive.shape != data.labels.shape:
         return LocalData(data.images[:0], data.labels[:0])
     fits = fits & (data.sensitive >= 0) & (data.sensitive < classes)
@@ -41,7 +41,7 @@ def _with_sensitive(data: LocalData, fits: Tensor, classes: int) -> LocalData:
 
 
 def _choice(choice: Tensor | None, fits: Tensor) -> Tensor | None:
-    """Bits of the records that fit, float32 [n, 1]; what is no bit hides the record's secret."""
+    """Bits of the records that fit, float32 [n, 1]; what is no bit hides the sensitive value."""
     if choice is None:
         return None
     if choice.shape != (len(fits), 1):

@@ -26,9 +26,10 @@ class LocalData:
     labels: Tensor
     """int64 [n] in [0, classes)."""
     sensitive: Tensor | None = None
-    """int64 [n] in [0, secret classes): what the user wants hidden, where the node knows of it."""
+    """int64 [n] in [0, sensitive classes): what the user wants hidden, where the node knows of
+    it."""
     choice: Tensor | None = None
-    """float32 [n, 1]: 1 where the user wants the secret hidden; None where everybody does."""
+    """float32 [n, 1]: 1 where the user wants it hidden; None where all do."""
 
 
 class LocalUsers(Protocol):
@@ -54,7 +55,7 @@ class LocalUsers(Protocol):
 
 
 def sensitive_of(users: LocalUsers) -> tuple[str, int]:
-    """Name and number of classes of the secret that a node's users hold; ("", 0) for none."""
+    """Name and number of classes of the users' sensitive attribute; ("", 0) for none."""
     return str(getattr(users, "sensitive_attribute", "")), int(
         getattr(users, "sensitive_classes", 0)
     )
@@ -90,12 +91,12 @@ class ArrayUsers:
     classes: int
     partition: int
     sensitive: NDArray[np.int64] | None = None
-    """[records], or None where nothing is known of a secret."""
+    """[records], or None where no sensitive attribute is known."""
     sensitive_attribute: str = ""
-    """The secret's name."""
+    """The sensitive attribute's name."""
     sensitive_classes: int = 0
     hides: NDArray[np.bool_] | None = None
-    """[users], whether a user wants the secret hidden; None where everybody does."""
+    """[users], whether a user wants it hidden; None where all do."""
 
     def __len__(self) -> int:
         """Number of users."""
@@ -119,9 +120,9 @@ def open_node_users(context: Context) -> LocalUsers:
     The file is named in the node's own configuration (``--node-config 'data="/abs/users.npz"
     partition-id=0'``), never by the server. It holds ``images`` uint8 [n, c, h, w], ``labels``
     int64 [n], ``users`` int64 [n] (each record's user) and ``classes``; for a privatizer also
-    ``secrets`` int64 [n], ``secret`` (its name) and ``secret_classes``, and ``hides`` bool [n]
-    where some users do not mind (all of a user's records alike). The same object as before for as
-    long as the file is not written to.
+    ``sensitive`` int64 [n], ``sensitive_attribute`` (its name), ``sensitive_classes``, and
+    ``hides`` bool [n] where some users do not mind (all of a user's records alike). The same object
+    as before for as long as the file is not written to.
 
     Raises:
         NodeDataError: no file is named, or it cannot be read, lacks an array, or has one of
@@ -185,7 +186,7 @@ def _read_users(path: Path) -> tuple[dict[str, NDArray[Any]], int]:
 def _read_sensitive(
     path: Path, found: dict[str, NDArray[Any]]
 ) -> tuple[NDArray[np.int64] | None, str, int]:
-    """The secret of each record, its name and its number of classes, where the file has them."""
+    """Each record's sensitive value, the attribute's name and classes, where the file has them."""
     if "sensitive" not in found:
         return None, "", 0
     sensitive = found["sensitive"]
@@ -195,7 +196,7 @@ def _read_sensitive(
     )
     if not named or sensitive.dtype.kind not in "iu" or sensitive.shape != found["labels"].shape:
         raise NodeDataError(
-            f"{path}: secrets must be one integer for each image, beside secret (its name) and "
+            f"{path}: sensitive must be one integer an image, beside sensitive_attribute and "
             "sensitive_classes"
         )
     classes = int(found["sensitive_classes"].item())
@@ -208,7 +209,7 @@ def _read_choices(
     owners: NDArray[np.int64],
     firsts: NDArray[np.int64],
 ) -> NDArray[np.bool_] | None:
-    """Whether each user hides the secret, in the users' order, where the file says so."""
+    """Whether each user hides the attribute, in the users' order, where the file says so."""
     if "hides" not in found:
         return None
     hides = found["hides"]

@@ -52,7 +52,7 @@ _KEPT: dict[int, _Kept] = {}
 class FeatureCache:
     """The records of a node's users as rows of an annotator with a given frame.
 
-    The same rows bit for bit, whether they were kept or not and whoever else was asked for:
+    The same rows bit for bit, whether they were kept or not and what other users were asked for:
     users are computed in fixed groups.
     """
 

@@ -6,7 +6,7 @@ node, so that what nodes keep between rounds stays valid and a run can be repeat
 secret and no protection by itself: filtered images never leave the node, only noised sums do.
 
 Where the filter is to be trained on samples, there is none to look through yet: images are as they
-are, and a record's class is the pair of its class and its secret.
+are, and a record's class is the pair of its class and its sensitive value.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def as_asked(users: LocalUsers, request: TrainRequest) -> LocalUsers:
     The same object for the same users and filter, so that rows made of it can be kept.
 
     Raises:
-        NodeDataError: classes are to be conditioned on a secret that the users do not have.
+        NodeDataError: classes are to be conditioned on an attribute that the users do not have.
     """
     vector, settings = request.weights.get("filter"), request.filter
     if settings is None or (vector is None and not settings.pairs):
@@ -76,8 +76,8 @@ def _keep(users: LocalUsers, asked: tuple[object, ...], shown: FilteredUsers) ->
 class FilteredUsers:
     """Users around users: the same records with filtered images, or with pairs for classes.
 
-    With ``conditioned`` a record's class is (class x secrets + secret), so that a generator learns
-    what images of each secret look like: of filtered ones, the strongest test of a filter.
+    With ``conditioned`` a record's class is (class x values + value), so that a generator learns
+    what images of each value look like: of filtered ones, the strongest test of a filter.
     """
 
     users: LocalUsers
@@ -101,7 +101,9 @@ class FilteredUsers:
 
     def __post_init__(self) -> None:
         if self.conditioned and self._sensitive_classes < 2:
-            raise NodeDataError("the run conditions on a secret, and this node's data has none")
+            raise NodeDataError(
+                "the run conditions on a sensitive attribute, and this node's data has none"
+            )
 
     @property
     def _sensitive_classes(self) -> int:
@@ -114,7 +116,7 @@ class FilteredUsers:
 
     @property
     def classes(self) -> int:
-        """Number of classes, or of pairs of class and secret."""
+        """Number of classes, or of pairs with the sensitive attribute."""
         return self.users.classes * (self._sensitive_classes if self.conditioned else 1)
 
     @property
@@ -127,7 +129,7 @@ class FilteredUsers:
         return len(self.users)
 
     def user(self, position: int) -> LocalData:
-        """The user's sound records, filtered; their secrets stay behind."""
+        """The user's sound records, filtered; their sensitive values stay behind."""
         if self.network is None:  # nothing is saved by keeping what costs nothing to make
             return self._made(position)
         if position not in self._kept:

@@ -29,13 +29,13 @@ class Federation:
     classes: int
     """Of the records."""
     sensitive_classes: int = 0
-    """Classes of the secret that a privatizer hides; 0 where none does or nobody need know it."""
+    """Classes of the sensitive attribute that a privatizer hides; 0 where no node need know it."""
     conditioned: bool = False
-    """Whether the generator is asked for a class *and* a secret."""
+    """Whether the generator is asked for a class *and* a sensitive value."""
 
     @property
     def drawn_classes(self) -> int:
-        """Classes of the generator: the records', or pairs (class x secrets + secret)."""
+        """Classes of the generator: the records', or pairs (class x values + value)."""
         return self.classes * (self.sensitive_classes if self.conditioned else 1)
 
 
@@ -45,7 +45,7 @@ def enrol(grid: Grid, config: Config) -> Federation:
     Raises:
         EnrolmentError: nodes are missing or failed, disagree on the data's schema, share a
             partition, host another number of users than ``data.users``, or do not all know the
-            same secret where one is to be hidden.
+            same sensitive attribute where one is to be hidden.
     """
     wanted = config.data.nodes
     nodes = wait_for_nodes(grid, wanted, config.rounds.deadline)

@@ -45,8 +45,8 @@ def joined(config: Config) -> Population | None:
         )
     if privacy.fixed_seed >= 0:
         raise PopulationError(
-            f"privacy.fixed_seed = {privacy.fixed_seed}: noise that anybody may repeat protects "
-            f"nobody, so such a run cannot spend from population {named!r}"
+            f"privacy.fixed_seed = {privacy.fixed_seed}: noise that can be repeated protects "
+            f"no user, so such a run cannot spend from population {named!r}"
         )
     return population
 

@@ -32,7 +32,7 @@ class PretrainedFilter:
     Attributes:
         vector: the filter's weights as they travel in every request, float32 [n].
         run_id: of the run that trained it.
-        epsilon: DP ε that its ledger came to; infinite where it protects nobody.
+        epsilon: DP ε that its ledger came to; infinite where it protects no user.
         delta: at this δ.
     """
 
@@ -46,8 +46,8 @@ class PretrainedFilter:
         """In words, for people who read what a run cost."""
         return (
             f"Records went through the filter of run {self.run_id}, whose training cost DP "
-            f"ε = {self.epsilon:.4g} at δ = {self.delta:g} besides: whoever is in both runs "
-            "loses both."
+            f"ε = {self.epsilon:.4g} at δ = {self.delta:g} besides: users of both runs "
+            "lose both."
         )
 
 
@@ -104,7 +104,7 @@ def kept_pretrained(directory: RunDirectory) -> PretrainedFilter | None:
 
 
 def with_cost(statement: str, directory: RunDirectory) -> str:
-    """What a run promises, with what its given filter cost besides, where it was given one."""
+    """What a run promises, with what its pretrained filter cost besides, where it has one."""
     given = kept_pretrained(directory)
     return statement if given is None else f"{statement} {given.cost}"
 

@@ -1,6 +1,6 @@
-"""A filter fitted on samples: post-processing of a private generator of class and secret.
+"""A filter fitted on samples: post-processing of a private generator of pairs.
 
-The run's generator was asked for pairs. Its samples show both attributes and nobody's record, so a
+The run's generator was asked for pairs. Its samples show both attributes and no user's record, so a
 filter can be trained on them for as many steps as there is patience for, and costs no privacy:
 neither a round nor noise nor clipping stands between it and its adversary. What it hides in real
 images rests on how like them samples are; fresh attackers on real images say how far that goes.
@@ -44,10 +44,10 @@ BATCH = 128
 READING_STEPS, READING_RATE = 400, 2e-3
 COPYING_STEPS, COPYING_RATE = 400, 3e-3
 FITTED_OUTPUT_NOISE_STD = 0.1
-"""A filter is fitted with no more grain than this, and what an adversary reads of it is measured
-with as much. More of it on release only degrades what the filter lets through (but for the clamp to
-a pixel's range, which comes after both). Fitted with more, a filter need not hide what that noise
-drowns in single images, and a generator of filtered images learns from sums of many."""
+"""A filter is fitted with no more output noise than this, and what an adversary reads of it is
+measured with as much. More of it on release only degrades what the filter lets through (but for the
+clamp to a pixel's range, which comes after both). Fitted with more, a filter need not hide what
+that noise drowns in single images, and a generator of filtered images learns from sums of many."""
 SHARES = (1.0, 0.1, 0.01)
 """Of the configured rates: the budget is spent by now, so a rate that was too high is lowered."""
 
@@ -59,7 +59,7 @@ class Samples:
     Attributes:
         records: float32 [n, c, h, w].
         utility: requested classes, int64 [n].
-        secret: requested secrets, int64 [n].
+        sensitive: requested values of the sensitive attribute, int64 [n].
     """
 
     records: Tensor
@@ -127,7 +127,7 @@ class FilterFit:
         """Train the filter on samples; the same one bit for bit for the same sampler.
 
         Args:
-            sampler: of pairs (class x secrets + secret), unfiltered.
+            sampler: of pairs (class x values + value), unfiltered.
             on_step: for a progress display.
 
         Raises:

@@ -40,7 +40,7 @@ CURVES = ("percentiles", "percentiles_corrected")
 
 
 def guarantees_something(config: Config) -> bool:
-    """Whether the run's noise protects anybody."""
+    """Whether the run's noise protects its users."""
     return config.noised and noise_source(config) == "os-entropy"
 
 
@@ -122,8 +122,9 @@ class Publication:
         """Draw a batch from a kept generator and store it with its provenance.
 
         A strip shows the generator as it is, so that rounds before and after the annotator's can
-        be compared; a release is drawn through the sampler's filter. Of pairs of class and secret
-        the class alone is kept: neither a column nor an order tells what the image hides.
+        be compared; a release is drawn through the sampler's filter. Of pairs of class and
+        sensitive value the class alone is kept: neither a column nor an order tells what the image
+        hides.
         """
         settings, strip = self._config.release, purpose == "strip"
         sampler = sampler.unfiltered() if strip else sampler

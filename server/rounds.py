@@ -30,7 +30,7 @@ from server.schedule import ScheduledTask, task_at, total_rounds
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is, for whoever shows it."""
+    """How far a run is, for displays."""
 
     round: int
     rounds: int

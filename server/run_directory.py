@@ -115,7 +115,7 @@ class RunDirectory:
             raise RunDirectoryError(f"{self.path} holds other files: name an empty or a new --out")
 
     def set_aside(self) -> Path:
-        """Rename the directory of a run that nobody trains in, to make room; returns its new path.
+        """Rename the directory of a run that no process trains in; returns its new path.
 
         Nothing is deleted: the ledger in it says what was spent, and people's labels are in it.
 

@@ -1,4 +1,4 @@
-"""The run's privacy books: the ledger, its private evidence, and both accountants over them."""
+"""The run's ledger, its private evidence, and both accountants over them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RunLedger:
     """
 
     def __init__(self, config: Config, directory: RunDirectory, run_id: str) -> None:
-        """Open the books of a run, or begin them.
+        """Open the ledger of a run, or begin it.
 
         Raises:
             LedgerError: the run's ledger or that of its population cannot be trusted.
@@ -145,7 +145,7 @@ def check_population(ledger: Ledger, population: Population) -> None:
 
 
 def population_of(config: Config, ledger: Ledger) -> Population | None:
-    """The population that a run spends from, for whoever only reads; both chains hold.
+    """The population that a run spends from to readers; both chains hold.
 
     Raises:
         PopulationError: it is not there, or lacks an entry of the run.
@@ -159,7 +159,7 @@ def population_of(config: Config, ledger: Ledger) -> Population | None:
 
 
 def spending_of(config: Config, directory: RunDirectory) -> Spending:
-    """What a run's ledger says it has spent, for whoever only reads.
+    """What a run's ledger says it has spent, to readers.
 
     Raises:
         LedgerError: the ledger cannot be trusted, or is of another configuration.
@@ -178,7 +178,7 @@ def _empty_account(config: Config) -> Account:
 
 
 def presentable(spending: Spending) -> Spending:
-    """The figures as they leave the books.
+    """The figures as they are shown.
 
     The Bayesian ones are computed from private norms without noise. Rounding them up to two digits,
     and saying of their warnings only that there are some, shows less of these norms; it is no

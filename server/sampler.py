@@ -38,8 +38,8 @@ class Sampler:
     With a ``privatizer`` every image went through that filter last, whatever it was chosen by: no
     image of this source shows what the filter hides. The generator's classes are then pairs, each
     class with each of ``secrets`` secrets. Which secret was asked for, and the filter's noise,
-    follow from the seed *and* the generator's weights: a seed is stored beside samples, and whoever
-    reads it there must know neither.
+    follow from the seed *and* the generator's weights: a seed is stored beside samples, and
+    its readers must know neither.
 
     Raises:
         ValueError: ``agreement`` outside [0, 1), above 0 without an annotator, or ``attempts``
@@ -70,7 +70,7 @@ class Sampler:
                 f"generator of {maker.classes} and {maker.shape}"
             )
         if self.sensitive_classes > 1 and self.privatizer is None:
-            raise ValueError("classes are pairs with a secret, and no filter hides it")
+            raise ValueError("classes are pairs with a sensitive value, and no filter hides it")
 
     @property
     def classes(self) -> int:
@@ -84,11 +84,11 @@ class Sampler:
 
     @property
     def shown_classes(self) -> int:
-        """Number of classes that may be known of a sample: without the secret in a pair."""
+        """Number of classes that may be known of a sample: of a pair, without the attribute."""
         return self.classes // self.sensitive_classes
 
     def asked(self, labels: Tensor, seed: int) -> Tensor:
-        """What to draw for shown classes int64 [n]: with pairs, each with a secret at random."""
+        """What to draw for shown classes int64 [n]: of pairs, each with a value at random."""
         source = torch.Generator().manual_seed(self._kept_seed(seed, _SENSITIVE))
         hidden = torch.randint(self.sensitive_classes, labels.shape, generator=source)
         return labels * self.sensitive_classes + hidden
@@ -140,7 +140,7 @@ class Sampler:
         return torch.cat([self.privatizer(part, drawn) for part, drawn in pairs])
 
     def _kept_seed(self, seed: int, purpose: int) -> int:
-        """A seed that nobody knows who has no generator."""
+        """A seed that only who has the generator can know."""
         weights = to_vector(self.generator).tobytes()
         words = np.frombuffer(hashlib.sha256(weights).digest(), dtype=np.uint32).tolist()
         mixed = np.random.SeedSequence([seed, purpose, *words])

@@ -63,7 +63,7 @@ def train(
         observer: told of progress at every generator step.
 
     Raises:
-        ConfigError: the schedule has several parts and passes its own budget, and nobody was asked;
+        ConfigError: the schedule has several tasks and passes its own budget; no node was asked;
             or the annotator keeps more components than there are features, or the filter that is
             given cannot be used.
         ShapeError: no network is built for images of the nodes' shape.

@@ -69,10 +69,10 @@ class Summary:
     """Of a student with requested classes. Simulation only."""
     sensitive_read: float | None
     """Where a filter was fitted on samples: of how many filtered ones a fresh network reads the
-    secret, as a share, before any grain beyond .1. What is left in real images is for attackers to
-    say."""
+    attribute, as a share, before any output noise beyond .1. What is left in real images is for
+    attackers to say."""
     sensitive_read_nats: float | None
-    """The same in nats: a lower bound on what the filter leaves of samples' secrets."""
+    """The same in nats: a lower bound on what the filter leaves of samples' attribute."""
     seconds: float
     store: str
     contact_sheet: str | None
@@ -211,8 +211,8 @@ def measure_student(
     """
     if config.privatizer.conditioned:
         raise RunDirectoryError(
-            f"classes of {directory.path} are pairs with a secret, which no test image has: train "
-            "the run without privatizer.condition, or measure one by `fedlens study federated`"
+            f"classes of {directory.path} are pairs with a sensitive value, which no "
+            "test image has: train the run without privatizer.condition, or measure one by `fedlens study federated`"
         )
     sampler, seed = kept_sampler(directory), config.seed + STUDENT_SEED
     samples, labels = fresh_samples(sampler, images, seed)
@@ -238,7 +238,7 @@ def measure_taught_student(
     if config.privatizer.pairs:
         raise RunDirectoryError(
             f"the annotator of {directory.path} cannot label its samples: it reads pairs of class "
-            "and secret; "
+            "and sensitive value; "
             + (
                 "take --labels requested"
                 if not config.privatizer.conditioned
@@ -276,7 +276,7 @@ def student_of_labels(
         raise StoreError(f"there is no project {project!r} in the store")
     images, labels = labelled_samples(store, found[0].project_id)
     if not len(labels):
-        raise StoreError(f"nobody has given a sample of project {project!r} a class yet")
+        raise StoreError(f"no sample of project {project!r} has a class yet")
     dataset, _ = simulated_federation(config.data, config.seed)
     if int(labels.max()) >= dataset.classes:
         raise StoreError(f"project {project!r} has more class labels than the data has classes")
@@ -306,9 +306,9 @@ def _real_test_set(config: Config) -> tuple[Tensor, Tensor, int]:
 
 
 def describe_noise(config: Config) -> str:
-    """A warning in words where a run protects nobody, else nothing."""
+    """A warning in words where a run protects no user, else nothing."""
     if noise_source(config) == "fixed-seed":
-        return "TEST RUN: noise from a fixed seed protects nobody"
+        return "TEST RUN: noise from a fixed seed protects no user"
     if not config.noised:
         return "NOT PRIVATE: a task adds no noise; use it on public data only"
     return ""

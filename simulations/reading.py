@@ -84,7 +84,8 @@ def as_devices_send(directory: RunDirectory, images: Tensor, seed: int) -> Tenso
 def kept_leakage(directory: RunDirectory) -> LeakageEstimate | None:
     """What a fresh adversary reads of the run's filtered samples; None where nothing says.
 
-    They carry no more grain than filters are fitted with, those that are released may carry more.
+    They carry no more output noise than filters are fitted with, those that are released may carry
+    more.
     """
     snapshot = directory.load_state()
     return None if snapshot is None else leakage_of(within("filter", snapshot.arrays))
@@ -93,7 +94,7 @@ def kept_leakage(directory: RunDirectory) -> LeakageEstimate | None:
 def fresh_samples(sampler: Sampler, count: int, seed: int) -> tuple[Tensor, Tensor]:
     """``count`` images in [-1, 1] with their requested classes, all equally often.
 
-    Of pairs of class and secret that a filter hides the class alone.
+    Of pairs of class and sensitive value that a filter hides the class alone.
     """
     labels = torch.arange(count) % sampler.shown_classes
     return sampler.draw(sampler.asked(labels, seed), seed), labels

@@ -1,8 +1,9 @@
-"""The privatizer on a node: each user's gradients of every player, on that user's records alone.
+"""The privatizer on a node: each user's gradients of every network, on that user's records alone.
 
 Paper 000's Algorithm 1 (and paper 002's) as one federated step: minus the gradient of each
-player's loss, the scalars whose squares (or logarithm) the objective takes, and the shares of the
-secret's classes. The square of a mean does not decompose over users, so each takes the gradient at
+network's loss, the scalars whose squares (or logarithm) the objective takes, and the shares of the
+sensitive attribute's classes. The square of a mean does not decompose over users, so each takes the
+gradient at
 *everybody's* scalars of the rounds before, which travel with the request. Every block is clipped by
 itself here, and the whole again where sums are made, so that the sensitivity of the sum is C.
 """
@@ -29,11 +30,11 @@ from privatizers.networks.design import SCALARS, SHARES, Design, design
 from privatizers.protocol import Batch, Privatizer, Weights, named_weights
 
 LEAST_SHARE = 1e-3
-"""A class of the secret counts as at least so frequent: nobody's may be impossible."""
+"""A class of the sensitive attribute counts as at least so frequent: nobody's may be impossible."""
 
 
 def built(planned: Design, settings: PrivatizerSettings, shares: Tensor) -> Privatizer:
-    """The method over the design's networks, with the secret's prior float32 [secrets]."""
+    """The method over the design's networks, with the attribute's prior, float32 [classes]."""
     networks, alpha = dict(planned.networks), settings.alpha
     filter_ = networks.pop("filter")
     if settings.method == "information":
@@ -51,10 +52,10 @@ class PrivatizerLocalTask:
     chunk = 16
 
     def __init__(self, users: LocalUsers, request: TrainRequest) -> None:
-        """Build the players as the request carries them.
+        """Build the networks as the request carries them.
 
         Raises:
-            NodeDataError: the users do not hold the secret that is to be hidden.
+            NodeDataError: the users do not hold the sensitive attribute that is to be hidden.
         """
         settings = PrivatizerSettings.model_validate(request.settings)
         name, classes = sensitive_of(users)
@@ -99,9 +100,9 @@ class PrivatizerLocalTask:
         raise NodeDataError("a filter is trained by users, not record by record")
 
     def _draw(self, data: LocalData, seed: int) -> tuple[Tensor, ...]:
-        """One user's batch: images, use, secret, choice [b, 1] and the filter's noise."""
+        """One user's batch: images, utility, sensitive, choice [b, 1] and the filter's noise."""
         if data.sensitive is None:
-            raise ValueError("a user without secrets has no batch")
+            raise ValueError("a user without sensitive values has no batch")
         picks = shuffled(len(data.labels), self._batch, np.random.default_rng(seed))
         picked = torch.from_numpy(picks)
         source = torch.Generator().manual_seed(seed)
@@ -122,7 +123,7 @@ class PrivatizerLocalTask:
         blocks = {
             SCALARS: self._told(scalars, hidden.amax((1, 2))),
             SHARES: shares * self._bounds[SHARES],
-            **{player: -slope for player, slope in slopes.items()},
+            **{name: -slope for name, slope in slopes.items()},
         }
         found = [_clipped(blocks[b.name], self._bounds[b.name]) for b in self._design.blocks]
         return torch.cat(found, 1).detach()
@@ -136,7 +137,7 @@ class PrivatizerLocalTask:
         return block
 
     def _slopes(self, *batch: Tensor) -> tuple[dict[str, Tensor], Tensor]:
-        """Flat gradients by player and the scalars, of one user's batch."""
+        """Flat gradients by network and the scalars, of one user's batch."""
         images, utility, sensitive, choice, noise = batch
         records = Batch(images, utility, sensitive, choice=choice if self._chooses else None)
 
@@ -146,8 +147,8 @@ class PrivatizerLocalTask:
 
         slopes, scalars = grad(loss, has_aux=True)(self._start)
         flat = {
-            player: torch.cat([part.reshape(-1) for part in named.values()])
-            for player, named in slopes.items()
+            name: torch.cat([part.reshape(-1) for part in named.values()])
+            for name, named in slopes.items()
         }
         return flat, scalars
 

@@ -1,9 +1,9 @@
-"""The privatizer on the server: all players stepped along noised mean gradients.
+"""The privatizer on the server: all networks stepped along noised mean gradients.
 
 Everything here is post-processing of releases. The scalars that the objective squares and the
-shares of the secret's classes are released with the gradients, smoothed, and travel with the next
-request; the filter that comes out is the mean of its last quarter of rounds, for single rounds are
-mostly noise.
+shares of the sensitive attribute's classes are released with the gradients, smoothed, and travel
+with the next request; the filter that comes out is the mean of its last quarter of rounds, for
+single rounds are mostly noise.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class PrivatizerTask:
         return {f"scalar_{i}": float(value) for i, value in enumerate(self._scalars)}
 
     def apply_release(self, release: NDArray[np.float64]) -> Mapping[str, float]:
-        """Step every player along a noised mean update, float64 [size].
+        """Step every network along a noised mean update, float64 [size].
 
         Raises:
             ValueError: the release has another shape.
@@ -182,8 +182,8 @@ class PrivatizerTask:
             "applied": np.array(self._applied),
         }
         for name, network in self._design.networks.items():
-            player = {"weights": to_vector(network), **optimiser_state(self._optimisers[name])}
-            arrays |= under(name, player)
+            kept = {"weights": to_vector(network), **optimiser_state(self._optimisers[name])}
+            arrays |= under(name, kept)
         return arrays
 
     def restore(self, state: Arrays) -> None:
@@ -193,6 +193,6 @@ class PrivatizerTask:
         self._shares = torch.from_numpy(state["shares"].astype(np.float32))
         self._applied = int(state["applied"])
         for name, network in self._design.networks.items():
-            player = within(name, state)
-            load_vector(network, player["weights"].astype(np.float32))
-            restore_optimiser(self._optimisers[name], player)
+            kept = within(name, state)
+            load_vector(network, kept["weights"].astype(np.float32))
+            restore_optimiser(self._optimisers[name], kept)

@@ -35,7 +35,7 @@ class Suspects:
     members: Pixels
     """float32 [units, records, pixels]; records of users that the run trained on."""
     twins: Pixels
-    """float32 [units, records, pixels]; records that nobody trained on."""
+    """float32 [units, records, pixels]; records that no run trained on."""
     reference: Pixels
     """float32 [n, pixels]; others' records, as many held-out as training ones: a reference of one
     kind would be nearer to the units of that kind, and look like a leak (or hide one)."""

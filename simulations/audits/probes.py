@@ -116,8 +116,8 @@ def silent_releases(
     deviation = schedule.event.noise_multiplier * schedule.event.clipping_norm
     found = []
     for life in range(2):
-        nobody = np.zeros((schedule.config.data.nodes, size), dtype=np.float32)
-        stage = Stage(schedule, nobody, np.zeros(len(nobody), dtype=np.bool_))
+        silent = np.zeros((schedule.config.data.nodes, size), dtype=np.float32)
+        stage = Stage(schedule, silent, np.zeros(len(silent), dtype=np.bool_))
         for number in range(1, rounds + 1):
             found.append(stage.released(number)[0] / deviation)
             if observer is not None:

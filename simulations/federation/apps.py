@@ -47,7 +47,7 @@ def simulated_sensitive(config: Config) -> SensitiveValues | None:
     """What the simulated users want hidden; None where no node must know it.
 
     Raises:
-        DatasetError: the data has no such secret, or one of a single class.
+        DatasetError: the data has no such sensitive attribute, or one of a single class.
     """
     filter_ = config.privatizer
     if not (isinstance(filter_, FilterConfig) and filter_.reads_sensitive):
@@ -56,7 +56,7 @@ def simulated_sensitive(config: Config) -> SensitiveValues | None:
 
 
 def hiding_users(config: Config) -> NDArray[np.bool_] | None:
-    """Which simulated users want their secret hidden, bool [users]; None where all of them do."""
+    """Which simulated users want their attribute hidden, bool [users]; None where all do."""
     filter_ = config.privatizer
     share = filter_.consenting if isinstance(filter_, FilterConfig) else 0.0
     if share == 0:
