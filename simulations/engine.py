@@ -212,7 +212,8 @@ def measure_student(
     if config.privatizer.conditioned:
         raise RunDirectoryError(
             f"classes of {directory.path} are pairs with a sensitive value, which no "
-            "test image has: train the run without privatizer.condition, or measure one by `fedlens study federated`"
+            "test image has: train the run without privatizer.condition, or measure it by `fedlens "
+            "study federated`"
         )
     sampler, seed = kept_sampler(directory), config.seed + STUDENT_SEED
     samples, labels = fresh_samples(sampler, images, seed)
