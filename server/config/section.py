@@ -74,7 +74,7 @@ def refusal(error: ValidationError, known: Iterable[str]) -> ConfigError:
     cause = found.get("ctx", {}).get("error")
     if isinstance(cause, ConfigError):
         return cause
-    key = ".".join(str(part) for part in found["loc"])
+    key = ".".join(str(part) for part in found["loc"] if part != "[key]")
     if found["type"] == "extra_forbidden":
         return ConfigError(f"unknown setting {key!r}{_nearest(key, known)}")
     if found["type"] == "missing":
@@ -96,6 +96,7 @@ _MENDS = {
     "float_type": "give a value of type float",
     "string_type": "give a value of type str",
     "bool_type": "give a value of type bool",
+    "string_pattern_mismatch": "give a name of small letters, digits and '_'",
     "model_type": "give a table of settings",
     "model_attributes_type": "give a table of settings",
     "dict_type": "give a table of settings",

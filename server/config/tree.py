@@ -69,7 +69,8 @@ Names = Annotated[
     BeforeValidator(lambda value: tuple(value.split()) if isinstance(value, str) else value),
     PlainSerializer(" ".join),
 ]
-Tasks = dict[str, Annotated[SerializeAsAny[TaskConfig], BeforeValidator(task_config)]]
+TaskName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
+Tasks = dict[TaskName, Annotated[SerializeAsAny[TaskConfig], BeforeValidator(task_config)]]
 
 
 def _one_critic() -> dict[str, TaskConfig]:

@@ -116,9 +116,6 @@ class TaskContext:
         return found[-1]
 
 
-TaskFactory = Callable[[TaskContext], ServerTask]
-
-
 class CriticSteps:
     """What critics have in common: the generator learns from each release."""
 
