@@ -127,13 +127,13 @@ class Round(Base):
     metrics: Mapped[Mapping[str, float]]
     dp_epsilon: Mapped[float] = mapped_column(Epsilon, nullable=True)
     delta_dp: Mapped[float]
-    dp_method: Mapped[str] = mapped_column(server_default="rdp")
+    dp_method: Mapped[str]
     bdp_as_published: Mapped[float] = mapped_column(Epsilon, nullable=True)
     bdp_corrected: Mapped[float] = mapped_column(Epsilon, nullable=True)
     bdp_sound: Mapped[float] = mapped_column(Epsilon, nullable=True)
     delta_bdp: Mapped[float]
-    percentiles: Mapped[Mapping[str, float]] = mapped_column(Metrics, nullable=True)
-    percentiles_corrected: Mapped[Mapping[str, float]] = mapped_column(Metrics, nullable=True)
+    percentiles: Mapped[Mapping[str, float]]
+    percentiles_corrected: Mapped[Mapping[str, float]]
     seconds: Mapped[float]
 
 

@@ -65,6 +65,7 @@ def a_round(round_: int = 1, **changes: Any) -> RoundRecord:
         "run_id": "run-1",
         "round": round_,
         "metrics": {"generator loss": 0.25},
+        "dp_method": "rdp",
         "seconds": 1.5,
         **SPENT,
     }
