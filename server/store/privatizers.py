@@ -15,7 +15,6 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from server.store.checks import check_text, check_time, check_whole, require
-from server.store.errors import StoreError
 from server.store.records import utc_now
 from server.store.rows import to_record, to_values
 from server.store.schema_privatizers import (
@@ -147,14 +146,6 @@ def curves(session: Session) -> list[StoredPrivatizerCurve]:
         PrivatizerCurveRow.at.desc(), PrivatizerCurveRow.curve_id.desc()
     )
     return [_read(session, row) for row in session.scalars(newest)]
-
-
-def curve(session: Session, curve_id: int) -> StoredPrivatizerCurve:
-    """One curve."""
-    row = session.get(PrivatizerCurveRow, curve_id)
-    if row is None:
-        raise StoreError(f"curve_id = {curve_id!r}: the store has no such curve")
-    return _read(session, row)
 
 
 def _read(session: Session, row: PrivatizerCurveRow) -> StoredPrivatizerCurve:

@@ -90,7 +90,7 @@ def ledger_row(session: Session, run_id: str, index: int) -> Ledger:
     if row is None:
         raise StoreError(
             f"ledger_index = {index}: run {run_id!r} has no such ledger row, and nothing derived "
-            "from data is stored before it; call record_ledger first"
+            "from data is stored before it; call record_progress first"
         )
     return row
 
@@ -105,7 +105,7 @@ def require_ledgered_round(session: Session, run_id: str, round_: int) -> None:
     if not exists_where(session, Ledger.run_id == run_id, Ledger.round == round_):
         raise StoreError(
             f"round = {round_}: run {run_id!r} has no ledger row of this round, and nothing "
-            "derived from data is stored before it; call record_ledger first"
+            "derived from data is stored before it; call record_progress first"
         )
 
 

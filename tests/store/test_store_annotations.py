@@ -191,7 +191,7 @@ def test_undoing_again_with_the_same_uuid_takes_back_nothing_more(bench: Bench) 
 def test_labels_and_samples_of_elsewhere_are_refused(bench: Bench) -> None:
     store = bench.store
     store.create_run(a_run(run_id="run-2"))
-    store.record_ledger(a_ledger_row(run_id="run-2"))
+    store.record_progress(ledger=[a_ledger_row(run_id="run-2")])
     batch_id = store.add_batch(a_batch(1, run_id="run-2"), some_samples(1))
     (foreign,) = store.samples(SampleFilter(batch_id=batch_id))
     other = store.create_project(a_project(name="other"))
