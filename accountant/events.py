@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, Literal, Self
 
-from foundation.errors import FedlensError
+from foundation.errors import WrongUse
 
 Unit = Literal["user", "record"]
 Sampler = Literal["poisson", "without-replacement", "none"]
@@ -26,7 +26,7 @@ _SAMPLERS = ("poisson", "without-replacement", "none")
 _ADJACENCIES = ("add-remove", "replace-one")
 
 
-class EventError(FedlensError, ValueError):
+class EventError(WrongUse):
     """An event that describes no mechanism we can account for; the message says why."""
 
 

@@ -14,12 +14,12 @@ import secrets
 import numpy as np
 from numpy.typing import NDArray
 
-from foundation.errors import FedlensError
+from foundation.errors import WrongUse
 
 TEST_MODE_VARIABLE = "FEDLENS_TEST_MODE"
 
 
-class FixedSeedRefused(FedlensError, ValueError):
+class FixedSeedRefused(WrongUse):
     """Somebody asked for fixed privacy noise outside a test."""
 
 

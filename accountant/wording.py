@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 from accountant.bounds import Bound
 from accountant.events import Event, GaussianRelease, SubsampledGaussian
+from foundation.rounding import rounded_up
 
 Schedule = Sequence[tuple[Event, int]]
 """Different events, each with how often it happened."""
 
 _KINDS_NAMED = 4
-_ROUNDING = 1e-6
 _CAUTION = 0.2
 """δ of more than this share of 1/N is warned of."""
 _METHODS = {
@@ -26,12 +26,9 @@ METHODS = tuple(_METHODS)
 
 def shown(value: float, digits: int = 3) -> str:
     """An ε or δ with some significant digits, rounded up: what is shown never promises too much."""
-    if value == 0 or not math.isfinite(value):
-        return "infinite" if value else "0"
-    unit = 10.0 ** (math.floor(math.log10(value)) + 1 - digits)
-    if unit == 0.0:
-        return f"{value!r}"
-    return f"{math.ceil(value / unit - _ROUNDING) * unit:.{digits}g}"
+    if math.isinf(value):
+        return "infinite"
+    return f"{rounded_up(value, digits):.{digits}g}"
 
 
 def method_in_words(bound: Bound) -> str:

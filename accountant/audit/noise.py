@@ -16,6 +16,8 @@ from scipy.special import ndtr
 from scipy.stats import chi2, kstwobign, norm
 from scipy.stats import t as student
 
+from foundation.errors import WrongUse
+
 Values = NDArray[np.float64]
 
 DOUBLE, SINGLE = 2.0**-53, 2.0**-24
@@ -61,10 +63,10 @@ def noise_test(
         resolution: of the values as they left the mechanism, `DOUBLE` or `SINGLE`.
 
     Raises:
-        ValueError: fewer than two releases, or values that are not finite.
+        WrongUse: fewer than two releases, or values that are not finite.
     """
     if values.ndim != 2 or min(values.shape) < 2 or not np.isfinite(values).all():
-        raise ValueError(f"values of shape {values.shape}: give finite ones, [2 or more, d ≥ 2]")
+        raise WrongUse(f"values of shape {values.shape}: give finite ones, [2 or more, d ≥ 2]")
     count = values.size
     squares = float((values**2).sum())
     tail = (1 - confidence) / 2

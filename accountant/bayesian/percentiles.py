@@ -46,7 +46,7 @@ def percentile_curve(
         figure: which costs to take.
 
     Raises:
-        ValueError: a share or N out of range.
+        WrongUse: a share or N out of range.
     """
     if users is not None:
         require_count("users", users)

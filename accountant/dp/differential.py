@@ -33,7 +33,7 @@ class DifferentialAccountant:
         """Book ``count`` occurrences of ``event``.
 
         Raises:
-            ValueError: ``count`` is not a whole number of at least 1.
+            WrongUse: ``count`` is not a whole number of at least 1.
         """
         require_count("count", count)
         self._moments.compose(event, count)
@@ -66,7 +66,7 @@ class DifferentialAccountant:
         """The least valid δ at ``epsilon`` ≥ 0.
 
         Raises:
-            ValueError: ``epsilon`` is negative or not a number.
+            WrongUse: ``epsilon`` is negative or not a number.
         """
         by_moments = self._moments.delta(epsilon)
         return min(by_moments, tight_delta(self._counts, float(epsilon)))

@@ -7,12 +7,13 @@ There is no column and no code path for a real example, and nothing derived from
 before the ledger row that pays for it.
 """
 
-from server.store.audits import AuditKind, AuditRecord, AuditVerdict
+from accountant.audit.finding import AuditKind, AuditVerdict
+from server.store.audits import AuditRecord
 from server.store.errors import StoreError, StoreVersionError
 from server.store.labelling import (
     Annotation,
+    LabellingProgress,
     LabelRecord,
-    Progress,
     ProjectRecord,
     StoredAnnotation,
     StoredLabel,
@@ -55,11 +56,11 @@ __all__ = [
     "CheckpointRow",
     "LabelKind",
     "LabelRecord",
+    "LabellingProgress",
     "LedgerRow",
     "PrivatizerAttack",
     "PrivatizerCurve",
     "PrivatizerPoint",
-    "Progress",
     "ProjectRecord",
     "Purpose",
     "QueueOrder",

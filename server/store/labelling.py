@@ -115,7 +115,7 @@ class StoredAnnotation(Annotation):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Progress:
+class LabellingProgress:
     """How far one annotator is in one project, in samples of the project's queue."""
 
     total: int

@@ -18,9 +18,9 @@ from server.store.checks import check_text, check_time, check_whole, require
 from server.store.records import utc_now
 from server.store.rows import to_record, to_values
 from server.store.schema_privatizers import (
-    PrivatizerAttackRow,
-    PrivatizerCurveRow,
-    PrivatizerPointRow,
+    PrivatizerAttackTable,
+    PrivatizerCurveTable,
+    PrivatizerPointTable,
 )
 
 
@@ -127,40 +127,40 @@ class StoredPrivatizerCurve(PrivatizerCurve):
 
 def record_curve(session: Session, record: PrivatizerCurve) -> int:
     """Add a curve with its points; give back its id."""
-    row = PrivatizerCurveRow(**to_values(record, "points"))
+    row = PrivatizerCurveTable(**to_values(record, "points"))
     session.add(row)
     session.flush()
     for position, point in enumerate(record.points):
         place = {"curve_id": row.curve_id, "position": position}
-        session.add(PrivatizerPointRow(**place, **to_values(point, "attacks")))
+        session.add(PrivatizerPointTable(**place, **to_values(point, "attacks")))
         session.flush()
         for one in point.attacks:
-            session.add(PrivatizerAttackRow(**place, **to_values(one)))
+            session.add(PrivatizerAttackTable(**place, **to_values(one)))
     session.flush()
     return row.curve_id
 
 
 def curves(session: Session) -> list[StoredPrivatizerCurve]:
     """All curves with their points, the newest first."""
-    newest = select(PrivatizerCurveRow).order_by(
-        PrivatizerCurveRow.at.desc(), PrivatizerCurveRow.curve_id.desc()
+    newest = select(PrivatizerCurveTable).order_by(
+        PrivatizerCurveTable.at.desc(), PrivatizerCurveTable.curve_id.desc()
     )
     return [_read(session, row) for row in session.scalars(newest)]
 
 
-def _read(session: Session, row: PrivatizerCurveRow) -> StoredPrivatizerCurve:
+def _read(session: Session, row: PrivatizerCurveTable) -> StoredPrivatizerCurve:
     attacks: dict[int, list[PrivatizerAttack]] = {}
-    found = select(PrivatizerAttackRow).where(PrivatizerAttackRow.curve_id == row.curve_id)
-    ordered = found.order_by(PrivatizerAttackRow.position, PrivatizerAttackRow.attacker)
+    found = select(PrivatizerAttackTable).where(PrivatizerAttackTable.curve_id == row.curve_id)
+    ordered = found.order_by(PrivatizerAttackTable.position, PrivatizerAttackTable.attacker)
     for one in session.scalars(ordered):
         attacks.setdefault(one.position, []).append(to_record(PrivatizerAttack, one))
-    points = select(PrivatizerPointRow).where(PrivatizerPointRow.curve_id == row.curve_id)
+    points = select(PrivatizerPointTable).where(PrivatizerPointTable.curve_id == row.curve_id)
     return to_record(
         StoredPrivatizerCurve,
         row,
         points=tuple(
             to_record(PrivatizerPoint, one, attacks=tuple(attacks[one.position]))
-            for one in session.scalars(points.order_by(PrivatizerPointRow.position))
+            for one in session.scalars(points.order_by(PrivatizerPointTable.position))
         ),
     )
 

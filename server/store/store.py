@@ -13,7 +13,7 @@ from server.store.audits import AuditRecord
 from server.store.engine import clear_errors, locate, make_engine, prepare_file
 from server.store.labelling import (
     Annotation,
-    Progress,
+    LabellingProgress,
     ProjectRecord,
     StoredAnnotation,
     StoredLabel,
@@ -293,7 +293,7 @@ class Store(Transactions):
             lambda session: answers.undo(session, project_id, user_id, client_uuid)
         )
 
-    def progress(self, project_id: int, user_id: int) -> Progress:
+    def progress(self, project_id: int, user_id: int) -> LabellingProgress:
         """How far this annotator is, in samples of the project's queue."""
         with self._reading() as session:
             return answers.progress(session, project_id, user_id)

@@ -7,12 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accountant.account import Account, MixedEvents, statement
-from accountant.bayesian.accountant import BayesianAccountant, NormHistogram, TooManyRounds
+from accountant.account import Account
+from accountant.bayesian.accountant import (
+    BayesianAccountant,
+    MixedEvents,
+    NormHistogram,
+    TooManyRounds,
+)
 from accountant.dp.differential import DifferentialAccountant
 from accountant.events import GaussianRelease, SubsampledGaussian
 from accountant.ledger.evidence import EvidenceFile
 from accountant.ledger.ledger import Ledger
+from accountant.statement import statement
 from accountant.wording import shown
 
 EVENT = SubsampledGaussian("user", "poisson", "add-remove", 0.05, 1.5, 0.35)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -28,21 +30,21 @@ def downgrade() -> None:
     _TABLES.drop_all(op.get_bind(), checkfirst=False)
 
 
-def _table(name: str, *parts: sa.Column | sa.Constraint | sa.Index) -> None:
+def _table(name: str, *parts: sa.Column[Any] | sa.Constraint | sa.Index) -> None:
     sa.Table(name, _TABLES, *parts)
 
 
-def _key(name: str, kind: type = sa.Integer, refers: str = "") -> sa.Column:
+def _key(name: str, kind: Any = sa.Integer, refers: str = "") -> sa.Column[Any]:
     """A column of the primary key."""
     return sa.Column(name, kind(), *([sa.ForeignKey(refers)] if refers else []), primary_key=True)
 
 
-def _given(name: str, kind: type | object = sa.String, **more: object) -> sa.Column:
+def _given(name: str, kind: Any = sa.String, **more: Any) -> sa.Column[Any]:
     """A column that is never NULL."""
     return sa.Column(name, kind, nullable=False, **more)
 
 
-def _refers(name: str, column: str, kind: type = sa.Integer, **more: object) -> sa.Column:
+def _refers(name: str, column: str, kind: Any = sa.Integer, **more: Any) -> sa.Column[Any]:
     """A column that is never NULL and names a row of another table."""
     return sa.Column(name, kind(), sa.ForeignKey(column), **({"nullable": False} | more))
 
@@ -53,7 +55,7 @@ def _ledgered() -> sa.ForeignKeyConstraint:
     )
 
 
-def _spent() -> list[sa.Column]:
+def _spent() -> list[sa.Column[Any]]:
     return [
         sa.Column("dp_epsilon", _FLOAT),
         _given("delta_dp", _FLOAT),
