@@ -10,7 +10,8 @@ from dashboard import project_form
 from dashboard.answers import Receipts, take
 from dashboard.badges import privacy_warning
 from dashboard.components.labeller import QUEUE_LENGTH, desk_data, labeller
-from dashboard.session import annotator, plain_errors, store
+from dashboard.pages import DashboardPage
+from dashboard.session import annotator, pick, plain_errors, store
 from server.store import StoredProject
 
 PROJECT_PARAMETER = "project"
@@ -56,19 +57,9 @@ def _desk(project: StoredProject) -> None:
 
 
 def _pick_project(projects: list[StoredProject]) -> StoredProject:
-    ids = [project.project_id for project in projects]
-    names = {project.project_id: project.name for project in projects}
-    asked = st.query_params.get(PROJECT_PARAMETER, "")
-    known = asked.isascii() and asked.isdigit() and int(asked) in ids
-    chosen = st.selectbox(
-        "Project",
-        ids,
-        index=ids.index(int(asked)) if known else len(ids) - 1,
-        format_func=lambda project_id: names[project_id],
-        key="picked_project",
-    )
-    st.query_params[PROJECT_PARAMETER] = str(chosen)
-    return projects[ids.index(chosen)]
+    by_id = {str(project.project_id): project for project in reversed(projects)}
+    titles = {number: project.name for number, project in by_id.items()}
+    return by_id[pick("Project", titles, PROJECT_PARAMETER)]
 
 
 def _work(projects: list[StoredProject]) -> None:
@@ -114,4 +105,4 @@ def render() -> None:
             _open(made)
 
 
-render()
+PAGE = DashboardPage("Annotate", ":material/label:", "annotate", 40, render)

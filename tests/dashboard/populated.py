@@ -123,6 +123,7 @@ def add_round(store: Store, run_id: str, round_: int, *, private: bool = True) -
         rounds=[
             RoundRecord(
                 run_id=run_id,
+                dp_method="rdp",
                 round=round_,
                 metrics=metrics,
                 seconds=12.5,
