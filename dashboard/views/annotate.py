@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 
 import streamlit as st
 
@@ -12,7 +13,7 @@ from dashboard.badges import privacy_warning
 from dashboard.components.labeller import QUEUE_LENGTH, desk_data, labeller
 from dashboard.pages import DashboardPage
 from dashboard.session import annotator, pick, plain_errors, store
-from server.store import StoredProject
+from server.store import EXPORTERS, Exporter, Store, StoredProject
 
 PROJECT_PARAMETER = "project"
 GUIDE = (
@@ -74,6 +75,31 @@ def _work(projects: list[StoredProject]) -> None:
         st.info(project.instructions, icon=":material/menu_book:")
     st.caption(GUIDE)
     _desk(project)
+    with st.expander("Export labels"):
+        _exports(project)
+
+
+def _exports(project: StoredProject) -> None:
+    """A download for each exporter; a file is made when it is asked for."""
+    answered = len(store().annotations(project.project_id))
+    if not answered:
+        st.caption("Nothing to export yet: nobody has answered.")
+        return
+    st.caption(f"{answered:,} answers of all annotators, each with its sample's provenance.")
+    for name in EXPORTERS:
+        exporter = EXPORTERS[name]
+        st.download_button(
+            exporter.title,
+            partial(_exported, exporter, store(), project.project_id),
+            file_name=f"labels-{project.project_id}{exporter.suffix}",
+            mime=exporter.media_type,
+            key=f"export-{name}-{project.project_id}",
+            on_click="ignore",
+        )
+
+
+def _exported(exporter: Exporter, source: Store, project_id: int) -> bytes:
+    return exporter.export(source.labelled_samples(project_id))
 
 
 def _open(project_id: int) -> None:

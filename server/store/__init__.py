@@ -10,6 +10,7 @@ before the ledger row that pays for it.
 from accountant.audit.finding import AuditKind, AuditVerdict
 from server.store.audits import AuditRecord
 from server.store.errors import StoreError, StoreVersionError
+from server.store.exporters import EXPORTERS, Exporter, LabelledSample
 from server.store.labelling import (
     Annotation,
     LabellingProgress,
@@ -48,14 +49,17 @@ from server.store.store import Store, open_store
 from server.store.upgrades import StoreStatus, check, upgrade
 
 __all__ = [
+    "EXPORTERS",
     "Annotation",
     "AuditKind",
     "AuditRecord",
     "AuditVerdict",
     "BatchRecord",
     "CheckpointRow",
+    "Exporter",
     "LabelKind",
     "LabelRecord",
+    "LabelledSample",
     "LabellingProgress",
     "LedgerRow",
     "PrivatizerAttack",

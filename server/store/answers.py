@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 
 from server.store.chains import in_force, is_answer
 from server.store.errors import StoreError
+from server.store.exporters import LabelledSample
 from server.store.labelling import Annotation, LabellingProgress, StoredAnnotation
 from server.store.projects import require_project
 from server.store.records import StoredSample, utc_now
@@ -161,6 +162,29 @@ def effective(session: Session, project_id: int) -> list[StoredAnnotation]:
     return [to_record(StoredAnnotation, row) for row in rows]
 
 
+def labelled(session: Session, project_id: int) -> list[LabelledSample]:
+    """The answers in force with their samples, in the order given."""
+    require_project(session, project_id)
+    statement = (
+        select(
+            *(SampleTable.sample_id, SampleTable.requested_class, SampleTable.sha256),
+            *(SampleTable.png, BatchTable.run_id, BatchTable.round, BatchTable.provenance),
+            LabelTable.name.label("label"),
+            LabelTable.kind,
+            UserTable.name.label("annotator"),
+            AnnotationTable.created_at,
+        )
+        .select_from(AnnotationTable)
+        .join(SampleTable)
+        .join(BatchTable)
+        .join(UserTable)
+        .outerjoin(LabelTable, LabelTable.label_id == AnnotationTable.label_id)
+        .where(*_effective(project_id))
+        .order_by(AnnotationTable.annotation_id)
+    )
+    return [to_record(LabelledSample, row) for row in session.execute(statement)]
+
+
 def history(session: Session, project_id: int) -> list[StoredAnnotation]:
     """Every row ever appended, superseded answers and undos too, in order."""
     require_project(session, project_id)
@@ -172,12 +196,13 @@ def history(session: Session, project_id: int) -> list[StoredAnnotation]:
     return [to_record(StoredAnnotation, row) for row in rows]
 
 
+def _effective(project_id: int) -> tuple[ColumnElement[bool], ...]:
+    ours = AnnotationTable.project_id == project_id
+    return ours, is_answer(AnnotationTable), in_force(AnnotationTable)
+
+
 def _in_force(project_id: int) -> Select[AnnotationTable]:
-    return select(AnnotationTable).where(
-        AnnotationTable.project_id == project_id,
-        is_answer(AnnotationTable),
-        in_force(AnnotationTable),
-    )
+    return select(AnnotationTable).where(*_effective(project_id))
 
 
 def _by_uuid(session: Session, client_uuid: str) -> AnnotationTable | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from server.store import answers, audits, privatizers, projects, runs, samples, summaries
 from server.store.audits import AuditRecord
 from server.store.engine import clear_errors, locate, make_engine, prepare_file
+from server.store.exporters import LabelledSample
 from server.store.labelling import (
     Annotation,
     LabellingProgress,
@@ -302,6 +303,11 @@ class Store(Transactions):
         """The answers in force, one at most for each annotator and sample."""
         with self._reading() as session:
             return answers.effective(session, project_id)
+
+    def labelled_samples(self, project_id: int) -> list[LabelledSample]:
+        """The answers in force with their samples, for an exporter; in the order given."""
+        with self._reading() as session:
+            return answers.labelled(session, project_id)
 
     def annotation_history(self, project_id: int) -> list[StoredAnnotation]:
         """Every row ever appended, superseded answers and undos too."""

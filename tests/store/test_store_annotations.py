@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from store_builders import a_batch, a_ledger_row, a_project, a_run, paid_run, some_samples
 
-from server.store import Annotation, LabelRecord, LabellingProgress, SampleFilter, Store, StoreError
+from server.store import Annotation, LabellingProgress, LabelRecord, SampleFilter, Store, StoreError
 
 
 @dataclass
@@ -249,4 +249,6 @@ def test_any_mix_of_answers_and_undos_agrees_with_a_plain_model(bench: Bench) ->
         answered = {sample for sample, _ in mine}
         assert bench.queue(user) == [s for s in bench.samples if s not in answered]
         skipped = sum(label is None for _, label in mine)
-        assert bench.progress(user) == LabellingProgress(total=12, done=len(mine) - skipped, skipped=skipped)
+        assert bench.progress(user) == LabellingProgress(
+            total=12, done=len(mine) - skipped, skipped=skipped
+        )
