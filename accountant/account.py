@@ -92,7 +92,7 @@ class Account:
 
     def _reckoned(self) -> Spending:
         differential = self._differential.epsilon(self._delta_dp)
-        everybody = self._differential.epsilon(self._delta_bdp)
+        for_all = self._differential.epsilon(self._delta_bdp)
         corrected, sound = self._bayesian.corrected(), self._bayesian.sound().epsilon
         return Spending(
             rounds=self._bayesian.rounds,
@@ -100,30 +100,30 @@ class Account:
             dp_order=differential.order,
             dp_method=differential.method or "none",
             delta_dp=self._delta_dp,
-            dp_epsilon_at_bdp_delta=everybody.epsilon,
+            dp_epsilon_at_bdp_delta=for_all.epsilon,
             bdp_as_published=self._bayesian.as_published().epsilon,
-            bdp_corrected=min(corrected.epsilon, sound, everybody.epsilon),
-            bdp_sound=min(sound, everybody.epsilon),
+            bdp_corrected=min(corrected.epsilon, sound, for_all.epsilon),
+            bdp_sound=min(sound, for_all.epsilon),
             bdp_order=corrected.order,
             delta_bdp=self._delta_bdp,
             confidence_failure=self._bayesian.confidence_failure,
             schedule=tuple(self._schedule.items()),
             noise_source=self._noise_source,
             warnings=self._warnings(),
-            percentiles=self._curve("sound", everybody),
-            percentiles_corrected=self._curve("corrected", everybody),
+            percentiles=self._curve("sound", for_all),
+            percentiles_corrected=self._curve("corrected", for_all),
         )
 
-    def _curve(self, figure: Literal["sound", "corrected"], everybody: Bound) -> dict[str, float]:
-        """The curve, keyed by share; share 1 is everybody, who have differential privacy."""
-        curves = [percentile_curve(self._bayesian, everybody, shares=SHARES)]
+    def _curve(self, figure: Literal["sound", "corrected"], for_all: Bound) -> dict[str, float]:
+        """The curve, keyed by share; share 1 is all users, who have differential privacy."""
+        curves = [percentile_curve(self._bayesian, for_all, shares=SHARES)]
         if figure == "corrected":  # it presumes more than the sound one, so it is never above
-            curves.append(percentile_curve(self._bayesian, everybody, shares=SHARES, figure=figure))
+            curves.append(percentile_curve(self._bayesian, for_all, shares=SHARES, figure=figure))
         points = {
             f"{same[0].share:g}": min(point.bound.epsilon for point in same)
             for same in zip(*curves, strict=True)
         }
-        return {**points, "1": everybody.epsilon} if self._schedule else {}
+        return {**points, "1": for_all.epsilon} if self._schedule else {}
 
     def statement(self, users: int) -> str:
         """`statement` of the spending so far, for N = ``users``."""

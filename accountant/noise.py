@@ -20,7 +20,7 @@ TEST_MODE_VARIABLE = "FEDLENS_TEST_MODE"
 
 
 class FixedSeedRefused(WrongUse):
-    """Somebody asked for fixed privacy noise outside a test."""
+    """A fixed seed for privacy noise outside a test."""
 
 
 def test_mode() -> bool:

@@ -1,6 +1,6 @@
 """Authentication in front of every page, file and websocket of the dashboard.
 
-Streamlit's own server hands out ``/media`` files and accepts websockets from anybody who can reach
+Streamlit's own server hands out ``/media`` files and accepts websockets from anyone who can reach
 the port. `AuthMiddleware` is an ASGI middleware around the whole application: without a cookie
 signed by this process, only the login page and the health check answer.
 

@@ -76,7 +76,10 @@ class Publication:
         self._store.set_run_status(self._run_id, "running")
 
     def progress(
-        self, entries: Sequence[LedgerEntry], lost: Container[int], history: Sequence[Mapping[str, Any]]
+        self,
+        entries: Sequence[LedgerEntry],
+        lost: Container[int],
+        history: Sequence[Mapping[str, Any]],
     ) -> None:
         """Mirror ledger entries, say what became of their releases, and record rounds.
 

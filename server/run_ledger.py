@@ -9,7 +9,7 @@ from accountant.account import Account, Spending
 from accountant.bayesian.norms import NormHistogram
 from accountant.events import SubsampledGaussian
 from accountant.ledger.evidence import EvidenceFile
-from accountant.ledger.ledger import LedgerEntry, Ledger, LedgerError
+from accountant.ledger.ledger import Ledger, LedgerEntry, LedgerError
 from accountant.ledger.population import Population
 from foundation.rounding import rounded_up
 from server.config.tree import Config

@@ -21,7 +21,7 @@ BOUND_ERROR = 1e-3
 are far from attaining either bound, so false alarms are much rarer still: to refute a correct one
 of ε = 2 takes 194 right guesses of 200, where 142 ± 6 are expected."""
 ESTIMATE_ERROR = 1e-5
-"""Allowed error of the one-shot *estimate*, which sits at the truth where nobody is sampled."""
+"""Allowed error of the one-shot *estimate*, which sits at the truth where all users take part."""
 TEST_ERROR = 1e-6
 """Allowed error of each exact test (noise, sampling): they have power to spare."""
 

@@ -96,7 +96,7 @@ def split_bound(
 
 
 def cap(members: int, others: int, *, delta: float, confidence: float = 0.95) -> float:
-    """The largest lower bound there is: every member and nobody else is named."""
+    """The largest lower bound there is: every member is named, and no other."""
     inside, outside = members - members // 2, others - others // 2
     return _log_ratio(inside, inside, 0, outside, delta, confidence)
 

@@ -1,6 +1,6 @@
 """Is the noise what the ledger says: Gaussian, of that variance, drawn afresh each time?
 
-The mechanism is run on nobody's data, so that what it releases is its noise. Under the claim the
+The mechanism runs on no data, so that what it releases is its noise. Under the claim the
 values, divided by zC, are independent draws of N(0, 1), which makes the tests below exact (the
 Kolmogorov-Smirnov one conservative, since the scale is estimated).
 """

@@ -17,7 +17,7 @@ sound
     (`confidence.mean_bound`), and ε of definition 4 itself instead of a bound on the loss's tail.
 
 All presume that a round's cohort is exchangeable and drawn afresh from the population, given the
-weights that it starts from; the weights depend on earlier cohorts. People who differ from everybody
+weights that it starts from; the weights depend on earlier cohorts. People who differ from all those
 enrolled are outside any of them. Failures are added up over rounds and orders, which holds however
 the rounds depend on each other: the same users come back, so like rounds must not be pooled into
 one larger sample.
@@ -138,7 +138,7 @@ class BayesianAccountant:
         )
         self._rounds = self._sampled = self._estimated = self._bounded = 0
         self._private, self._kind = True, ("", "")
-        self._doubts = Diagnostics(self._lambdas, least_norms, charge_doubtful)
+        self._diagnostics = Diagnostics(self._lambdas, least_norms, charge_doubtful)
 
     @property
     def rounds(self) -> int:
@@ -177,7 +177,7 @@ class BayesianAccountant:
         sampled = 0 if isinstance(event, GaussianRelease) else rounds
         self._check(event, sampled)
         sample = priced(event, self._lambdas, evidence)
-        self._doubts.refuse(sample)
+        self._diagnostics.refuse(sample)
         self._kind = (event.unit, event.adjacency)
         self._rounds += rounds
         self._sampled += sampled
@@ -228,7 +228,7 @@ class BayesianAccountant:
 
         What holds on average at δ_μ = p·(δ − n), with n the confidence bounds' probability of
         failure, fails at δ − n for a share p of users at most; so it holds for 1 − p of them at δ,
-        with confidence 1 − n in the estimator. Never above what holds for everybody. Section 4.3
+        with confidence 1 − n in the estimator. Never above what holds for all users. Section 4.3
         of the paper, equation 11. It is one-way: no such curve implies the Bayesian figure.
 
         Args:
@@ -248,7 +248,7 @@ class BayesianAccountant:
 
     def warnings(self) -> tuple[str, ...]:
         """What weakens the corrected figure, in words; nothing if all was estimated soundly."""
-        return self._doubts.in_words(self._rounds, self.corrected().order)
+        return self._diagnostics.in_words(self._rounds, self.corrected().order)
 
     def _check(self, event: Event, sampled: int) -> None:
         if self._sampled + sampled > self._total_rounds:
@@ -268,7 +268,7 @@ class BayesianAccountant:
         self, sample: PricedDistances | None, count: int, most: Floats, rounds: int
     ) -> Floats:
         """A round's corrected cost, float64 [orders]; ``most`` is what it costs at d = C."""
-        if self._doubts.charge_round(sample, rounds) or sample is None:
+        if self._diagnostics.charge_round(sample, rounds) or sample is None:
             return most
         power = self._total_rounds * count
         users = sample.size // count  # pooled norms count each user once for every release
@@ -282,7 +282,7 @@ class BayesianAccountant:
             quantile=student_quantile(self._gamma, users),
         )
         self._estimated += rounds
-        charged = self._doubts.charge_orders(sample, power, rounds)
+        charged = self._diagnostics.charge_orders(sample, power, rounds)
         return np.where(charged, most, np.minimum(cost, most))
 
     def _sound_cost(

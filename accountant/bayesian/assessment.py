@@ -34,7 +34,7 @@ class Assessment:
     sound: Bound
     """Distribution-free confidence bounds; method ``dp`` where differential privacy is less."""
     dp: Bound
-    """Differential privacy, which holds for anybody."""
+    """Differential privacy, which holds for anyone."""
     panel: Bound | None
     """Without Hölder's slack or any confidence bound, if the norms are those of all users."""
     percentiles: tuple[Percentile, ...]

@@ -54,7 +54,7 @@ def hoelder_cost(
         power: exponent on M, ≥ 1.
         rounds: T, at least the number of rounds that there will ever be.
         quantile: of Student's t with m − 1 degrees of freedom; see `confidence.student_quantile`.
-            0 where the sample is everybody there is.
+            0 where the sample is the whole population.
     """
     x, weights = seen(power * log_moments, weights)
     top = x.max(axis=1, keepdims=True)

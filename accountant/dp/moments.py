@@ -1,6 +1,6 @@
 """The moments accountant: differential privacy of a run through Rényi divergences.
 
-Composition adds divergences order by order, whatever the mechanisms and whoever chose them
+Composition adds divergences order by order, whatever mechanisms were chosen
 beforehand; a query converts each order and takes the least. Divergences of one event are computed
 once and kept, so a query over thousands of rounds costs well under a millisecond.
 """

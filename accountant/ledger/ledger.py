@@ -53,7 +53,7 @@ class Ledger:
         self._descriptor: int | None = None
         self.recovered = recovered
         """Bytes of a torn last line that `open` cut off: a write that a crash interrupted and that
-        nobody was told of. 0 if there were none."""
+        was never reported as done. 0 if there were none."""
 
     @classmethod
     def create(cls, path: str | Path, header: Mapping[str, Any]) -> Ledger:
@@ -257,7 +257,7 @@ class Ledger:
         number = len(self) + 2
         if _File.of(descriptor) != self._file:
             raise LedgerError(
-                self._path, number, "somebody else changed the file; open the ledger again"
+                self._path, number, "another process changed the file; open the ledger again"
             )
         try:
             _write_all(descriptor, line)

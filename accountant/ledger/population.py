@@ -92,7 +92,7 @@ class PopulationTerms:
             self.unit == "record" or users == 0 or delta <= 1 / users,
             "delta",
             delta,
-            f"make it at most 1/N for N = {users} users: a larger δ protects nobody",
+            f"make it at most 1/N for N = {users} users: a larger δ protects no one",
         )
 
     @classmethod

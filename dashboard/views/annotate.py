@@ -83,7 +83,7 @@ def _exports(project: StoredProject) -> None:
     """A download for each exporter; a file is made when it is asked for."""
     answered = len(store().annotations(project.project_id))
     if not answered:
-        st.caption("Nothing to export yet: nobody has answered.")
+        st.caption("Nothing to export yet: there are no answers.")
         return
     st.caption(f"{answered:,} answers of all annotators, each with its sample's provenance.")
     for name in EXPORTERS:

@@ -1,4 +1,4 @@
-"""Privatizers: what filters leave of the use and of the secret, attacked afresh at every point."""
+"""Privatizers: what filters leave of utility and sensitive attribute, under fresh attacks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _pick(curves: list[StoredPrivatizerCurve]) -> StoredPrivatizerCurve:
 def _charts(curve: StoredPrivatizerCurve) -> None:
     left, right = st.columns(2, gap="large")
     with left:
-        st.markdown("#### Who still reads the secret")
+        st.markdown("#### Which attackers still read the sensitive attribute")
         st.altair_chart(
             privatizers.sensitive_chart(curve),
             alt="Line chart of each attacker's balanced accuracy against the utility",

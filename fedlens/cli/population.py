@@ -70,7 +70,9 @@ def create(args: argparse.Namespace) -> int:
 
     folder = _folder(args.name)
     try:
-        terms = PopulationTerms(folder.name, args.unit, args.delta, args.epsilon, args.adjacency, args.users)
+        terms = PopulationTerms(
+            folder.name, args.unit, args.delta, args.epsilon, args.adjacency, args.users
+        )
     except PopulationError as error:
         raise WrongUse(str(error)) from None
     population = Population.create(folder, terms)

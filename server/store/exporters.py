@@ -54,7 +54,7 @@ class Exporter(Protocol):
         """The file's content; ``samples`` in the order in which people answered."""
 
 
-class _Table:
+class _CsvExporter:
     title, suffix, media_type = "Table (CSV)", ".csv", "text/csv"
 
     def export(self, samples: Sequence[LabelledSample]) -> bytes:
@@ -67,7 +67,7 @@ class _Table:
         return text.getvalue().encode()
 
 
-class _Archive:
+class _ZipExporter:
     title, suffix, media_type = "Table and images (ZIP)", ".zip", "application/zip"
 
     def export(self, samples: Sequence[LabelledSample]) -> bytes:
@@ -80,8 +80,8 @@ class _Archive:
         return content.getvalue()
 
 
-TABLE: Exporter = _Table()
-ARCHIVE: Exporter = _Archive()
+TABLE: Exporter = _CsvExporter()
+ARCHIVE: Exporter = _ZipExporter()
 EXPORTERS: Registry[Exporter] = Registry(
     "exporter",
     "fedlens.exporters",

@@ -1,4 +1,4 @@
-"""Curves of privatizers: what filters left of the use and of the secret, in figures alone.
+"""Curves of privatizers: the utility and the sensitive attribute after filters, in figures alone.
 
 Rows are added and never change. There is no field for a record or a picture: sheets of records
 before and after stay in the folder that a report was written to.
@@ -33,12 +33,12 @@ class PrivatizerAttack:
 
     attacker: str
     mean: float
-    """Balanced accuracy on the secret."""
+    """Balanced accuracy on the sensitive attribute."""
     std: float
     low: float
     high: float
     leak: float
-    """H(S) less its cross-entropy: what is left of the secret is at least that."""
+    """H(S) less its cross-entropy: at least so much is left of the sensitive attribute."""
     leak_low: float
     leak_high: float
     frozen: float | None = None
@@ -103,7 +103,7 @@ class PrivatizerCurve:
     """How many."""
     utility_measure: str
     least_sum: float | None = None
-    """K, nats: leaks at least, if all of the use is kept; ``None`` where unknown."""
+    """K, nats: leaks at least, if all of the utility is kept; ``None`` where unknown."""
     label: str
     """What the figures are worth, in words."""
     points: tuple[PrivatizerPoint, ...]

@@ -243,7 +243,7 @@ class SampleTable(Base):
 
 
 class UserTable(Base):
-    """Somebody who labels; nobody of the federation."""
+    """An annotator, not a user of the federation."""
 
     __tablename__ = "users"
 

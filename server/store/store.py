@@ -266,7 +266,7 @@ class Store(Transactions):
     def queue(self, project_id: int, user_id: int, limit: int = 1) -> list[StoredSample]:
         """The next samples this annotator has neither labelled nor skipped.
 
-        The order is stable and the same for everybody; an undone sample comes back to its place.
+        The order is stable and the same for all; an undone sample comes back to its place.
         """
         with self._reading() as session:
             return answers.queue(session, project_id, user_id, limit)
