@@ -13,15 +13,15 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-Kind = Literal["clipping", "sampling", "one-run", "one-shot", "noise", "membership"]
-Verdict = Literal["alarm", "nothing-found", "cannot-detect"]
+AuditKind = Literal["clipping", "sampling", "one-run", "one-shot", "noise", "membership"]
+AuditVerdict = Literal["alarm", "nothing-found", "cannot-detect"]
 
 BOUND_ERROR = 1e-3
 """Allowed error of a *lower bound* that raises an alarm (one-run, membership). Gaussian mechanisms
 are far from attaining either bound, so false alarms are much rarer still: to refute a correct one
 of ε = 2 takes 194 right guesses of 200, where 142 ± 6 are expected."""
 ESTIMATE_ERROR = 1e-5
-"""Allowed error of the one-shot *estimate*, which sits at the truth where nobody is sampled."""
+"""Allowed error of the one-shot *estimate*, which sits at the truth where all users take part."""
 TEST_ERROR = 1e-6
 """Allowed error of each exact test (noise, sampling): they have power to spare."""
 
@@ -35,7 +35,7 @@ class Finding:
     contradicted the claim, whatever the code does.
     """
 
-    kind: Kind
+    kind: AuditKind
     claimed_epsilon: float
     """Upper bound by the accountant for the schedule that was audited, at ``delta``."""
     delta: float
@@ -47,7 +47,7 @@ class Finding:
     """Confidence interval of the estimate, under the same model."""
     cap: float | None
     """The largest ε that an alarm could have been raised at; None where there is no such limit."""
-    verdict: Verdict
+    verdict: AuditVerdict
     words: str
     """What that means, in a sentence or two."""
     figures: Mapping[str, float] = field(default_factory=dict)

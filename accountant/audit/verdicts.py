@@ -10,11 +10,11 @@ from accountant.audit.finding import (
     BOUND_ERROR,
     ESTIMATE_ERROR,
     TEST_ERROR,
+    AuditKind,
+    AuditVerdict,
     Finding,
-    Kind,
-    Verdict,
 )
-from accountant.audit.membership import Attack
+from accountant.audit.membership import MembershipAttack
 from accountant.audit.noise import NoiseTest
 from accountant.audit.one_run import Coins, Scores
 from accountant.audit.one_shot import gaussian_epsilon, separation
@@ -71,7 +71,7 @@ def one_run_finding(
     cap = _alarm_cap(m, guesses, at)
     said = f"{correct} of {guesses} guesses about {m} canaries were right: ε ≥ {bound:.3g}"
     if sure > claim.epsilon:
-        verdict: Verdict = "alarm"
+        verdict: AuditVerdict = "alarm"
         words = f"{said}, above the {claim.epsilon:.3g} that is claimed: more leaks than accounted"
     elif cap <= claim.epsilon:
         verdict = "cannot-detect"
@@ -122,7 +122,7 @@ def one_shot_finding(
     cap = gaussian_epsilon(most, claim.delta)
     said = f"the canaries' scores look like ε = {estimate:.3g} [{low:.3g}, {high:.3g}]"
     if sure > claim.epsilon:
-        verdict: Verdict = "alarm"
+        verdict: AuditVerdict = "alarm"
         words = f"{said}, above the {claim.epsilon:.3g} that is claimed; an estimate, no bound"
     elif cap <= claim.epsilon:
         verdict = "cannot-detect"
@@ -255,7 +255,13 @@ def clipping_finding(
 
 
 def membership_finding(
-    found: Attack, control: Attack, blind: Attack, sure: Attack, *, cap: float, claim: Claim
+    found: MembershipAttack,
+    control: MembershipAttack,
+    blind: MembershipAttack,
+    sure: MembershipAttack,
+    *,
+    cap: float,
+    claim: Claim,
 ) -> Finding:
     """Membership inference beside the claim, with its positive control.
 
@@ -274,7 +280,7 @@ def membership_finding(
         f"pictures of nothing), ε ≥ {found.lower_bound:.3g}"
     )
     if broken:
-        verdict: Verdict = "cannot-detect"
+        verdict: AuditVerdict = "cannot-detect"
         words = (
             f"the attack is broken: on replayed training records its AUC is {control.auc:.3f}, "
             "which should be near 1"
@@ -318,7 +324,9 @@ def no_attack(reason: str, *, claim: Claim) -> Finding:
     return replace(_plain("membership", claim, False, words, {}), verdict="cannot-detect")
 
 
-def _plain(kind: Kind, claim: Claim, alarm: bool, words: str, figures: dict[str, float]) -> Finding:
+def _plain(
+    kind: AuditKind, claim: Claim, alarm: bool, words: str, figures: dict[str, float]
+) -> Finding:
     return Finding(
         kind,
         claim.epsilon,

@@ -1,6 +1,6 @@
 """The moments accountant: differential privacy of a run through Rényi divergences.
 
-Composition adds divergences order by order, whatever the mechanisms and whoever chose them
+Composition adds divergences order by order, whatever mechanisms were chosen
 beforehand; a query converts each order and takes the least. Divergences of one event are computed
 once and kept, so a query over thousands of rounds costs well under a millisecond.
 """
@@ -24,6 +24,7 @@ from accountant.dp.binomial import Floats
 from accountant.dp.renyi import DEFAULT_ORDERS, deltas, epsilons, renyi_divergences
 from accountant.dp.replaced import replaced_divergences
 from accountant.events import Event, Mechanism
+from foundation.errors import WrongUse
 
 __all__ = ["DEFAULT_ORDERS", "MomentsAccountant", "mechanism_divergences"]
 
@@ -42,10 +43,10 @@ class MomentsAccountant:
             orders: α > 1, each a different valid bound.
 
         Raises:
-            ValueError: no order, or one that is not finite and above 1.
+            WrongUse: no order, or one that is not finite and above 1.
         """
         if not orders or not all(math.isfinite(a) and a > 1 for a in orders):
-            raise ValueError(f"orders = {orders!r}: give finite numbers above 1, one at least")
+            raise WrongUse(f"orders = {orders!r}: give finite numbers above 1, one at least")
         self._orders = tuple(float(order) for order in orders)
         self._alphas = np.array(self._orders)
         self._counts: Counter[Mechanism] = Counter()
@@ -65,7 +66,7 @@ class MomentsAccountant:
     def delta(self, epsilon: float) -> float:
         """Delta of everything booked at ``epsilon`` ≥ 0."""
         if not epsilon >= 0:
-            raise ValueError(f"epsilon = {epsilon!r} cannot be used: give a number ≥ 0")
+            raise WrongUse(f"epsilon = {epsilon!r} cannot be used: give a number ≥ 0")
         if not self._counts or math.isinf(epsilon):
             return 0.0
         totals = self._divergences()
@@ -81,7 +82,7 @@ class MomentsAccountant:
         """
         require_probability("delta", delta)
         if not epsilon >= 0:
-            raise ValueError(f"epsilon = {epsilon!r} cannot be used: give a number ≥ 0")
+            raise WrongUse(f"epsilon = {epsilon!r} cannot be used: give a number ≥ 0")
         after = self._divergences() + self._of(event.mechanism, event.count)
         return self._best(after, delta).epsilon > epsilon
 

@@ -18,8 +18,8 @@ from accountant.dp.binomial import Floats
 from accountant.dp.contour import (
     QUICK,
     Composition,
-    Line,
-    Place,
+    ContourLine,
+    ContourPlace,
     epsilon_bounds,
     lattice_moments,
     line,
@@ -141,7 +141,7 @@ def _smoothest(
     moments: Floats,
     at: int,
     target: tuple[float, float],
-) -> Place:
+) -> ContourPlace:
     """The place near abscissa number ``at`` that needs the least extra release."""
     near = [i for i in (at, at + _LEFT, at - _LEFT) if 0 <= i < moments.size]
     finite = [i for i in near if math.isfinite(moments[i])]
@@ -149,7 +149,7 @@ def _smoothest(
     return min(places, key=lambda where: where.extra)
 
 
-def _root(on: Line, target: float, high: float) -> float:
+def _root(on: ContourLine, target: float, high: float) -> float:
     """The least ε ≥ 0 on this line whose δ, rounded up, is at most the target."""
     if on.log_delta(high) > target:
         return high  # the bound that it came from holds by itself

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from accountant.ledger.ledger import Entry, Ledger
+from accountant.ledger.ledger import Ledger, LedgerEntry
 from accountant.ledger.population import Population
 from accountant.statement import Spending, statement
 
@@ -103,7 +103,7 @@ def _population_record(population: Population) -> dict[str, Any]:
     }
 
 
-def _mechanisms(entries: Iterable[Entry]) -> list[dict[str, Any]]:
+def _mechanisms(entries: Iterable[LedgerEntry]) -> list[dict[str, Any]]:
     """What was released how often, as the accountants price it; ``count`` counts releases."""
     counts: Counter[Any] = Counter()
     for entry in entries:

@@ -21,7 +21,7 @@ from fedlens.cli.schedules import (
 )
 
 if TYPE_CHECKING:
-    from accountant.planning import Cost, Plan
+    from accountant.planning import Cost, PlannedSchedule
 
 EPILOG = """examples:
   fedlens budget --sampling-rate 0.01 --noise-multiplier 1 --rounds 1000 --delta 1e-5
@@ -67,11 +67,11 @@ def run(args: argparse.Namespace) -> int:
     check_users(args.users)
     if args.at_epsilon is not None and not math.isfinite(args.at_epsilon):
         raise WrongUse(f"--at-epsilon {args.at_epsilon}: give a finite epsilon ≥ 0")
-    from accountant.planning import Plan, tables
+    from accountant.planning import PlannedSchedule, tables
 
     with plain_refusals():
         event = round_of(args, args.noise_multiplier)
-        plan = Plan(event, args.rounds, args.delta, releases_of(args), args.users)
+        plan = PlannedSchedule(event, args.rounds, args.delta, releases_of(args), args.users)
         cost = plan.cost()
         at = None if args.at_epsilon is None else plan.accountant().delta(args.at_epsilon)
         what_if = tables(plan) if args.what_if or args.plot else {}
@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _print(plan: Plan, cost: Cost) -> None:
+def _print(plan: PlannedSchedule, cost: Cost) -> None:
     say(f"moments accountant   ε = {figure(cost.rdp.epsilon)}  (order {cost.rdp.order:g})")
     tight = cost.tight.method or "no tight computation is known to be valid here"
     say(f"tight accountant     ε = {figure(cost.tight.epsilon)}  ({tight})")
@@ -105,7 +105,7 @@ def _print_tables(what_if: Mapping[str, Any], delta: float) -> None:
         Console(soft_wrap=True).print(table)
 
 
-def _draw(path: Path | None, plan: Plan, what_if: Mapping[str, Any]) -> str | None:
+def _draw(path: Path | None, plan: PlannedSchedule, what_if: Mapping[str, Any]) -> str | None:
     if path is None:
         return None
     from simulations.plots.style import plot_what_if
@@ -116,7 +116,7 @@ def _draw(path: Path | None, plan: Plan, what_if: Mapping[str, Any]) -> str | No
 
 
 def _record(
-    plan: Plan,
+    plan: PlannedSchedule,
     cost: Cost,
     args: argparse.Namespace,
     at: float | None,

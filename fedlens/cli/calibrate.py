@@ -12,7 +12,7 @@ from fedlens.cli.output import add_json_flag, bound_record, print_json, say
 from fedlens.cli.schedules import add_mechanism_flags, check_users, plain_refusals, round_of
 
 if TYPE_CHECKING:
-    from accountant.planning import Plan
+    from accountant.planning import PlannedSchedule
 
 EPILOG = """examples:
   fedlens calibrate --epsilon 1 --delta 1e-5 --sampling-rate 0.01 --rounds 10000
@@ -91,11 +91,11 @@ def _search(args: argparse.Namespace, method: Literal["best", "rdp"]) -> Found:
     return Found(noise, args.rounds)
 
 
-def _plan(args: argparse.Namespace, found: Found) -> Plan:
-    from accountant.planning import Plan
+def _plan(args: argparse.Namespace, found: Found) -> PlannedSchedule:
+    from accountant.planning import PlannedSchedule
 
     event = round_of(args, found.noise_multiplier)
-    return Plan(event, found.rounds, args.delta, users=args.users)
+    return PlannedSchedule(event, found.rounds, args.delta, users=args.users)
 
 
 def _print(args: argparse.Namespace, best: Found, moments: Found | None) -> None:

@@ -65,12 +65,14 @@ def _add_terms(action: argparse.ArgumentParser) -> None:
 
 def create(args: argparse.Namespace) -> int:
     """Make a population."""
-    from accountant.ledger.population import Population, PopulationError, Terms
+    from accountant.ledger.population import Population, PopulationError, PopulationTerms
     from fedlens.cli import WrongUse
 
     folder = _folder(args.name)
     try:
-        terms = Terms(folder.name, args.unit, args.delta, args.epsilon, args.adjacency, args.users)
+        terms = PopulationTerms(
+            folder.name, args.unit, args.delta, args.epsilon, args.adjacency, args.users
+        )
     except PopulationError as error:
         raise WrongUse(str(error)) from None
     population = Population.create(folder, terms)

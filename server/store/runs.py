@@ -23,17 +23,18 @@ from server.store.rows import (
     exists_where,
     insert_once,
     insert_or_replace,
+    records_of_run,
     require_run,
     require_same,
     to_record,
     to_values,
 )
-from server.store.schema import Checkpoint, Ledger, Release, Round, Run
+from server.store.schema import CheckpointTable, LedgerTable, ReleaseTable, RoundTable, RunTable
 
 
 def create_run(session: Session, record: RunRecord) -> None:
     """Insert a run, or find the same one there."""
-    if not insert_once(session, Run, to_values(record)):
+    if not insert_once(session, RunTable, to_values(record)):
         there = require_run(session, record.run_id)
         require_same(f"run {record.run_id!r}", there, record, "config_sha256")
 
@@ -51,12 +52,12 @@ def set_run_status(
     values = {"status": status, "stop_reason": stop_reason}
     if guarantee is not None:
         values["guarantee"] = guarantee
-    session.execute(update(Run).where(Run.run_id == run_id).values(values))
+    session.execute(update(RunTable).where(RunTable.run_id == run_id).values(values))
 
 
 def runs(session: Session) -> list[RunRecord]:
     """All runs, the newest first."""
-    rows = session.scalars(select(Run).order_by(Run.created_at.desc(), Run.run_id))
+    rows = session.scalars(select(RunTable).order_by(RunTable.created_at.desc(), RunTable.run_id))
     return [to_record(RunRecord, row) for row in rows]
 
 
@@ -68,29 +69,28 @@ def run(session: Session, run_id: str) -> RunRecord:
 def record_ledger(session: Session, row: LedgerRow) -> None:
     """Mirror a ledger entry; the same entry again changes nothing."""
     require_run(session, row.run_id)
-    if not insert_once(session, Ledger, to_values(row)):
+    if not insert_once(session, LedgerTable, to_values(row)):
         there = ledger_row(session, row.run_id, row.index)
         require_same(f"ledger entry {row.index}", there, row, "entry_hash", "round")
 
 
 def ledger(session: Session, run_id: str) -> list[LedgerRow]:
     """The mirrored entries, in order."""
-    rows = session.scalars(select(Ledger).where(Ledger.run_id == run_id).order_by(Ledger.index))
-    return [to_record(LedgerRow, row) for row in rows]
+    return records_of_run(session, LedgerRow, LedgerTable, run_id, LedgerTable.index)
 
 
-def ledger_row(session: Session, run_id: str, index: int) -> Ledger:
+def ledger_row(session: Session, run_id: str, index: int) -> LedgerTable:
     """The mirrored entry that pays for something about to be stored.
 
     Raises:
         StoreError: if it is not there.
     """
     require_run(session, run_id)
-    row = session.get(Ledger, (run_id, index))
+    row = session.get(LedgerTable, (run_id, index))
     if row is None:
         raise StoreError(
             f"ledger_index = {index}: run {run_id!r} has no such ledger row, and nothing derived "
-            "from data is stored before it; call record_ledger first"
+            "from data is stored before it; call record_progress first"
         )
     return row
 
@@ -102,23 +102,22 @@ def require_ledgered_round(session: Session, run_id: str, round_: int) -> None:
         StoreError: if there is none.
     """
     require_run(session, run_id)
-    if not exists_where(session, Ledger.run_id == run_id, Ledger.round == round_):
+    if not exists_where(session, LedgerTable.run_id == run_id, LedgerTable.round == round_):
         raise StoreError(
             f"round = {round_}: run {run_id!r} has no ledger row of this round, and nothing "
-            "derived from data is stored before it; call record_ledger first"
+            "derived from data is stored before it; call record_progress first"
         )
 
 
 def record_round(session: Session, record: RoundRecord) -> None:
     """Store a round's metrics in place of those there."""
     require_ledgered_round(session, record.run_id, record.round)
-    insert_or_replace(session, Round, to_values(record))
+    insert_or_replace(session, RoundTable, to_values(record))
 
 
 def rounds(session: Session, run_id: str) -> list[RoundRecord]:
     """A run's rounds, in order."""
-    rows = session.scalars(select(Round).where(Round.run_id == run_id).order_by(Round.round))
-    return [to_record(RoundRecord, row) for row in rows]
+    return records_of_run(session, RoundRecord, RoundTable, run_id, RoundTable.round)
 
 
 def record_release(session: Session, row: ReleaseRow) -> None:
@@ -129,26 +128,20 @@ def record_release(session: Session, row: ReleaseRow) -> None:
             f"round = {row.round}: ledger entry {row.ledger_index} of run {row.run_id!r} is of "
             f"round {paid.round}"
         )
-    insert_or_replace(session, Release, to_values(row))
+    insert_or_replace(session, ReleaseTable, to_values(row))
 
 
 def releases(session: Session, run_id: str) -> list[ReleaseRow]:
     """A run's releases, in the ledger's order."""
-    rows = session.scalars(
-        select(Release).where(Release.run_id == run_id).order_by(Release.ledger_index)
-    )
-    return [to_record(ReleaseRow, row) for row in rows]
+    return records_of_run(session, ReleaseRow, ReleaseTable, run_id, ReleaseTable.ledger_index)
 
 
 def record_checkpoint(session: Session, row: CheckpointRow) -> None:
     """Store where a round's checkpoint lies in place of what is there."""
     require_ledgered_round(session, row.run_id, row.round)
-    insert_or_replace(session, Checkpoint, to_values(row))
+    insert_or_replace(session, CheckpointTable, to_values(row))
 
 
 def checkpoints(session: Session, run_id: str) -> list[CheckpointRow]:
     """A run's checkpoints, by round."""
-    rows = session.scalars(
-        select(Checkpoint).where(Checkpoint.run_id == run_id).order_by(Checkpoint.round)
-    )
-    return [to_record(CheckpointRow, row) for row in rows]
+    return records_of_run(session, CheckpointRow, CheckpointTable, run_id, CheckpointTable.round)

@@ -11,9 +11,10 @@ from pathlib import Path
 from server.store import answers, audits, privatizers, projects, runs, samples, summaries
 from server.store.audits import AuditRecord
 from server.store.engine import clear_errors, locate, make_engine, prepare_file
+from server.store.exporters import LabelledSample
 from server.store.labelling import (
     Annotation,
-    Progress,
+    LabellingProgress,
     ProjectRecord,
     StoredAnnotation,
     StoredLabel,
@@ -107,16 +108,20 @@ class Store(Transactions):
 
     def record_progress(
         self,
-        ledger: Iterable[LedgerRow],
-        releases: Iterable[ReleaseRow],
-        rounds: Iterable[RoundRecord],
+        ledger: Iterable[LedgerRow] = (),
+        releases: Iterable[ReleaseRow] = (),
+        rounds: Iterable[RoundRecord] = (),
     ) -> None:
-        """Do `record_ledger`, `record_release` and `record_round` for many rows at once.
+        """Store what rounds left behind, in one transaction: a run waits for the disk once a round.
 
-        In one transaction, so that a training loop waits for the disk once a round.
+        Args:
+            ledger: entries of the ledger file. The same entry again changes nothing.
+            releases: what became of entries, in place of what is there.
+            rounds: their metrics, in place of those there.
 
         Raises:
-            StoreError: as they do; nothing is stored then.
+            StoreError: another entry has an index, a release or a round has no ledger entry, or
+                a release is of another round than its entry; nothing is stored then.
         """
         with self._writing() as session:
             for entry in ledger:
@@ -126,42 +131,15 @@ class Store(Transactions):
             for record in rounds:
                 runs.record_round(session, record)
 
-    def record_ledger(self, row: LedgerRow) -> None:
-        """Mirror an entry of the ledger file. The same entry again changes nothing.
-
-        Raises:
-            StoreError: if another entry has this index.
-        """
-        with self._writing() as session:
-            runs.record_ledger(session, row)
-
     def ledger(self, run_id: str) -> list[LedgerRow]:
         """A run's mirrored ledger entries, by index."""
         with self._reading() as session:
             return runs.ledger(session, run_id)
 
-    def record_round(self, record: RoundRecord) -> None:
-        """Store a round's metrics, in place of those there.
-
-        Raises:
-            StoreError: if the ledger has no row of this round.
-        """
-        with self._writing() as session:
-            runs.record_round(session, record)
-
     def rounds(self, run_id: str) -> list[RoundRecord]:
         """A run's rounds, in order."""
         with self._reading() as session:
             return runs.rounds(session, run_id)
-
-    def record_release(self, row: ReleaseRow) -> None:
-        """Store what became of a release, in place of what is there.
-
-        Raises:
-            StoreError: if the ledger has no row with this index, or it is of another round.
-        """
-        with self._writing() as session:
-            runs.record_release(session, row)
 
     def releases(self, run_id: str) -> list[ReleaseRow]:
         """A run's releases, by ledger index."""
@@ -205,11 +183,6 @@ class Store(Transactions):
         """All curves with their points, the newest first."""
         with self._reading() as session:
             return privatizers.curves(session)
-
-    def privatizer_curve(self, curve_id: int) -> StoredPrivatizerCurve:
-        """One curve."""
-        with self._reading() as session:
-            return privatizers.curve(session, curve_id)
 
     # Samples
 
@@ -293,7 +266,7 @@ class Store(Transactions):
     def queue(self, project_id: int, user_id: int, limit: int = 1) -> list[StoredSample]:
         """The next samples this annotator has neither labelled nor skipped.
 
-        The order is stable and the same for everybody; an undone sample comes back to its place.
+        The order is stable and the same for all; an undone sample comes back to its place.
         """
         with self._reading() as session:
             return answers.queue(session, project_id, user_id, limit)
@@ -321,7 +294,7 @@ class Store(Transactions):
             lambda session: answers.undo(session, project_id, user_id, client_uuid)
         )
 
-    def progress(self, project_id: int, user_id: int) -> Progress:
+    def progress(self, project_id: int, user_id: int) -> LabellingProgress:
         """How far this annotator is, in samples of the project's queue."""
         with self._reading() as session:
             return answers.progress(session, project_id, user_id)
@@ -330,6 +303,11 @@ class Store(Transactions):
         """The answers in force, one at most for each annotator and sample."""
         with self._reading() as session:
             return answers.effective(session, project_id)
+
+    def labelled_samples(self, project_id: int) -> list[LabelledSample]:
+        """The answers in force with their samples, for an exporter; in the order given."""
+        with self._reading() as session:
+            return answers.labelled(session, project_id)
 
     def annotation_history(self, project_id: int) -> list[StoredAnnotation]:
         """Every row ever appended, superseded answers and undos too."""

@@ -6,12 +6,14 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from server.store.rows import require_run
-from server.store.schema import Batch, Sample
+from server.store.schema import BatchTable, SampleTable
 
 
 def requested_classes(session: Session, run_id: str) -> list[int]:
     """The classes that samples of the run were requested for, in order."""
     require_run(session, run_id)
-    found = select(Sample.requested_class).join(Batch, Batch.batch_id == Sample.batch_id)
-    distinct = found.where(Batch.run_id == run_id).distinct().order_by(Sample.requested_class)
+    found = select(SampleTable.requested_class).join(BatchTable)
+    distinct = (
+        found.where(BatchTable.run_id == run_id).distinct().order_by(SampleTable.requested_class)
+    )
     return list(session.scalars(distinct))

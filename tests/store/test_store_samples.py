@@ -39,9 +39,9 @@ def test_a_batch_comes_back_with_its_samples_and_their_way_there(store: Store) -
 
 def test_no_batch_before_its_ledger_row(store: Store) -> None:
     store.create_run(a_run())
-    with pytest.raises(StoreError, match="record_ledger first"):
+    with pytest.raises(StoreError, match="record_progress first"):
         store.add_batch(a_batch(2), some_samples(2))
-    store.record_ledger(a_ledger_row(0, 1))
+    store.record_progress(ledger=[a_ledger_row(0, 1)])
     with pytest.raises(StoreError, match="ledger_index = 1"):
         store.add_batch(a_batch(2, ledger_index=1), some_samples(2))
     with pytest.raises(StoreError, match="of round 1"):
@@ -62,7 +62,7 @@ def test_the_database_itself_refuses_a_batch_without_ledger_row(url: str, store:
 
 def test_a_batch_cannot_claim_privacy_its_run_has_not(store: Store) -> None:
     store.create_run(a_run(private=False))
-    store.record_ledger(a_ledger_row())
+    store.record_progress(ledger=[a_ledger_row()])
     with pytest.raises(StoreError, match="guarantees nothing"):
         store.add_batch(a_batch(1), some_samples(1))
     store.add_batch(a_batch(1, private=False), some_samples(1))
@@ -119,7 +119,7 @@ def test_a_collapsed_generator_may_repeat_itself(store: Store) -> None:
 
 def test_filters_choose_and_pages_cover_everything_once(store: Store) -> None:
     paid_run(store)
-    store.record_ledger(a_ledger_row(1, 2))
+    store.record_progress(ledger=[a_ledger_row(1, 2)])
     first = store.add_batch(a_batch(25), some_samples(25))
     store.add_batch(a_batch(8, purpose="strip"), some_samples(8, seed=1))
     store.add_batch(a_batch(12, round=2, ledger_index=1), some_samples(12, seed=2))

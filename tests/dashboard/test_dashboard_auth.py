@@ -1,4 +1,4 @@
-"""Nothing but the login page and the health check is answered without a pass."""
+"""Nothing but the login page and the health check is answered without a session."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from dashboard import gate
+from dashboard import auth
+from dashboard.auth import SESSION_SECONDS, AuthMiddleware, SessionTokens
 from dashboard.errors import DashboardError
-from dashboard.gate import SESSION_SECONDS, Gate, Passes
 from server.store import Store
 
 HTML = {"accept": "text/html"}
 
 
 async def inside(scope: Scope, receive: Receive, send: Send) -> None:
-    """What the gate guards: says "inside" over http and websocket."""
+    """What the middleware guards: says "inside" over http and websocket."""
     if scope["type"] == "websocket":
         socket = WebSocket(scope, receive, send)
         await socket.accept()
@@ -38,8 +38,8 @@ async def inside(scope: Scope, receive: Receive, send: Send) -> None:
 
 @pytest.fixture
 def client(monkeypatch: pytest.MonkeyPatch) -> TestClient:
-    monkeypatch.setattr(gate, "WRONG_TOKEN_DELAY", 0)
-    return TestClient(Gate(inside, Passes(TOKEN, 8501)), follow_redirects=False)
+    monkeypatch.setattr(auth, "WRONG_TOKEN_DELAY", 0)
+    return TestClient(AuthMiddleware(inside, SessionTokens(TOKEN, 8501)), follow_redirects=False)
 
 
 def with_cookie(client: TestClient, value: str) -> TestClient:
@@ -123,7 +123,7 @@ def test_a_wrong_token_earns_nothing(client: TestClient, wrong: str) -> None:
 
 
 def test_a_form_without_end_is_not_read(client: TestClient) -> None:
-    padding = "a=" + "x" * gate.LARGEST_FORM
+    padding = "a=" + "x" * auth.LARGEST_FORM
     answer = client.post("/login", content=f"{padding}&{urlencode({'token': TOKEN})}")
     assert answer.status_code == 401
 
@@ -151,30 +151,30 @@ FORGERIES: list[tuple[str, Callable[[str], str]]] = [
 
 @pytest.mark.parametrize("forge", [f for _, f in FORGERIES], ids=[n for n, _ in FORGERIES])
 def test_forged_cookies_are_refused(client: TestClient, forge: Callable[[str], str]) -> None:
-    passes = Passes(TOKEN, 8501)
-    real = passes.issue()
-    assert passes.is_pass(real)
-    assert not passes.is_pass(forge(real))
+    tokens = SessionTokens(TOKEN, 8501)
+    real = tokens.issue()
+    assert tokens.is_valid(real)
+    assert not tokens.is_valid(forge(real))
     headers = {"cookie": f"fedlens-8501={forge(real)}".encode("utf-8", "replace")}
     assert client.get("/", headers=headers).status_code == 401  # type: ignore[arg-type]
 
 
 def test_cookies_of_another_token_are_refused() -> None:
-    assert not Passes(TOKEN, 8501).is_pass(Passes(TOKEN + "2", 8501).issue())
+    assert not SessionTokens(TOKEN, 8501).is_valid(SessionTokens(TOKEN + "2", 8501).issue())
 
 
 def test_cookies_run_out() -> None:
     now = 1_000_000.0
-    passes = Passes(TOKEN, 8501, clock=lambda: now)
-    cookie = passes.issue()
+    tokens = SessionTokens(TOKEN, 8501, clock=lambda: now)
+    cookie = tokens.issue()
     now += SESSION_SECONDS - 1
-    assert passes.is_pass(cookie)
+    assert tokens.is_valid(cookie)
     now += 2
-    assert not passes.is_pass(cookie)
+    assert not tokens.is_valid(cookie)
 
 
 def test_pages_may_load_nothing_from_elsewhere(client: TestClient) -> None:
-    answer = with_cookie(client, Passes(TOKEN, 8501).issue()).get("/")
+    answer = with_cookie(client, SessionTokens(TOKEN, 8501).issue()).get("/")
     policy = answer.headers.get_list("content-security-policy")
     assert len(policy) == 1
     assert "http" not in policy[0]
@@ -185,7 +185,7 @@ def test_pages_may_load_nothing_from_elsewhere(client: TestClient) -> None:
 @pytest.mark.parametrize("token", ["", "short", "é" * 20])
 def test_a_token_that_keeps_nobody_out_is_refused(token: str) -> None:
     with pytest.raises(DashboardError, match="at least 16"):
-        Passes(token, 8501)
+        SessionTokens(token, 8501)
 
 
 def fetch(served: Served, path: str, cookie: str = "") -> http.client.HTTPResponse:
@@ -196,7 +196,7 @@ def fetch(served: Served, path: str, cookie: str = "") -> http.client.HTTPRespon
     return answer
 
 
-def test_the_served_dashboard_is_behind_the_gate(
+def test_the_served_dashboard_asks_for_a_session(
     store_at: tuple[str, Store], served: Served
 ) -> None:
     populated.whole_run(store_at[1])

@@ -1,10 +1,10 @@
-"""The door in front of every page, file and websocket of the dashboard.
+"""Authentication in front of every page, file and websocket of the dashboard.
 
-Streamlit's own server hands out ``/media`` files and accepts websockets from anybody who can reach
-the port. This gate is an ASGI middleware around the whole application: without a cookie signed
-by this process, nothing but the login page and the health check is answered.
+Streamlit's own server hands out ``/media`` files and accepts websockets from anyone who can reach
+the port. `AuthMiddleware` is an ASGI middleware around the whole application: without a cookie
+signed by this process, only the login page and the health check answer.
 
-The cookie is earned with the access token, either from the link printed at the start
+A visitor gets the cookie for the access token, either from the link printed at the start
 (``http://127.0.0.1:8501/?token=...``) or by pasting the token into the login page. The token
 itself is never stored in the browser: the link is answered by a redirect to the same page
 without it.
@@ -49,8 +49,8 @@ SECURITY_HEADERS = {
 }
 
 
-class Passes:
-    """Issues and checks the cookie of people who have shown the access token.
+class SessionTokens:
+    """Issues and checks the session tokens of people who have shown the access token.
 
     Args:
         token: the access token, at least 16 characters.
@@ -58,7 +58,7 @@ class Passes:
         clock: seconds since the epoch.
 
     Raises:
-        DashboardError: the token is too short to keep anybody out.
+        DashboardError: the token is too short to keep anyone out.
     """
 
     def __init__(self, token: str, port: int, clock: Callable[[], float] = time.time) -> None:
@@ -81,7 +81,7 @@ class Passes:
         body = f"{int(self._clock()) + SESSION_SECONDS}.{secrets.token_hex(8)}"
         return f"{body}.{self._sign(body)}"
 
-    def is_pass(self, value: str) -> bool:
+    def is_valid(self, value: str) -> bool:
         """Whether ``value`` was issued with this token and has not run out."""
         body, _, signature = value.rpartition(".")
         if not hmac.compare_digest(signature.encode(), self._sign(body).encode()):
@@ -97,15 +97,15 @@ def new_token() -> str:
     return secrets.token_urlsafe(32)
 
 
-class Gate:
-    """ASGI middleware: lets through what carries a valid pass, answers the rest itself."""
+class AuthMiddleware:
+    """ASGI middleware: passes on what carries a valid session token, answers the rest itself."""
 
-    def __init__(self, app: ASGIApp, passes: Passes) -> None:
+    def __init__(self, app: ASGIApp, tokens: SessionTokens) -> None:
         self._app = app
-        self._passes = passes
+        self._tokens = tokens
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one connection; websockets without a pass are refused at the handshake."""
+        """Answer one connection; websockets without a session are refused at the handshake."""
         if scope["type"] == "lifespan" or scope["path"] in OPEN_PATHS:
             await self._app(scope, receive, send)
         elif scope["type"] == "websocket":
@@ -114,7 +114,7 @@ class Gate:
             await self._http(scope, receive, _with_security_headers(send))
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._has_pass(scope):
+        if self._has_session(scope):
             await self._app(scope, receive, send)
         else:
             await send({"type": "websocket.close", "code": 1008})
@@ -125,12 +125,12 @@ class Gate:
         await (response or self._app)(scope, receive, send)
 
     async def _own_answer(self, request: Request) -> Response | None:
-        """The gate's answer, or None where the application may answer."""
+        """Our own answer, or None where the application may answer."""
         if request.url.path == LOGIN_PATH and request.method == "POST":
             return await self._login(request)
         if "token" in request.query_params:
             return await self._token_link(request)
-        if self._has_pass(request.scope):
+        if self._has_session(request.scope):
             return _see_other("/") if request.url.path == LOGIN_PATH else None
         if request.url.path == LOGIN_PATH:
             return HTMLResponse(login_page())
@@ -139,7 +139,7 @@ class Gate:
         return PlainTextResponse("Not signed in.\n", status_code=401)
 
     async def _token_link(self, request: Request) -> Response:
-        if not self._passes.is_token(request.query_params["token"]):
+        if not self._tokens.is_token(request.query_params["token"]):
             return await _refused()
         rest = [(k, v) for k, v in request.query_params.multi_items() if k != "token"]
         # A path is only ever taken from this server's own URL; "//host" would leave it.
@@ -148,15 +148,15 @@ class Gate:
 
     async def _login(self, request: Request) -> Response:
         fields = dict(parse_qsl((await _body(request)).decode("utf-8", "replace")))
-        if not self._passes.is_token(fields.get("token", "").strip()):
+        if not self._tokens.is_token(fields.get("token", "").strip()):
             return await _refused()
         return self._admit("/", request)
 
     def _admit(self, target: str, request: Request) -> Response:
         response = _see_other(target)
         response.set_cookie(
-            self._passes.cookie,
-            self._passes.issue(),
+            self._tokens.cookie,
+            self._tokens.issue(),
             max_age=SESSION_SECONDS,
             httponly=True,
             samesite="lax",
@@ -164,8 +164,8 @@ class Gate:
         )
         return response
 
-    def _has_pass(self, scope: Scope) -> bool:
-        return self._passes.is_pass(_cookie(scope, self._passes.cookie))
+    def _has_session(self, scope: Scope) -> bool:
+        return self._tokens.is_valid(_cookie(scope, self._tokens.cookie))
 
 
 def _cookie(scope: Scope, name: str) -> str:
@@ -181,7 +181,7 @@ def _cookie(scope: Scope, name: str) -> str:
 
 
 async def _body(request: Request) -> bytes:
-    """The request's body up to ``LARGEST_FORM`` bytes; nobody's token is longer."""
+    """The request's body up to ``LARGEST_FORM`` bytes; no token is longer."""
     body = b""
     async for chunk in request.stream():
         body += chunk
@@ -191,7 +191,7 @@ async def _body(request: Request) -> bytes:
 
 
 async def _refused() -> Response:
-    await anyio.sleep(WRONG_TOKEN_DELAY)  # slows guessing without locking anybody out
+    await anyio.sleep(WRONG_TOKEN_DELAY)  # slows guessing without locking anyone out
     return HTMLResponse(login_page("That is not the token of this dashboard."), status_code=401)
 
 
