@@ -281,11 +281,11 @@ def test_records_that_hide_nothing_are_only_kept() -> None:
     assert float(step.losses["filter"].detach()) == pytest.approx(
         float((released - batch.records).square().mean().detach())
     )
-    assert float(step.losses["sensitive"]) == 0
+    assert float(step.losses["adversary"]) == 0
     some = Batch(batch.records, batch.utility, batch.sensitive, batch.side, torch.eye(12)[:, :1])
     alone = Batch(batch.records[:1], batch.utility[:1], batch.sensitive[:1], batch.side[:1])
-    ours = method.local_step(weights, some, noise).losses["sensitive"]
-    theirs = method.local_step(weights, alone, noise[:1]).losses["sensitive"]
+    ours = method.local_step(weights, some, noise).losses["adversary"]
+    theirs = method.local_step(weights, alone, noise[:1]).losses["adversary"]
     assert float(ours) == pytest.approx(float(theirs))
 
 
@@ -324,7 +324,7 @@ def test_a_fixed_network_does_not_learn() -> None:
         AlphaObjective(beta=1.0),
         fixed_utility=utility,
     )
-    assert set(method.players) == {"filter", "sensitive"}
+    assert set(method.players) == {"filter", "adversary"}
     assert not any(value.requires_grad for value in utility.parameters())
     assert method.noise_shape == ()
 

@@ -262,7 +262,7 @@ def test_a_filter_is_told_its_owners_choice():
     net = UNet((1, 8, 8), 2, choices=1, generator=seeded())
     readers = {
         "fixed_utility": ConvClassifier((1, 8, 8), 2, 2, generator=seeded(1)),
-        "sensitive": ConvClassifier((1, 8, 8), 2, 2, generator=seeded(2)),
+        "adversary": ConvClassifier((1, 8, 8), 2, 2, generator=seeded(2)),
     }
     method = InformationPrivatizer(net, HALF, **readers)
     images = torch.rand(2, 1, 8, 8, generator=seeded(3))
@@ -309,10 +309,10 @@ def test_the_prior_of_labels_is_their_shares():
 
 def test_a_network_of_another_shape_is_refused_before_training():
     image = torch.zeros(1, 1, 28, 28)
-    with pytest.raises(PrivatizerError, match=r"use does not take records of shape \(1, 28, 28\)"):
+    with pytest.raises(PrivatizerError, match=r"utility does not take records of shape \(1, 28, 28\)"):
         check_reads(ConvClassifier((3, 32, 32), 10), image, 10, "utility")
     with pytest.raises(PrivatizerError, match="the data has 2 classes"):
-        check_reads(ConvClassifier((1, 28, 28), 10), image, 2, "sensitive")
+        check_reads(ConvClassifier((1, 28, 28), 10), image, 2, "adversary")
     method = privatizer(prior=torch.ones(3) / 3)
     with pytest.raises(PrivatizerError, match="2 answers, the prior 3"):
         method.report(points(), draw_noise(method, 256, seeded()))

@@ -130,7 +130,7 @@ def test_who_has_nothing_adds_nothing_and_who_breaks_the_networks_neither(secret
         """User 1's pixels overflow the networks."""
 
         shape, classes, partition = secretive.shape, 10, 0
-        sensitive, sensitive_classes = "thickness", SENSITIVE
+        sensitive_attribute, sensitive_classes = "thickness", SENSITIVE
 
         def __len__(self):
             return 7
@@ -153,15 +153,15 @@ def test_who_consents_has_no_share_in_the_secret(secretive, asked):
     critic, rows = rows_of(secretive, asked(1, 2, network="unet", consenting=0.2))
     blocks = critic._design.split(rows)
     assert float(blocks["shares"][1].abs().max()) == 0
-    assert float(blocks["sensitive"][1].abs().max()) == 0  # nothing of theirs to read
+    assert float(blocks["adversary"][1].abs().max()) == 0  # nothing of theirs to read
     assert float(blocks["shares"][0].sum()) == pytest.approx(critic._bounds["shares"])
 
 
-def test_records_of_an_unknown_secret_are_as_if_they_were_not_there(secretive):
-    sensitive_classes = secretive.sensitive_classes.copy()
-    sensitive_classes[:10] = [-1, 3, 0, 1, 2, 0, 1, 2, 99, 0]
-    data = sound_records(replace(secretive, sensitive_classes=sensitive_classes), 0)
-    assert data.sensitive_classes.tolist() == [0, 1, 2, 0, 1, 2, 0] and len(data.images) == 7
+def test_records_of_an_unknown_value_are_as_if_they_were_not_there(secretive):
+    sensitive = secretive.sensitive.copy()
+    sensitive[:10] = [-1, 3, 0, 1, 2, 0, 1, 2, 99, 0]
+    data = sound_records(replace(secretive, sensitive=sensitive), 0)
+    assert data.sensitive.tolist() == [0, 1, 2, 0, 1, 2, 0] and len(data.images) == 7
     assert data.choice.tolist() == [[1.0]] * 7
 
 
@@ -242,7 +242,7 @@ def test_users_are_filtered_once_with_noise_of_their_own(secretive, asked, vecto
     assert as_asked(replace(secretive), request) is not shown
     raw, found = secretive.user(0), shown.user(0)
     assert (shown.classes, shown.shape, len(shown)) == (10, (1, 28, 28), 7)
-    assert torch.equal(found.labels, raw.labels) and found.sensitive_classes is None
+    assert torch.equal(found.labels, raw.labels) and found.sensitive is None
     assert float((found.images - raw.images).abs().mean()) > 0.01
     assert float(found.images.abs().max()) <= 1
     again = FilteredUsers.of(secretive, vector, privatizer_settings(request.settings))
@@ -303,5 +303,5 @@ def test_critics_meet_filtered_images_alone(secretive, make_request, asked, vect
 
 def test_local_data_without_secrets_is_what_it_was(users):
     data = users.user(0)
-    assert data.sensitive_classes is None and data.choice is None
-    assert LocalData(data.images, data.labels).sensitive_classes is None
+    assert data.sensitive is None and data.choice is None
+    assert LocalData(data.images, data.labels).sensitive is None

@@ -29,7 +29,7 @@ def seeded(seed=0):
 def built(alpha=0.5):
     readers = {
         name: Mlp(2, 2, (8,), generator=seeded(place))
-        for place, name in enumerate(("raw_utility", "utility", "sensitive"))
+        for place, name in enumerate(("raw_utility", "utility", "adversary"))
     }
     return InformationPrivatizer(
         LinearFilter(2, generator=seeded()), HALF, Objective(alpha), **readers
@@ -49,7 +49,7 @@ def points():
     return load_private("mixture:0.4", seed=3).train
 
 
-ALL = {FILTER: 1e-2, "raw_utility": 3e-3, "utility": 3e-3, "sensitive": 3e-3}
+ALL = {FILTER: 1e-2, "raw_utility": 3e-3, "utility": 3e-3, "adversary": 3e-3}
 
 
 def trained(points, *stages, seed=0, **options):
@@ -74,16 +74,16 @@ def test_equal_arguments_give_equal_bits_and_the_global_state_is_left_alone(poin
 
 def test_a_stage_moves_only_the_players_it_names(points):
     before = weights(built())
-    after = trained(points, Stage("readers", {"utility": 1e-3, "sensitive": 1e-3}, 3))
+    after = trained(points, Stage("readers", {"utility": 1e-3, "adversary": 1e-3}, 3))
     moved = {name.split(".")[0] for name in before if not torch.equal(before[name], after[name])}
-    assert moved == {"utility", "sensitive"}
+    assert moved == {"utility", "adversary"}
 
 
 def test_iterations_are_reported_across_stages(points):
     done, steps = [], []
     trained(
         points,
-        Stage("readers", {"sensitive": 1e-3}, 2),
+        Stage("readers", {"adversary": 1e-3}, 2),
         Stage("filter", {FILTER: 1e-3}, 3),
         progress=lambda now, of: done.append((now, of)),
         on_step=lambda step, scalars: steps.append((step, len(scalars))),
@@ -221,7 +221,7 @@ def test_a_chain_trains_its_second_filter_alone():
     )
     before = {name: value.clone() for name, value in net.state_dict().items()}
     train_privatizer(
-        method, data, [Stage("s", {FILTER: 1e-2, "sensitive": 1e-2}, 3)], batch=16, seed=0
+        method, data, [Stage("s", {FILTER: 1e-2, "adversary": 1e-2}, 3)], batch=16, seed=0
     )
     moved = {
         name.split(".")[0]
