@@ -22,7 +22,7 @@ from server.sampler import restored_filter
 
 KEPT = "privatizer/mean"
 """Where a run's state has its filter."""
-_ABSORBED = "privatizer/absorbed"
+_APPLIED = "privatizer/applied"
 _SAME = ("sensitive_attribute", "network", "width", "output_noise_std")
 
 
@@ -163,7 +163,7 @@ def _trained(theirs: Config, snapshot: Snapshot) -> bool:
         return False
     if privatizer.method not in ROUNDS:
         return True
-    return snapshot.round >= privatizer.rounds and int(snapshot.arrays[_ABSORBED]) > privatizer.lead
+    return snapshot.round >= privatizer.rounds and int(snapshot.arrays[_APPLIED]) > privatizer.lead
 
 
 def _check_alike(config: Config, theirs: Config) -> None:

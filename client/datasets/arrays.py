@@ -21,8 +21,8 @@ MOST_CLASSES = 1000
 def load_npz(path: Path) -> Dataset:
     """Arrays train_images, train_labels, test_images, test_labels and some that need not be there.
 
-    These are user_ids and, both or none, train_sensitive and test_sensitive (what a privatizer is to
-    hide). Images are uint8 [n, h, w] (grey) or [n, c, h, w]; all else is whole numbers. The
+    These are user_ids and, both or none, train_sensitive and test_sensitive (the sensitive attribute
+    that a privatizer hides). Images are uint8 [n, h, w] (grey) or [n, c, h, w]; all else is whole numbers. The
     number of classes is the highest label plus one. Pickled objects in the file are refused.
 
     Raises:

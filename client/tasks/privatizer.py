@@ -61,7 +61,8 @@ class PrivatizerLocalCritic:
         settings = privatizer_settings(request.settings)
         name, sensitive_classes = sensitive_of(users)
         if name != settings["sensitive_attribute"] or sensitive_classes < 2:
-            raise NodeDataError(f"the run hides {settings['sensitive_attribute']!r}, this node has {name!r}")
+            hides = settings["sensitive_attribute"]
+            raise NodeDataError(f"the run hides {hides!r}, this node has {name!r}")
         self._design = design(settings, users.shape, users.classes, sensitive_classes)
         self._bounds = self._design.bounds(float(request.settings["clipping_norm"]))
         self._batch, self._chooses = int(settings["batch"]), float(settings["consenting"]) > 0

@@ -51,7 +51,7 @@ class CanaryUsers:
     asked: NDArray[np.int64]
     """How often each was asked for, int64 [canaries]: whom the sampler drew."""
     classes: int = 1
-    sensitive: str = ""
+    sensitive_attribute: str = ""
     """What the run hides, where it does: canaries claim to know it, as its users do."""
     sensitive_classes: int = 2
 
@@ -125,7 +125,13 @@ class Stage:
         self.asked = np.zeros(count, dtype=np.int64)
         sensitive = config.privatizer.sensitive_attribute if config.privatizer.active else ""
         self._users = [
-            CanaryUsers(directions[a:b], included[a:b], node, self.asked[a:b], sensitive=sensitive)
+            CanaryUsers(
+                directions[a:b],
+                included[a:b],
+                node,
+                self.asked[a:b],
+                sensitive_attribute=sensitive,
+            )
             for node, (a, b) in enumerate(pairwise(bounds))
         ]
         grid = InProcessGrid(build_client_app(self._open), config.data.nodes, config.flat())

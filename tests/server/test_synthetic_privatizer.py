@@ -232,7 +232,7 @@ def test_a_rate_that_is_too_high_is_lowered(tmp_path, monkeypatch):
         players = found["releasing"]
         assert players["filter"] == pytest.approx(settings.rate * share)
         assert players["adversary"] == pytest.approx(settings.adversary_rate * share)
-    judges = [found["meeting"]["sensitive"] for found in rates[3:] if "meeting" in found]
+    judges = [found["meeting"]["adversary"] for found in rates[3:] if "meeting" in found]
     assert judges and set(judges) == {fitting.JUDGE_RATE}, "no setting makes a judge blind"
 
 
@@ -263,7 +263,7 @@ def test_a_later_stretch_that_fails_loses_no_filter(tmp_path, monkeypatch):
 
     monkeypatch.setattr(fitting, "train_privatizer", failing)
     monkeypatch.setattr(
-        fitting._Fitting, "_reading", lambda self, method: fitting.LeakageEstimate(0.2, 0.6)
+        fitting._Fitting, "_leakage", lambda self, method: fitting.LeakageEstimate(0.2, 0.6)
     )
     assert fitted(config, directory).network is not None and len(calls) == 3
 
@@ -271,7 +271,7 @@ def test_a_later_stretch_that_fails_loses_no_filter(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("nats", "missed"), [(0.2, True), (0.001, False)])
 def test_people_are_told_what_a_fresh_network_reads(tmp_path, monkeypatch, capsys, nats, missed):
     monkeypatch.setattr(
-        fitting._Fitting, "_reading", lambda self, method: fitting.LeakageEstimate(nats, 0.71)
+        fitting._Fitting, "_leakage", lambda self, method: fitting.LeakageEstimate(nats, 0.71)
     )
     path = tmp_path / "tiny.toml"
     path.write_text(Config().updated(TINY).to_toml())
@@ -281,7 +281,7 @@ def test_people_are_told_what_a_fresh_network_reads(tmp_path, monkeypatch, capsy
     assert f"reads it of 71.0% of filtered samples ({nats:.2g} nats) with the grain" in printed
     assert ("left more of the secret than privatizer.budget = 0.003" in printed) is missed
     found = json.loads(printed.splitlines()[-1])
-    assert (found["secret_read"], found["secret_read_nats"]) == (0.71, nats)
+    assert (found["sensitive_read"], found["sensitive_read_nats"]) == (0.71, nats)
 
 
 def test_a_state_of_before_keeps_its_filter(tmp_path):
@@ -309,14 +309,14 @@ def test_fresh_adversaries_say_when_it_is_enough_and_which_filter_is_kept(
         return fitting.LeakageEstimate(left.pop(0), 0.5)
 
     monkeypatch.setattr(fitting, "train_privatizer", looking)
-    monkeypatch.setattr(fitting._Fitting, "_reading", read)
+    monkeypatch.setattr(fitting._Fitting, "_leakage", read)
     hidden = fitted(config, directory, told)
     assert not left and [names for _, names in methods] == [
         ["meeting", "releasing"],
         *[["meeting"], ["releasing"]] * later,
         ["meeting"],
     ]
-    adversaries = [id(sensitive) for sensitive, _ in methods]
+    adversaries = [id(adversary) for adversary, _ in methods]
     assert len(set(adversaries)) == 2 + later, "each stretch has its own"
     assert hidden.network is not None
     best = int(np.argmin(readings))
@@ -334,7 +334,7 @@ def test_what_a_fresh_network_reads_is_kept(tmp_path):
     assert leakage_of({}) is None
 
 
-def test_a_seed_tells_neither_the_secret_nor_the_noise(tmp_path):
+def test_a_seed_tells_neither_the_sensitive_value_nor_the_noise(tmp_path):
     """A batch's seed is stored beside its samples."""
     _, directory, _ = trained(tmp_path / "run")
     sampler = kept_sampler(directory)
@@ -368,7 +368,7 @@ def test_nodes_give_pairs_of_unfiltered_images():
     assert isinstance(shown, FilteredUsers) and shown.classes == 20
     raw, pairs = users.user(3), shown.user(3)
     assert torch.equal(pairs.images, raw.images)
-    assert torch.equal(pairs.labels, raw.labels * 2 + raw.sensitive_classes)
+    assert torch.equal(pairs.labels, raw.labels * 2 + raw.sensitive)
     assert as_asked(users, request) is users
 
 

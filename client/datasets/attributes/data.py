@@ -67,8 +67,8 @@ class PrivateData:
             )
         if self.sensitive_classes < 2:
             raise PrivateDataError(
-                f"{self.name}: sensitive_classes={self.sensitive_classes}, so nothing is "
-                "to be hidden: choose an attribute with at least 2 classes"
+                f"{self.name}: sensitive_classes={self.sensitive_classes}, so there is "
+                "nothing to hide: choose a sensitive attribute with at least 2 classes"
             )
         _check_labels(self.name, "utility", self.utility, len(self), self.utility_classes)
         _check_labels(self.name, "sensitive", self.sensitive, len(self), self.sensitive_classes)
