@@ -37,12 +37,14 @@ def sensitive_values_of(dataset: Dataset, name: str) -> SensitiveValues:
         DatasetError: there is no such attribute, the data lacks it, or it has one class only.
     """
     if name not in SENSITIVE:
-        raise DatasetError(f"there is no sensitive attribute {name!r}; use one of {', '.join(SENSITIVE)}")
+        raise DatasetError(
+            f"there is no sensitive attribute {name!r}; use one of {', '.join(SENSITIVE)}"
+        )
     train, test = SENSITIVE[name](dataset)
     classes = int(max(train.max(), test.max())) + 1
     if classes > MOST_SENSITIVE:
         raise DatasetError(
-            f"{dataset.name}: the sensitive attribute {name!r} runs up to {classes - 1}; number its "
+            f"{dataset.name}: the attribute {name!r} runs up to {classes - 1}; number its "
             f"classes from 0 (at most {MOST_SENSITIVE})"
         )
     missing = np.flatnonzero(np.bincount(train, minlength=classes) == 0)
@@ -59,8 +61,8 @@ def _column(dataset: Dataset) -> tuple[Labels, Labels]:
     """The data set's own column."""
     if dataset.train_sensitive is None or dataset.test_sensitive is None:
         raise DatasetError(
-            f"{dataset.name} has no sensitive column; give train_sensitive and test_sensitive in an "
-            ".npz file, or choose another attribute"
+            f"{dataset.name} has no sensitive column; give train_sensitive and test_sensitive in "
+            "an .npz file, or choose another attribute"
         )
     return dataset.train_sensitive, dataset.test_sensitive
 

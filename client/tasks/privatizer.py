@@ -70,7 +70,7 @@ class PrivatizerLocalCritic:
         public = torch.from_numpy(request.weights["public"].copy())
         self._shared = public[: len(self._design.scalars)]
         self._method = built(self._design, settings, public[len(self._design.scalars) :])
-        self._start = named_weights(self._method.players)
+        self._start = named_weights(self._method.networks)
 
     def _load(self, request: TrainRequest) -> None:
         vector, start = request.weights["players"], 0

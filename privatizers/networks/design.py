@@ -1,9 +1,9 @@
 """The networks of a privatizer that a federation trains, and how a user's update is laid out.
 
 Server and nodes build the same design from the same public settings. A user's update is one vector
-of blocks, in the order of `Design.blocks`: minus each player's gradient, the objective's scalars,
-and the shares of the secret's classes. Each block has its own share of the clip, so that no large
-gradient drowns a small number that everybody needs.
+of blocks, in the order of `Design.blocks`: minus each network's gradient, the objective's scalars,
+and the shares of the sensitive classes. Each block has its own share of the clip, so that no large
+gradient drowns a small number that all need.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from privatizers.networks.releasers import ConvReleaser
 FILTER = "filter"
 SCALARS, SHARES = "scalars", "shares"
 SCALAR_SHARE, SENSITIVE_SHARE = 0.03, 0.02
-"""Shares of C² that bound the blocks of the scalars and of the secret's shares."""
+"""Shares of C² that bound the blocks of the scalars and of the sensitive classes' shares."""
 PIXELS = (-1.0, 1.0)
 DENSE_NOISE = 16
 """Entries of noise beside the dense filter's units."""
@@ -51,7 +51,7 @@ class Scalar:
         low: least value that a user's may have; what is below counts as it.
         high: greatest such value.
         start: what stands in before the first release.
-        hidden: whether it is a mean over records whose owner hides the secret.
+        hidden: whether it is a mean over records whose owner hides the sensitive attribute.
     """
 
     low: float
@@ -65,7 +65,7 @@ class Block:
     """Some neighbouring entries of an update.
 
     Attributes:
-        name: of a player, or ``scalars`` or ``shares``.
+        name: of a network, or ``scalars`` or ``shares``.
         size: entries.
         bound: L2 bound of the block relative to C; their squares add up to 1 at most.
     """
@@ -80,9 +80,9 @@ class Design:
     """What is trained.
 
     Attributes:
-        networks: by player; ``filter`` is the one that nodes run afterwards.
+        networks: by name; ``filter`` is the one that nodes run afterwards.
         scalars: what the objective squares, or takes the logarithm of.
-        sensitive_classes: classes of the secret.
+        sensitive_classes: classes of the sensitive attribute.
         blocks: how an update is laid out.
     """
 
@@ -106,7 +106,7 @@ class Design:
         return {block.name: block.bound * clipping_norm for block in self.blocks}
 
     def public_start(self) -> Tensor:
-        """Scalars and uniform shares before the first release, float32 [scalars + secrets]."""
+        """Scalars and uniform shares before the first release, float32 [scalars + classes]."""
         starts = [scalar.start for scalar in self.scalars]
         return torch.tensor([*starts, *[1 / self.sensitive_classes] * self.sensitive_classes])
 
@@ -148,16 +148,19 @@ def design(
         settings: ``method``, ``alpha``, ``network``, ``width``, ``readers``, ``filter_share`` and
             ``consenting``.
         shape: of an image.
-        classes: of the use.
-        sensitive_classes: of the secret.
+        classes: of the utility.
+        sensitive_classes: of the sensitive attribute.
         seed: of the first weights.
 
     Raises:
         ShapeError: no network is built for such images.
-        PlanError: the secret has one class only, the method is unknown, or its order too small.
+        PlanError: the sensitive attribute has one class only, the method is unknown, or its order
+            too small.
     """
     if sensitive_classes < 2:
-        raise PlanError(f"secrets={sensitive_classes}: a secret with one class cannot be hidden")
+        raise PlanError(
+            f"sensitive_classes={sensitive_classes}: an attribute with one class cannot be hidden"
+        )
     method, alpha = str(settings["method"]), float(settings["alpha"])
     if method not in ("information", "alpha"):
         raise PlanError(f"method={method!r} is unknown: choose information or alpha")
@@ -167,7 +170,7 @@ def design(
         and (1 / alpha - 1) * math.log(sensitive_classes) > LARGEST_LOG
     ):
         raise PlanError(
-            f"alpha={alpha} is too small for {sensitive_classes} secrets: give a larger order"
+            f"alpha={alpha} is too small for {sensitive_classes} classes: give a larger order"
         )
     source = torch.Generator().manual_seed(seed)
     networks = _networks(settings, shape, classes, sensitive_classes, source)
@@ -218,11 +221,11 @@ def _networks(
     source: torch.Generator,
 ) -> dict[str, nn.Module]:
     width = int(settings["readers"])
-    readers = {"utility": classes, "adversary": sensitive_classes}
+    classifiers = {"utility": classes, "adversary": sensitive_classes}
     if settings["method"] == "information":
-        readers = {"raw_utility": classes, **readers}
+        classifiers = {"raw_utility": classes, **classifiers}
     networks: dict[str, nn.Module] = {FILTER: _filter(settings, shape, source)}
-    for name, answers in readers.items():
+    for name, answers in classifiers.items():
         if settings["network"] == "dense":
             networks[name] = Mlp(math.prod(shape), answers, (width,), generator=source)
         else:
@@ -231,7 +234,7 @@ def _networks(
 
 
 def _information_scalars(classes: int, sensitive_classes: int) -> tuple[Scalar, ...]:
-    """A, the use that is lost, and B, the secret that leaks, in nats (paper 000, algorithm 1)."""
+    """A, the utility lost, and B, what leaks, in nats (Bertran et al. 2019, algorithm 1)."""
     utility, sensitive = math.log(max(classes, 2)), math.log(sensitive_classes)
     return (
         Scalar(0.0, 2 * utility, utility, hidden=False),

@@ -58,10 +58,10 @@ def conditional_mutual_information(joint: Tensor) -> Tensor:
 def least_sum(joint: Tensor) -> Tensor:
     """K = I(U;S) − I(U;S|X), a scalar in nats, of a joint table [U, S, X].
 
-    For every filter Q of X alone, I(U;X|Q) + I(S;Q) ≥ K (paper 000, Lemma 3.1, with equality where
-    S and Q are independent given U, and U and X given Q and S). Hence also
-    (1−α)A² + αB² ≥ α(1−α)K². The paper's Theorem 3.3 (A ≥ αK and B ≥ (1−α)K at the optimum) is
-    false as stated and is not offered: its proof turns an inequality round.
+    For every filter Q of X alone, I(U;X|Q) + I(S;Q) ≥ K (Bertran et al. 2019, Lemma 3.1, with
+    equality where S and Q are independent given U, and U and X given Q and S). Hence also (1−α)A² +
+    αB² ≥ α(1−α)K². The paper's Theorem 3.3 (A ≥ αK and B ≥ (1−α)K at the optimum) is false as
+    stated and is not offered: its proof turns an inequality round.
     """
     return mutual_information(joint.sum(2)) - conditional_mutual_information(joint)
 
@@ -117,7 +117,7 @@ def arimoto_uncertainty(log_probabilities: Tensor, order: float) -> Tensor:
     """H_a(S|Z) as a batch of answers has it: a/(1−a) log mean_i (Σ_s p_i(s)^a)^(1/a), in nats.
 
     With an adversary's answers in the place of posteriors it is what the adversary believes of its
-    own doubt (paper 002, equations 9 and 11), not a bound on anything.
+    own doubt (Jafarzadeh Asl et al. 2023, equations 9 and 11), not a bound on anything.
 
     Args:
         log_probabilities: float [n, classes], each row's exponentials summing to 1.
@@ -138,8 +138,9 @@ def gaussian_information_bound(covariance: Tensor, sigma: Tensor) -> Tensor:
     """The most that X + N(0, diag(σ²)) tells of X, float64 nats: ½ log det(I + Σ^-½ Cov Σ^-½).
 
     Holds for every X with this covariance (a Gaussian X attains it); for a covariance *estimated*
-    from data it is an estimate of that bound. Paper 001's equations 4 to 7 print a constant of
-    (2πe)^n too much and a product form that needs all σ equal; this is the correct form.
+    from data it is an estimate of that bound. Equations 4 to 7 of Mireshghallah et al. 2021 print
+    a constant of (2πe)^n too much and a product form that needs all σ equal; this is the correct
+    form.
 
     Args:
         covariance: float [d, d], symmetric and positive semi-definite.

@@ -101,7 +101,8 @@ def test_erasure_meets_the_least_sum_only_where_the_oracle_says(oracles):
 
 @needs_oracles
 def test_perfect_privacy_costs_what_the_oracle_says(oracles):
-    """The use is told with probability k, so that no answer favours a secret; the rest is lost."""
+    """The utility is told with probability k, so that no answer favours a sensitive attribute; the
+    rest is lost."""
     cases = oracles["gmm_perfect_privacy_closed_form"]
     for k in (0.0, 0.4, 1.0):
         joint = mixture(k)
@@ -129,7 +130,7 @@ def mixture(k):
     return float64([[k, 2 - k], [2 - k, k]]) / 4
 
 
-def test_use_xor_secret_tells_nothing_alone_and_all_together():
+def test_use_xor_sensitive_attribute_tells_nothing_alone_and_all_together():
     joint = torch.zeros(2, 2, 2, dtype=torch.float64)  # s, q, u with q = u xor s
     for utility in range(2):
         for sensitive in range(2):

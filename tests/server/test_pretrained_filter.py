@@ -282,7 +282,7 @@ def test_settings_that_contradict_are_refused(settings, said):
         Config().updated({f"privatizer.{key}": value for key, value in settings.items()})
 
 
-def test_nodes_need_not_know_a_secret_that_is_hidden_already(second):
+def test_nodes_need_not_know_a_sensitive_attribute_that_is_hidden_already(second):
     config = second("/x", data__users=2, data__nodes=1)
     told = {7: Description(partition=0, users=2, shape=(1, 28, 28), classes=10)}
     assert _agreed(told, config).sensitive_classes == 0
@@ -418,13 +418,13 @@ def test_the_run_whose_filter_is_taken_is_not_set_aside(first, tmp_path, capsys)
     assert RunDirectory(Path(folder)).exists()
 
 
-def test_simulated_nodes_know_the_secret_where_they_must(second):
+def test_simulated_nodes_know_the_sensitive_attribute_where_they_must(second):
     assert node_users(second("/x"), 0).sensitive_attribute == ""
     users = node_users(second("/x", privatizer__condition=True), 0)
     assert users.sensitive_attribute == "thickness"
 
 
-def test_who_consents_is_heeded_without_secrets():
+def test_who_consents_is_heeded_without_sensitive_values():
     images, labels = torch.zeros(3, 1, 28, 28), torch.tensor([1, 99, 2])
     data = LocalData(images, labels, None, torch.tensor([[0.0], [1.0], [1.0]]))
 

@@ -67,7 +67,7 @@ def trainer(rounds=8, **changes) -> PrivatizerTrainer:
 # The trainer
 
 
-def test_a_release_steps_every_player_and_the_filter_rests_in_the_lead():
+def test_a_release_steps_every_network_and_the_filter_rests_in_the_lead():
     made = trainer(lead=1)
     before = {name: to_vector(net) for name, net in made._design.networks.items()}
     release = np.random.default_rng(0).normal(size=made.size) * 1e-3
@@ -203,14 +203,14 @@ def test_bad_settings_are_refused_by_name(config, changes, match):
         ({"privatizer.sensitive_attribute": "column"}, "has no sensitive column"),
     ],
 )
-def test_data_without_the_secret_is_refused(config, changes, match):
+def test_data_without_the_sensitive_attribute_is_refused(config, changes, match):
     with pytest.raises(DatasetError, match=match):
         simulated_sensitive(config(changes))
 
 
 @pytest.mark.parametrize("given", [[0, 0, 0, 0], [0, 2, 2, 0], [0, -1, 1, 0], None])
-def test_a_column_that_cannot_be_a_secret_is_refused(config, tmp_path, given):
-    """One class, a class that nobody has, a negative one, and half a column."""
+def test_a_column_that_cannot_be_a_sensitive_attribute_is_refused(config, tmp_path, given):
+    """One class, a class that no one has, a negative one, and half a column."""
     images = np.zeros((4, 28, 28), dtype=np.uint8)
     arrays = {
         "train_images": images, "test_images": images,
@@ -374,14 +374,14 @@ def app_over(config, change):
         (lambda users: replace(users, sensitive_classes=1), "nothing to hide"),
     ],
 )
-def test_nodes_must_know_the_same_secret(config, run_small, change, match, tmp_path):
+def test_nodes_must_know_the_same_sensitive_attribute(config, run_small, change, match, tmp_path):
     made = config()
     with pytest.raises(EnrolmentError, match=match):
         run_small(made, app=app_over(made, change))
     assert not (tmp_path / "run" / "ledger.jsonl").exists()
 
 
-def test_nodes_of_before_describe_no_secret():
+def test_nodes_of_before_describe_no_sensitive_attribute():
     record = Description(0, 7, (1, 28, 28), 10).to_record()
     for name in ("sensitive_attribute", "sensitive_classes"):
         del record["config"][name]

@@ -409,7 +409,7 @@ def test_cifar100_layout(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("imagenet", "no source 'imagenet'; use one of mnist-greater5"),
+        ("imagenet", "no source of private data 'imagenet': choose one of mnist-greater5"),
         ("celeba", "needs a path"),
         ("celeba:/nowhere/at/all", "does not exist"),
         ("embedded-amnist:7", "nothing may follow"),
@@ -444,10 +444,12 @@ def test_impossible_data_are_refused(make: Callable[[], object], text: str) -> N
         make()
 
 
-def test_a_part_whose_secret_has_one_class_is_refused() -> None:
+def test_a_part_with_one_sensitive_class_is_refused() -> None:
     data = _points()
     alike = data.take(data.sensitive == 1)
-    with pytest.raises(PrivateDataError, match="every record of the attack part has secret 1"):
+    with pytest.raises(
+        PrivateDataError, match="every record of the attack part has sensitive value 1"
+    ):
         Split(data, alike, data)
 
 
