@@ -19,7 +19,6 @@ from torch import Tensor
 from client.messages import Vector
 from foundation.errors import FedlensError
 from models.shapes import ImageShape
-from privatizers.networks.design import PlanError
 from privatizers.protocol import PrivatizerError
 from server.config.tree import Config, ConfigError
 from server.enrolment import Federation
@@ -314,7 +313,7 @@ def _privatizer(config: Config, federation: Federation) -> PrivatizerTrainer | N
         return PrivatizerTrainer(
             config, federation.shape, federation.classes, federation.sensitive_classes
         )
-    except PlanError as error:
+    except PrivatizerError as error:
         raise ConfigError(f"[privatizer] cannot be used: {error}") from None
 
 

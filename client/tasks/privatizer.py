@@ -23,28 +23,9 @@ from client.data import LocalData, LocalUsers, NodeDataError, sensitive_of
 from client.filtered import privatizer_settings
 from client.messages import TrainRequest
 from models.vectors import load_vector
-from privatizers.alpha import AlphaObjective, AlphaPrivatizer
-from privatizers.information import InformationPrivatizer, Objective
-from privatizers.networks.design import SCALARS, SHARES, Design, design
-from privatizers.protocol import Batch, Privatizer, Weights, named_weights
-
-LEAST_SHARE = 1e-3
-"""A class of the secret counts as at least so frequent: nobody's may be impossible."""
-
-
-def built(
-    planned: Design, settings: Mapping[str, bool | int | float | str], shares: Tensor
-) -> Privatizer:
-    """The method over the design's networks, with the secret's prior float32 [secrets]."""
-    networks, alpha = dict(planned.networks), float(settings["alpha"])
-    filter_ = networks.pop("filter")
-    if settings["method"] == "information":
-        prior = shares.clamp_min(LEAST_SHARE)
-        return InformationPrivatizer(
-            filter_, prior / prior.sum(), Objective(alpha=alpha), **networks
-        )
-    objective = AlphaObjective(alpha=alpha, weight=float(settings["weight"]), beta=1.0)
-    return AlphaPrivatizer(filter_, networks["adversary"], objective, utility=networks["utility"])
+from privatizers.methods import method_of
+from privatizers.networks.design import SCALARS, SHARES, design
+from privatizers.protocol import Batch, Weights, named_weights
 
 
 class PrivatizerLocalCritic:
@@ -69,7 +50,8 @@ class PrivatizerLocalCritic:
         self._load(request)
         public = torch.from_numpy(request.weights["public"].copy())
         self._shared = public[: len(self._design.scalars)]
-        self._method = built(self._design, settings, public[len(self._design.scalars) :])
+        shares = public[len(self._design.scalars) :]
+        self._method = method_of(settings).build(self._design.networks, settings, shares)
         self._start = named_weights(self._method.networks)
 
     def _load(self, request: TrainRequest) -> None:

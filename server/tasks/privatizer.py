@@ -20,7 +20,8 @@ from torch import Tensor, nn
 from client.messages import Vector
 from models.shapes import ImageShape
 from models.vectors import load_vector, to_vector
-from privatizers.networks.design import FILTER, SCALARS, SHARES, Design, design
+from privatizers.networks.design import SCALARS, SHARES, Design, design
+from privatizers.protocol import FILTER
 from server.config.tree import Config
 from server.sampler import restored_filter
 from server.tensors import Arrays, optimiser_state, restore_optimiser, under, within

@@ -16,7 +16,6 @@ from torch.func import grad, vmap
 
 from client.datasets.attributes.data import PrivateData
 from models.classifiers import ConvClassifier, Mlp
-from privatizers import build_privatizer
 from privatizers.alpha import ADVERSARY, STEEPEST, AlphaObjective, AlphaPrivatizer, Mode
 from privatizers.networks.adversaries import LstmAdversary
 from privatizers.networks.filters import LinearFilter
@@ -317,8 +316,7 @@ def test_larger_beta_is_paid_for_the_use() -> None:
 
 def test_a_fixed_network_does_not_learn() -> None:
     utility = ConvClassifier((1, 8, 8), 5, 2)
-    method = build_privatizer(
-        "alpha",
+    method = AlphaPrivatizer(
         ConvReleaser((1, 8, 8), 2, noisy=False),
         ConvClassifier((1, 8, 8), 2, 2),
         AlphaObjective(beta=1.0),

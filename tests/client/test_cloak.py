@@ -9,7 +9,6 @@ from torch.func import grad, vmap
 
 from client.datasets.attributes.data import PrivateData
 from models.classifiers import Mlp
-from privatizers import build_privatizer
 from privatizers.black_box import Follower, ask, train_substitute
 from privatizers.cloak import CloakObjective, CloakPrivatizer, covariance_factor, information_bound
 from privatizers.networks.information import gaussian_information_bound
@@ -268,7 +267,7 @@ def test_what_cannot_be_trained_is_refused() -> None:
     with pytest.raises(PrivatizerError, match="two classes"):
         CloakPrivatizer(noise, nn.Linear(ENTRIES, 1))
     with pytest.raises(PrivatizerError, match="needs factor"):
-        build_privatizer("cloak", noise, provider(), CloakObjective(1.0, "gaussian_mi"))
+        CloakPrivatizer(noise, provider(), CloakObjective(1.0, "gaussian_mi"))
     with pytest.raises(PrivatizerError, match="infinite without noise"):
         CloakPrivatizer(
             NoiseMap((ENTRIES,), least=0.0),

@@ -9,7 +9,6 @@ import torch
 from torch import nn
 
 from models.classifiers import ConvClassifier, Mlp
-from privatizers import METHODS, build_privatizer
 from privatizers.classifiers import check_reads, prior_of
 from privatizers.information import (
     ADVERSARY,
@@ -51,12 +50,6 @@ def gradients(method, batch, noise, shared=None, network=FILTER):
     losses, _ = method.local_step(weights, batch, noise, shared)
     own = list(weights[network].values())
     return torch.cat([g.flatten() for g in torch.autograd.grad(losses[network], own)])
-
-
-def test_the_registry_builds_it():
-    assert METHODS["information"] is InformationPrivatizer
-    with pytest.raises(PrivatizerError, match="choose one of"):
-        build_privatizer("blur")
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,9 @@ from client.cohort_data import CohortData, UserSeeds, sound_records
 from client.data import ArrayUsers, LocalData, NodeDataError, open_node_users
 from client.filtered import FilteredUsers, as_asked, privatizer_settings
 from client.messages import TrainRequest
-from client.tasks.privatizer import PrivatizerLocalCritic, built
+from client.tasks.privatizer import PrivatizerLocalCritic
 from models.vectors import to_vector
+from privatizers.methods import method_of
 from privatizers.networks.design import design, filter_network
 from privatizers.protocol import Batch, named_weights
 from server.config.tree import Config
@@ -204,7 +205,7 @@ def test_one_class_cannot_be_hidden(asked):
     settings = privatizer_settings(asked(0).settings)
     with pytest.raises(ValueError, match="one class"):
         design(settings, (1, 28, 28), 10, 1)
-    with pytest.raises(ValueError, match="unknown"):
+    with pytest.raises(ValueError, match="no privatizer 'magic'"):
         design({**settings, "method": "magic"}, (1, 28, 28), 10, 2)
     with pytest.raises(ValueError, match="too small"):
         design({**settings, "method": "alpha", "alpha": 0.005}, (1, 28, 28), 10, 2)
@@ -213,7 +214,7 @@ def test_one_class_cannot_be_hidden(asked):
 def test_a_prior_with_an_absent_class_still_builds(asked):
     settings = privatizer_settings(asked(0).settings)
     planned = design(settings, (1, 28, 28), 10, 3)
-    method = built(planned, settings, torch.tensor([1.0, 0.0, 0.0]))
+    method = method_of(settings).build(planned.networks, settings, torch.tensor([1.0, 0.0, 0.0]))
     assert torch.isfinite(method.log_prior).all()
 
 
