@@ -16,7 +16,7 @@ from pathlib import Path
 import server.config.privatizer
 import server.config.sections
 import server.config.tree
-from client.datasets.registry import NAMED, PATHS
+from client.datasets.registry import DATASETS
 from fedlens.cli import build_parser
 from fedlens.cli.simulate import PRESETS, preset_names
 from server.config.reading import documented_settings
@@ -81,7 +81,7 @@ def presets() -> str:
 
 def data_sets() -> str:
     """The names that ``data.name`` takes."""
-    names = [f"`{name}`" for name in NAMED] + [f"`{kind}:PATH`" for kind in PATHS]
+    names = [f"`{name}{':PATH' if spec.by_path else ''}`" for name, spec in DATASETS.items()]
     return "## Data sets\n\n" + ", ".join(names) + "\n"
 
 

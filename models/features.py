@@ -131,27 +131,3 @@ def _angles(pixels: Tensor, weight: Tensor, phase: Tensor, *, stride: int, paddi
     window = F.pad(weight, (0, whole - side, 0, whole - side))
     blocks, waves = F.pixel_unshuffle(image, stride), F.pixel_unshuffle(window, stride)
     return F.conv2d(blocks, waves, phase).flatten(1)
-
-
-def class_embedding(features: Tensor, labels: Tensor, classes: int) -> Tensor:
-    """One user's contribution before clipping, float32 [classes, dim].
-
-    Row c is the sum of the user's feature rows with label c, divided by the number of *all* the
-    user's records, so that the whole matrix has Frobenius norm at most 1 when the rows do, and
-    its last column holds mass x the user's share of each class.
-
-    Args:
-        features: float32 [n, dim], rows of :class:`PatchFeatures`.
-        labels: int64 [n], in [0, classes).
-        classes: number of classes.
-
-    Raises:
-        ValueError: on no records, unequal lengths, or a label outside [0, classes).
-    """
-    if len(features) == 0 or len(features) != len(labels):
-        raise ValueError(f"{len(features)} feature rows and {len(labels)} labels; need as many, >0")
-    low, high = int(labels.min()), int(labels.max())
-    if low < 0 or high >= classes:
-        raise ValueError(f"labels run from {low} to {high}, outside 0..{classes - 1}")
-    sums = features.new_zeros(classes, features.shape[1]).index_add_(0, labels, features)
-    return sums / len(features)

@@ -1,4 +1,4 @@
-"""LeNet-5 (LeCun et al. 1998), ReLUs and max-pooling: the provider in paper 001's MNIST study."""
+"""LeNet-5 (LeCun et al. 1998) with ReLUs and max-pooling: the provider in the Cloak study."""
 
 from __future__ import annotations
 

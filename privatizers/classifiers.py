@@ -16,13 +16,13 @@ def check_prior(prior: Tensor) -> Tensor:
     """
     if prior.ndim != 1 or len(prior) < 2:
         raise PrivatizerError(
-            f"prior is of shape {tuple(prior.shape)}: a secret with one class cannot be hidden; "
+            f"prior is of shape {tuple(prior.shape)}: one class cannot be hidden; "
             "give the shares of at least two"
         )
     if not bool((prior > 0).all()) or abs(float(prior.sum()) - 1) > 1e-4:
         raise PrivatizerError(
-            f"prior {prior.tolist()} must be above 0 everywhere and sum to 1; a class that nobody "
-            "has must be left out of the secret"
+            f"prior {prior.tolist()} must be above 0 everywhere and sum to 1; leave out "
+            "a class that does not occur"
         )
     return prior.float()
 

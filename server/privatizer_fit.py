@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.classifiers import ConvClassifier, JointReaders, Mlp
+from models.classifiers import ConvClassifier, JointClassifiers, Mlp
 from models.shapes import ImageShape
 from models.students import StudentCnn
 from models.vectors import to_vector
@@ -214,7 +214,7 @@ def leakage_of(state: Arrays) -> LeakageEstimate | None:
 
 def _adversary(shape: ImageShape, sensitive_classes: int, source: torch.Generator) -> nn.Module:
     """Convolutions with strides, convolutions with pooling, and a dense network, as one."""
-    return JointReaders(
+    return JointClassifiers(
         StudentCnn(shape, sensitive_classes, generator=source),
         ConvClassifier(shape, sensitive_classes, generator=source),
         Mlp(shape[0] * shape[1] * shape[2], sensitive_classes, generator=source),

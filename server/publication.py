@@ -15,8 +15,8 @@ import torch
 from accountant.account import Spending, statement
 from accountant.ledger.ledger import LedgerEntry
 from accountant.statement import promise
+from models.pixels import as_pixels
 from server.config.tree import Config
-from server.generator import as_pixels
 from server.pretrained_filter import with_cost
 from server.run_directory import RunDirectory
 from server.run_ledger import noise_source, planned

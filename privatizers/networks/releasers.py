@@ -1,4 +1,6 @@
-"""Releasers of paper 002: networks that turn a record and noise into a record to hand out.
+"""Releasers: networks that turn a record and noise into a record to hand out.
+
+Jafarzadeh Asl et al. 2023.
 
 Noise is always an argument, standard normal, so that a releaser is a function. What a releaser
 lets through is for attackers to find out; as such it promises nothing.
@@ -21,7 +23,7 @@ LEAST_SIDE = 8
 
 
 class ConvReleaser(nn.Module):
-    """A convolutional encoder and decoder (paper 002, section III-A and Figure 2).
+    """A convolutional encoder and decoder (section III-A and Figure 2).
 
     Between them stands a code of a few numbers, to which noise is added, and nothing goes around
     it: how thick a digit is concerns all of an image at once, and a code can change it as one,
@@ -35,8 +37,9 @@ class ConvReleaser(nn.Module):
         code: numbers of the code.
         noisy: add N(0, 1) noise to each number of the code; the paper's releaser of images has
             none. What the code is scaled to is learnt, so the noise alone promises nothing.
-        grain: standard deviation of noise on each released pixel. Without it a filter hides the
-            secret from networks by writing it small, where trees and linear readers find it.
+        output_noise_std: standard deviation of noise on each released pixel. Without it a filter
+            hides the sensitive attribute from networks by writing it small, where trees and linear
+            classifiers find it.
         low: least value of a released pixel.
         high: greatest value.
         choices: opt-in bits; with 1 an image whose owner minds nothing goes out as it is. 0 where
@@ -106,7 +109,7 @@ class ConvReleaser(nn.Module):
 
 
 class LstmReleaser(nn.Module):
-    """A causal LSTM over a series and one uniform noise a step (paper 002, section IV-D).
+    """A causal LSTM over a series and one uniform noise a step (section IV-D).
 
     Each released step is ``level + keep · (step − level)`` plus a correction that depends on it, on
     the steps before and on their noises: a meter can run it as hours come. The correction starts
@@ -123,12 +126,13 @@ class LstmReleaser(nn.Module):
         steps: of the series that the noise is drawn for.
         keep: share of a step's distance to ``level`` that is kept at the start, 0 to 1.
         level: what is released where nothing is kept, say the mean.
-        grain: standard deviation of noise on each released step, in units of the series. Without
-            it a filter hides the secret from networks by writing it small, where trees find it.
+        output_noise_std: standard deviation of noise on each released step, in units of the series.
+            Without it a filter hides the sensitive attribute from networks by writing it small,
+            where trees find it.
         generator: CPU generator of the weights; ``None`` is seed 0.
 
     Raises:
-        ShapeError: a size is below 1, ``keep`` outside [0, 1], or ``grain`` negative.
+        ShapeError: a size is below 1, ``keep`` outside [0, 1], or ``output_noise_std`` negative.
     """
 
     def __init__(
@@ -165,7 +169,7 @@ class LstmReleaser(nn.Module):
         """Released series [n, T, channels] of series and noise, both float32 [n, T, ...].
 
         The noise is N(0, 1) as every filter's; the distribution function makes U[0, 1) of its first
-        channel, and the others are the grain.
+        channel, and the others are the output noise.
         Values beyond the limits are cut, but passed through in the gradient: where a cut had
         none, a step once cut could never come back.
         """
@@ -181,7 +185,7 @@ class LstmReleaser(nn.Module):
 
 def _check_output_noise_std(output_noise_std: float) -> float:
     if not 0 <= output_noise_std < math.inf:
-        raise ShapeError(f"grain={output_noise_std} must be at least 0")
+        raise ShapeError(f"output_noise_std={output_noise_std} must be at least 0")
     return output_noise_std
 
 

@@ -82,7 +82,7 @@ def plot_percentiles(assessment: Assessment, delta: float, path: Path) -> None:
     axes.set(xlabel="share of users left out, p", ylabel=f"ε at δ = {delta:g}", xscale="log")
     axes.invert_xaxis()
     axes.set_ylim(bottom=0)
-    axes.set_title("ε for at least a share 1 - p of users; hollow: nobody is left out", fontsize=10)
+    axes.set_title("ε for at least a share 1 - p of users; hollow: for all users", fontsize=10)
     axes.legend(fontsize=8)
     _save(figure, path)
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from client.datasets.attributes.data import PrivateData
-from models.classifiers import ConvClassifier, JointReaders, Mlp, check_image
+from models.classifiers import ConvClassifier, JointClassifiers, Mlp, check_image
 from models.students import StudentCnn
 from privatizers.protocol import Privatizer, PrivatizerError, draw_noise
 from studies.attackers import build_attacker
@@ -158,7 +158,7 @@ def small_reader(shape: Sequence[int], classes: int, generator: torch.Generator)
 def joint_adversary(train: PrivateData, generator: torch.Generator) -> nn.Module:
     """Convolutions beside a dense network: hidden from the first alone, trees still read it."""
     classes = train.sensitive_classes
-    return JointReaders(
+    return JointClassifiers(
         small_reader(train.shape, classes, generator),
         Mlp(math.prod(train.shape), classes, generator=generator),
     )

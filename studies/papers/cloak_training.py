@@ -67,7 +67,7 @@ class Lesson:
 
         def follow(step: int, _: Tensor | None = None) -> None:
             if follower is not None and step % self.settings.follow_every == 0:
-                follower(method.players[FILTER])
+                follower(method.networks[FILTER])
 
         follow(0)
         train_privatizer(

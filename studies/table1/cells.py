@@ -15,10 +15,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from client.datasets.registry import spec_of
+from client.datasets.spec import Distortion
 from foundation.files import write_durably
 from server.config.privatizer import PRETRAINED, SYNTHETIC
 from server.config.tree import Config
-from simulations.students.distortion import NONE, Distortion, distortion_for
 from studies.table1.effort import Effort, serving
 from studies.table1.guarantees import Guarantee
 from studies.table1.rows import Row
@@ -101,9 +102,9 @@ def _measures(plan: dict[str, Any]) -> str:
     """A digest of how much is measured, and in which way."""
     kept = {key: plan[key] for key in ("effort", "curve", "data")}
     drawn = {key: plan["config"][key] for key in DRAWN}
-    distorted = distortion_for(plan["data"])
+    distorted = spec_of(plan["data"]).distortion
     # cells of what was so before the digest said anything of it keep theirs
-    told = _is_taught(plan) and distorted != UNTOLD.get(plan["data"], NONE)
+    told = _is_taught(plan) and distorted != UNTOLD.get(plan["data"], Distortion())
     changed = {"distortion": asdict(distorted)} if told else {}
     return _digest({**kept, **drawn, **changed, "way": MEASURED})
 

@@ -132,7 +132,7 @@ class InformationImages:
         for knobs in points:
             objective = Objective(cast(float, knobs.alpha))
             method = train_point(self.settings, train, reader, objective, seed)
-            yield Trained(knobs, method.players[FILTER].eval(), reader)
+            yield Trained(knobs, method.networks[FILTER].eval(), reader)
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class InformationPoints:
             steps = POINT_STEPS * self.settings.steps
             stage = Stage("linear", rates, steps, last_rate=0.1, together=True)
             train_privatizer(method, train, [stage], batch=POINT_BATCH, seed=seed)
-            yield Trained(knobs, method.players[FILTER].eval(), method.players[UTILITY].eval())
+            yield Trained(knobs, method.networks[FILTER].eval(), method.networks[UTILITY].eval())
 
     def _method(self, train: PrivateData, alpha: float, seed: int) -> InformationPrivatizer:
         generator = torch.Generator().manual_seed(seed)
@@ -239,7 +239,7 @@ class AlphaImages:
             alpha, weight = cast(float, knobs.alpha), cast(float, knobs.weight)
             mode = self.settings.modes[0]
             method = train_point(self.settings, train, start, mode, alpha, weight, seed)
-            yield Trained(knobs, method.players[FILTER].eval(), method.players["utility"].eval())
+            yield Trained(knobs, method.networks[FILTER].eval(), method.networks["utility"].eval())
 
 
 @dataclass(frozen=True)
@@ -261,7 +261,7 @@ class AlphaSeries:
             alpha, weight = cast(float, knobs.alpha), cast(float, knobs.weight)
             plain = objective_of(self.settings, train, self.settings.modes[0], alpha)
             method = train_point(self.settings, train, replace(plain, weight=weight), seed)
-            yield Trained(knobs, method.players[FILTER].eval(), None)
+            yield Trained(knobs, method.networks[FILTER].eval(), None)
 
 
 _RECIPES: dict[tuple[str, str], tuple[str, type[Any]]] = {

@@ -145,7 +145,7 @@ def test_the_provider_is_asked_again_and_again_while_a_filter_learns() -> None:
     method = CloakPrivatizer(NoiseMap(lesson.data.shape), LeNet((1, 28, 28), 2))
     asked: list[torch.nn.Module] = []
     lesson.train(method, 0.01, 50, 1.0, asked.append)  # type: ignore[arg-type]
-    assert asked == [method.players["filter"]] * 3, "before the first step, after 20 and 40"
+    assert asked == [method.networks["filter"]] * 3, "before the first step, after 20 and 40"
 
 
 def test_a_map_on_a_substitute_takes_its_share_of_the_steps_and_shifts_slowly() -> None:

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,11 +14,11 @@ import torch
 from PIL import Image
 
 from client.datasets.registry import load
+from client.datasets.spec import Distortion
 from fedlens.cli import main
 from server.config.reading import read_config
 from server.config.sections import ReleaseConfig
 from server.config.tree import Config
-from simulations.students.distortion import Distortion
 from studies.table1 import cells, federated, judges, worker
 from studies.table1 import effort as efforts
 from studies.table1.cells import Cell, _trains, plan_of, read_json, write_json
@@ -312,7 +313,8 @@ def _way(name, **distortion):
     row = ROWS[name]
     with pytest.MonkeyPatch.context() as patch:
         if distortion:
-            patch.setattr(cells, "distortion_for", lambda data: Distortion(**distortion))
+            spec = SimpleNamespace(distortion=Distortion(**distortion))
+            patch.setattr(cells, "spec_of", lambda data: spec)
         cell = Cell.of(row, parse_guarantee(row.guarantees[0]), 0, Path())
         return plan_of(cell, configuration(row, cell.guarantee, 0), Effort())["measures"]
 

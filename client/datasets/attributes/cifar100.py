@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from client.datasets.attributes.data import PrivateDataError, Split, split_in_two
 from client.datasets.attributes.options import parse_options
 from client.datasets.attributes.pictures import Labelled
+from client.datasets.spec import PrivateSource
 
 RECORD = 2 + 3 * 32 * 32
 """Bytes of a record: coarse label, fine label, red, green and blue planes."""
@@ -56,3 +57,6 @@ def _records(path: Path) -> NDArray[np.uint8]:
             "fetch the binary version again"
         )
     return content.reshape(-1, RECORD)
+
+
+CIFAR100 = PrivateSource(load_cifar100)

@@ -17,6 +17,7 @@ import torch
 from client.datasets.attributes.data import PrivateDataError, Split
 from client.datasets.attributes.pictures import Labelled, read_picture
 from client.datasets.attributes.places import find_file
+from client.datasets.spec import PrivateSource
 
 FILE = "orl_faces.zip"
 NAMED = re.compile(r"(?:.*/)?s(\d+)/(\d+)\.pgm")
@@ -28,10 +29,10 @@ TRAIN, ATTACK = 4, 3
 def load_orl(name: str, argument: str, data_dir: Path | None, seed: int) -> Split:
     """Grey faces [1, side, side] in [-1, 1]; ``orl`` or ``orl:SIDE`` (48 unless told).
 
-    Use and secret are both the identity, numbered from 0 in the order of the folders ``s1`` to
-    ``s40``: whether it is to be known or hidden is up to the person (``Batch.choice``). Every
-    person has pictures in all three parts; splitting by person is for the study to do, by
-    ``owners``.
+    Utility and sensitive attribute are both the identity, numbered from 0 in the order of the
+    folders ``s1`` to ``s40``: whether it is to be known or hidden is up to the person
+    (``Batch.choice``). Every person has pictures in all three parts; splitting by person is for the
+    study to do, by ``owners``.
 
     Raises:
         PrivateDataError: on a zip that is missing, damaged, of another layout, or a wrong side.
@@ -78,3 +79,6 @@ def read_faces(path: Path, side: int, name: str) -> Labelled:
     people = np.unique([person for person, _, _ in found], return_inverse=True)[1].astype(np.int64)
     classes = int(people.max()) + 1
     return Labelled(name, np.stack(images), people, people, people, (classes, classes))
+
+
+ORL = PrivateSource(load_orl)

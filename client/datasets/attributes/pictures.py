@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
 from client.datasets.attributes.data import PrivateData, PrivateDataError, Split, split_in_two
+from models.pixels import from_pixels
 
 FORMATS = ("PNG", "JPEG", "PPM")
 
@@ -25,9 +26,9 @@ class Labelled:
         name: of the source.
         images: uint8 [n, c, h, w].
         utility: int64 [n], numbered from 0.
-        secret: int64 [n], numbered from 0.
+        sensitive: int64 [n], numbered from 0.
         owners: int64 [n], the person shown, or None.
-        classes: of utility and secret.
+        classes: of utility and sensitive attribute.
     """
 
     name: str
@@ -45,7 +46,7 @@ class Labelled:
         """
         return PrivateData(
             name=self.name,
-            records=torch.from_numpy(self.images.astype(np.float32) / 127.5 - 1),
+            records=from_pixels(self.images),
             utility=torch.from_numpy(self.utility.astype(np.int64)),
             sensitive=torch.from_numpy(self.sensitive.astype(np.int64)),
             side=None,

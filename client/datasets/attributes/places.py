@@ -1,4 +1,4 @@
-"""Where files that nobody may ship or that are too large to ship are looked for."""
+"""Where files are looked for that are not shipped, for their licence or their size."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from client.datasets.attributes.data import PrivateDataError, Split
 from client.datasets.attributes.options import parse_options
 from client.datasets.attributes.pictures import Labelled, read_pictures, split_at_random
+from client.datasets.spec import PrivateSource
 
 NAMED = re.compile(r"(\d{1,3})_([01])_([0-4])_\d+\.(?:jpg|jpeg|png)(?:\.chip\.jpg)?")
 ATTRIBUTES = {"age": 4, "gender": 2, "race": 5}
@@ -55,3 +56,6 @@ def load_utkface(name: str, argument: str, data_dir: Path | None, seed: int) -> 
 def _classes(numbers: NDArray[np.int64], attribute: str) -> NDArray[np.int64]:
     column = numbers[:, list(ATTRIBUTES).index(attribute)]
     return np.digitize(column, AGES).astype(np.int64) if attribute == "age" else column
+
+
+UTKFACE = PrivateSource(load_utkface)

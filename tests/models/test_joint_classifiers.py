@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from models.classifiers import ConvClassifier, JointReaders, Mlp
+from models.classifiers import ConvClassifier, JointClassifiers, Mlp
 from models.shapes import ShapeError
 
 
@@ -17,20 +17,20 @@ def a_pair() -> tuple[ConvClassifier, Mlp]:
 def test_logits_add_up() -> None:
     convolutions, dense = a_pair()
     images = torch.randn(5, 1, 12, 12, generator=torch.Generator().manual_seed(0))
-    both = JointReaders(convolutions, dense)(images)
+    both = JointClassifiers(convolutions, dense)(images)
     assert torch.allclose(both, convolutions(images) + dense(images))
-    assert torch.equal(JointReaders(dense)(images), dense(images))
+    assert torch.equal(JointClassifiers(dense)(images), dense(images))
 
 
-def test_every_reader_learns() -> None:
+def test_every_classifier_learns() -> None:
     convolutions, dense = a_pair()
-    joint = JointReaders(convolutions, dense)
+    joint = JointClassifiers(convolutions, dense)
     images = torch.randn(5, 1, 12, 12, generator=torch.Generator().manual_seed(0))
     F.cross_entropy(joint(images), torch.tensor([0, 1, 2, 0, 1])).backward()
     assert all(float(p.grad.abs().sum()) > 0 for p in joint.parameters() if p.grad is not None)
     assert all(p.grad is not None for p in joint.parameters())
 
 
-def test_no_reader_is_refused() -> None:
+def test_no_classifier_is_refused() -> None:
     with pytest.raises(ShapeError, match="at least one"):
-        JointReaders()
+        JointClassifiers()

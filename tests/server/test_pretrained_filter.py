@@ -34,7 +34,7 @@ from server.tasks.privatizer import PrivatizerTrainer
 from simulations.audits.canaries import stage_config
 from simulations.engine import measure_student
 from simulations.federation.apps import node_users
-from simulations.reading import kept_reading, kept_run_filter, kept_sampler
+from simulations.reading import kept_leakage, kept_run_filter, kept_sampler
 
 DENSE = {
     "privatizer.network": "dense",
@@ -84,7 +84,7 @@ def kept(folder) -> np.ndarray:
     return RunDirectory.open(Path(folder)).load_state().arrays["privatizer/mean"]
 
 
-def test_every_image_of_a_run_with_a_given_filter_goes_through_it(
+def test_every_image_of_a_run_with_a_pretrained_filter_goes_through_it(
     first, second, run_small, monkeypatch, tmp_path
 ):
     shown, released = [], FilteredUsers._released
@@ -112,14 +112,14 @@ def test_what_comes_of_it_is_read_as_of_any_run(first, second, run_small, tmp_pa
     directory = RunDirectory.open(tmp_path / "run")
     network, shape = kept_run_filter(directory.path)
     assert shape == (1, 28, 28) and not network.training
-    assert kept_reading(directory) is None
+    assert kept_leakage(directory) is None
     assert kept_sampler(directory).classes == 10
     assert 0 <= measure_student(config, directory, images=50, epochs=1).accuracy <= 1
     with open_store(outcome.store) as store:
         assert store.samples(SampleFilter(run_id=outcome.run_id, purpose="release"))
 
 
-def test_a_given_filter_serves_all_parts_and_pairs(
+def test_a_pretrained_filter_serves_all_parts_and_pairs(
     first, second, run_small, few_images_for_the_frame, tmp_path
 ):
     parted = {**PARTS, **FOCUSED}
@@ -216,7 +216,10 @@ def test_a_damaged_copy_of_the_filter_is_told(first, second, run_small, tmp_path
 UNFIT = [
     ({"privatizer__width": 5}, r"privatizer\.width = 5 does not fit .* has 4"),
     ({"privatizer__network": "unet"}, r"privatizer\.network = 'unet' does not fit .*'dense'"),
-    ({"privatizer__secret": "column"}, r"privatizer\.secret = 'column' does not fit"),
+    (
+        {"privatizer__sensitive_attribute": "column"},
+        r"privatizer\.sensitive_attribute = 'column' does not fit",
+    ),
     ({"privacy__fixed_seed": -1}, "trained without noise or with repeatable noise"),
 ]
 
@@ -228,7 +231,7 @@ def test_another_kind_of_filter_is_refused_before_anything_is_spent(
     config = second(first(), **changes)
     with pytest.raises(ConfigError, match=said):
         check_filter(config)
-    if "privatizer__secret" not in changes:  # of which the simulated nodes know nothing
+    if "privatizer__sensitive_attribute" not in changes:  # which the nodes do not know
         with pytest.raises(ConfigError, match=said):
             run_small(config)
         assert not (tmp_path / "run" / "ledger.jsonl").exists()
@@ -256,7 +259,8 @@ def test_folders_that_have_no_filter_are_told(first, second, small_config, run_s
 
 def test_the_command_says_it_in_one_line(first, tmp_path, capsys):
     out = ["--out", str(tmp_path / "new"), "--no-student"]
-    given = ["--set", "privatizer.method=given", "--set", f"privatizer.filter={tmp_path / 'no'}"]
+    settings = "privatizer.method=pretrained", f"privatizer.filter={tmp_path / 'no'}"
+    given = [word for text in settings for word in ("--set", text)]
     assert main(["simulate", "--preset", "demo", *given, *out]) != 0
     said = capsys.readouterr().err.strip().splitlines()
     assert not (tmp_path / "new").exists(), "what is refused leaves no run behind"
@@ -278,7 +282,7 @@ def test_settings_that_contradict_are_refused(settings, said):
         Config().updated({f"privatizer.{key}": value for key, value in settings.items()})
 
 
-def test_nodes_need_not_know_a_secret_that_is_hidden_already(second):
+def test_nodes_need_not_know_a_sensitive_attribute_that_is_hidden_already(second):
     config = second("/x", data__users=2, data__nodes=1)
     told = {7: Description(partition=0, users=2, shape=(1, 28, 28), classes=10)}
     assert _agreed(told, config).sensitive_classes == 0
@@ -390,7 +394,7 @@ def test_a_relative_path_is_made_absolute_by_the_command_and_refused_by_the_serv
     with pytest.raises(ConfigError, match="give the absolute path"):
         check_filter(second("runs/first"))
     monkeypatch.chdir(tmp_path)
-    given = ["--set", "privatizer.method=given", "--set", "privatizer.filter=runs/first"]
+    given = ["--set", "privatizer.method=pretrained", "--set", "privatizer.filter=runs/first"]
     args = build_parser().parse_args(["simulate", *given])
     assert chosen_config(args).privatizer.filter == str(tmp_path / "runs" / "first")
 
@@ -414,12 +418,13 @@ def test_the_run_whose_filter_is_taken_is_not_set_aside(first, tmp_path, capsys)
     assert RunDirectory(Path(folder)).exists()
 
 
-def test_simulated_nodes_know_the_secret_where_they_must(second):
-    assert node_users(second("/x"), 0).sensitive == ""
-    assert node_users(second("/x", privatizer__condition=True), 0).sensitive == "thickness"
+def test_simulated_nodes_know_the_sensitive_attribute_where_they_must(second):
+    assert node_users(second("/x"), 0).sensitive_attribute == ""
+    users = node_users(second("/x", privatizer__condition=True), 0)
+    assert users.sensitive_attribute == "thickness"
 
 
-def test_who_consents_is_heeded_without_secrets():
+def test_who_consents_is_heeded_without_sensitive_values():
     images, labels = torch.zeros(3, 1, 28, 28), torch.tensor([1, 99, 2])
     data = LocalData(images, labels, None, torch.tensor([[0.0], [1.0], [1.0]]))
 

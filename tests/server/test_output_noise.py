@@ -28,7 +28,7 @@ SHAPE = (1, 28, 28)
 
 @pytest.fixture
 def trained(tmp_path):
-    """The folder of a run that releases with so much grain."""
+    """The folder of a run that releases with so much output noise."""
 
     def make(output_noise_std: float, name: str = "run") -> RunDirectory:
         config = Config().updated({**TINY, "privatizer.output_noise_std": output_noise_std})
@@ -46,9 +46,9 @@ def ran(config, path):
 def noise_of(release, output_noise_std):
     """Standard deviation of what one image is released as, of pixels far from black and white."""
     code, source = torch.zeros(200, 24), torch.Generator().manual_seed(1)
-    grains = torch.randn(200, 784, generator=source)
+    noises = torch.randn(200, 784, generator=source)
     released = release(
-        torch.zeros(200, *SHAPE), torch.cat([code, grains], 1) if output_noise_std else code
+        torch.zeros(200, *SHAPE), torch.cat([code, noises], 1) if output_noise_std else code
     )
     middle = released.median(0).values.abs() < 0.2
     return float(released[:, middle].std(0).mean())
@@ -67,14 +67,14 @@ def test_released_pixels_carry_as_much_noise_as_was_asked_for(trained, output_no
     assert torch.allclose(exported(*one), network(*one), atol=1e-5)
 
 
-def test_nodes_that_are_given_a_filter_release_with_its_grain(trained, tmp_path, monkeypatch):
+def test_nodes_that_are_given_a_filter_release_with_its_noise(trained, tmp_path, monkeypatch):
     directory, met, released = trained(0.4), [], FilteredUsers._released
     monkeypatch.setattr(FilteredUsers, "_released", lambda s, *a: met.append(s) or released(s, *a))
     config = seconded(directory.config(), directory.path)
     ran(config, tmp_path / "second")
     assert met and {users.network.output_noise_std for users in met} == {0.4}
     other = config.updated({"privatizer.output_noise_std": 0.1})
-    with pytest.raises(ConfigError, match=r"privatizer\.grain = 0\.1 does not fit .* has 0\.4"):
+    with pytest.raises(ConfigError, match=r"output_noise_std = 0\.1 does not fit .* has 0\.4"):
         check_filter(other)
 
 
@@ -112,12 +112,13 @@ def test_what_cannot_be_is_refused():
         given = {
             "method": "pretrained",
             "filter": "x",
-            "sensitive": "thickness",
+            "sensitive_attribute": "thickness",
             "network": network,
         }
-        with pytest.raises(ConfigError, match=rf"grain = 0\.2 .*'{network}' does not look at it"):
+        refused = rf"output_noise_std = 0\.2 .*'{network}' does not look at it"
+        with pytest.raises(ConfigError, match=refused):
             Config().updated({**_section(given), "privatizer.output_noise_std": 0.2})
-    with pytest.raises(ConfigError, match=r"privatizer\.grain = 2\.5 .*give at most 2"):
+    with pytest.raises(ConfigError, match=r"privatizer\.output_noise_std = 2\.5 .*give at most 2"):
         Config().updated({**TINY, "privatizer.output_noise_std": 2.5})
 
 
