@@ -25,16 +25,16 @@ class Labelled:
     Attributes:
         name: of the source.
         images: uint8 [n, c, h, w].
-        utility: int64 [n], numbered from 0.
-        sensitive: int64 [n], numbered from 0.
+        utility: whole numbers or truth values [n], from 0.
+        sensitive: the same.
         owners: int64 [n], the person shown, or None.
         classes: of utility and sensitive attribute.
     """
 
     name: str
     images: NDArray[np.uint8]
-    utility: NDArray[np.int64]
-    sensitive: NDArray[np.int64]
+    utility: NDArray[np.integer | np.bool_]
+    sensitive: NDArray[np.integer | np.bool_]
     owners: NDArray[np.int64] | None
     classes: tuple[int, int]
 
