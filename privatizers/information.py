@@ -16,7 +16,7 @@ B takes the sensitive attribute's *label*, not Σ_s P_η(s|q) log P_η(s|q)/P(s)
 only the label form's gradient is that of I(S;Q), and the other form settles elsewhere. Against a
 fixed η, which follows nothing, neither is I(S;Q); there the other form is the default, since it is
 0 only where every single answer is the prior, whereas a mean of labels is also 0 where half of the
-people are recognised and the other half are taken for somebody else.
+people are recognised and the other half are taken for others.
 
 Nothing here is a guarantee: A and B are what lagging networks say during training.
 """

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from client.datasets.dataset import Dataset, DatasetError, build_dataset
 from client.datasets.download import download, search_folders
-from client.datasets.idx import check_counts, read_images, read_labels
+from client.datasets.idx import read_images, read_labels
 from client.datasets.spec import Augmentation, DatasetSpec, Distortion
 
 STEMS = (
@@ -123,8 +123,6 @@ def load_idx_set(published: IdxSet, data_dir: Path | None) -> Dataset:
     classes = len(published.class_names)
     train = read_images(paths[0], digests[0]), read_labels(paths[1], classes, digests[1])
     test = read_images(paths[2], digests[2]), read_labels(paths[3], classes, digests[3])
-    check_counts(paths[0], paths[1], *train)
-    check_counts(paths[2], paths[3], *test)
     return build_dataset(
         published.name,
         paths[0].parent,
