@@ -15,16 +15,16 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from models.shapes import ImageShape, check_shape
+from models.shapes import FixedFeatures, ImageShape, check_shape
 
 ROUNDING_SLACK = 1e-6
 """Rows are shortened by this share, so that float32 rounding never lifts one over norm 1."""
 
 
-class PatchFeatures(nn.Module):
+class PatchFeatures(FixedFeatures):
     """Frozen random features at three scales; every row has L2 norm at most 1.
 
     ``dim`` is 6,433 for 28 x 28 and 7,873 for 32 x 32 images by default: 2 x ``global_waves``
@@ -92,16 +92,6 @@ class PatchFeatures(nn.Module):
         """Register normal frequencies; the kernel's width is ``scale``, whatever the channels."""
         waves = torch.randn(size, generator=source) / (scale * math.sqrt(self.shape[0]))
         self.register_buffer(name, waves)
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Rows float32 [n, dim] of images [n, c, h, w]; differentiable in the images."""
-        if images.shape[1:] != self.shape:
-            raise ValueError(f"images of shape {tuple(images.shape[1:])}, expected {self.shape}")
-        if len(images) == 0:
-            return images.new_zeros(0, self.dim)
-        if len(images) <= self.chunk:
-            return self._rows(images)
-        return torch.cat([self._rows(part) for part in torch.split(images, self.chunk)])
 
     def _rows(self, images: Tensor) -> Tensor:
         pixels = (images + 1) / 2

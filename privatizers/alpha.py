@@ -50,6 +50,7 @@ from privatizers.classifiers import frozen, noise_shape_of
 from privatizers.protocol import (
     FILTER,
     Batch,
+    Privatizer,
     PrivatizerError,
     Step,
     Weights,
@@ -201,7 +202,7 @@ class AlphaObjective:
         return 2 * self.penalty * over * distortion
 
 
-class AlphaPrivatizer:
+class AlphaPrivatizer(Privatizer):
     """An adversary learns k steps, then the releaser (and the utility classifier).
 
     Algorithm 1 of Jafarzadeh Asl et al. 2023; k belongs to
@@ -243,11 +244,6 @@ class AlphaPrivatizer:
             **({UTILITY: utility} if utility is not None else {}),
         }
         self._fixed_utility = None if fixed_utility is None else frozen(fixed_utility)
-
-    def filter(self, records: Tensor, noise: Tensor, choice: Tensor | None = None) -> Tensor:
-        """Released records [n, ...] of records and noise [n, *noise_shape]."""
-        released: Tensor = self.networks[FILTER](records, noise, choice)
-        return released
 
     def local_step(
         self,

@@ -32,9 +32,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from privatizers.classifiers import frozen
+from privatizers.classifiers import check_reads, frozen
 from privatizers.networks.masks import MaskFilter, NoiseMap
-from privatizers.protocol import FILTER, Batch, PrivatizerError, Step, Weights, run
+from privatizers.protocol import FILTER, Batch, Privatizer, PrivatizerError, Step, Weights, run
 
 PrivacyTerm = Literal["log_mean_var", "gaussian_mi"]
 
@@ -64,7 +64,7 @@ class CloakObjective:
             )
 
 
-class CloakPrivatizer:
+class CloakPrivatizer(Privatizer):
     """Noise on each entry as a provider's fixed network bears it; then constants for the rest.
 
     With a `NoiseMap` it trains the map (phase 1), with a `MaskFilter` whose fill is trained the
@@ -97,12 +97,8 @@ class CloakPrivatizer:
         self.provider = frozen(provider)
         self._map = filter if isinstance(filter, NoiseMap) else None
         self._factor = _check_factor(factor, self.objective, self._map)
-        _check_provider(self.provider, self.noise_shape)
-
-    def filter(self, records: Tensor, noise: Tensor, choice: Tensor | None = None) -> Tensor:
-        """Released records [n, ...] of records and noise [n, *noise_shape]."""
-        released: Tensor = self.networks[FILTER](records, noise, choice)
-        return released
+        example = torch.zeros(1, *self.noise_shape)
+        check_reads(self.provider, example, None, "the provider's network")
 
     def local_step(
         self,
@@ -208,19 +204,3 @@ def _check_factor(
             "above 0"
         )
     return factor.detach()
-
-
-def _check_provider(provider: nn.Module, shape: tuple[int, ...]) -> None:
-    try:
-        with torch.no_grad():
-            answers = provider(torch.zeros(1, *shape))
-    except RuntimeError as error:
-        raise PrivatizerError(
-            f"the provider's network does not take records of shape {shape}: "
-            f"{str(error).splitlines()[0]}; give a network built for this data"
-        ) from None
-    if answers.ndim != 2 or answers.shape[1] < 2:
-        raise PrivatizerError(
-            f"the provider's network answers with shape {tuple(answers.shape[1:])}; it must give "
-            "logits of at least two classes"
-        )

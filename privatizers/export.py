@@ -148,8 +148,8 @@ def release(
 ) -> Tensor:
     """The online filter: records [n, ...] with fresh noise of ``generator``, one draw each.
 
-    For devices and simulations alike. A generator with a seed that somebody knows gives noise that
-    somebody can take off again: on a device seed it from the system's source.
+    For devices and simulations alike. Noise of a known seed can be taken off
+    again: on a device seed the generator from the system's source.
     """
     shape = noise_shape_of(filter) or (0,)
     released: Tensor = filter(

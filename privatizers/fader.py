@@ -24,6 +24,7 @@ from privatizers.networks.fader import FaderNet
 from privatizers.protocol import (
     FILTER,
     Batch,
+    Privatizer,
     PrivatizerError,
     Step,
     Weights,
@@ -38,7 +39,7 @@ LEAST = 1e-4
 """Least 1 − P_δ(s|code) that is told from none, so that the loss stays finite."""
 
 
-class FaderPrivatizer:
+class FaderPrivatizer(Privatizer):
     """A FaderNet with its discriminator.
 
     Args:
@@ -64,11 +65,6 @@ class FaderPrivatizer:
         self.noise_shape: tuple[int, ...] = filter.noise_shape
         self.networks: Mapping[str, nn.Module] = {FILTER: filter, CODE: code}
         self._encoder = _Encoder(filter)
-
-    def filter(self, records: Tensor, noise: Tensor, choice: Tensor | None = None) -> Tensor:
-        """Released images, their attribute not the owner's."""
-        released: Tensor = self.networks[FILTER](records, noise)
-        return released
 
     def local_step(
         self,

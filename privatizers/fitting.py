@@ -103,7 +103,7 @@ class LeakageEstimate(NamedTuple):
     share: float
 
 
-class Fitted(NamedTuple):
+class FittedFilter(NamedTuple):
     """A trained filter in evaluation mode, and what a fresh adversary reads of it."""
 
     network: nn.Module
@@ -116,7 +116,7 @@ def fit_filter(
     held: Records,
     fit_config: FitConfig,
     on_step: Progress | None = None,
-) -> Fitted:
+) -> FittedFilter:
     """Train a filter by the budget form of the information objective, against several adversaries.
 
     Args:
@@ -150,9 +150,9 @@ class _Fitting:
         self._later = max(1, round(LATER.share * fit_config.steps))
         first, later = FIRST.meeting + fit_config.steps, LATER.meeting + self._later
         self._trained, self._planned = 0, first + MOST * later + LATER.meeting
-        self._found: list[Fitted] = []
+        self._found: list[FittedFilter] = []
 
-    def best(self) -> Fitted:
+    def best(self) -> FittedFilter:
         method = self._build(FIRST)
         prior_of(self._held.batch(torch.arange(len(self._held))).sensitive, len(method.log_prior))
         stages = self._meeting(FIRST), self._releasing(FIRST, self._fit_config.steps)
@@ -170,7 +170,7 @@ class _Fitting:
         while True:
             method = self._build(LATER)
             self._train(method, self._meeting(LATER, JUDGE_RATE))
-            self._found.append(Fitted(_kept(method), self._leakage(method)))
+            self._found.append(FittedFilter(_kept(method), self._leakage(method)))
             if self._found[-1].leakage.nats <= self._fit_config.budget or len(self._found) > MOST:
                 return
             self._train(method, self._releasing(LATER, self._later))

@@ -16,7 +16,7 @@ B takes the sensitive attribute's *label*, not Σ_s P_η(s|q) log P_η(s|q)/P(s)
 only the label form's gradient is that of I(S;Q), and the other form settles elsewhere. Against a
 fixed η, which follows nothing, neither is I(S;Q); there the other form is the default, since it is
 0 only where every single answer is the prior, whereas a mean of labels is also 0 where half of the
-people are recognised and the other half are taken for somebody else.
+people are recognised and the other half are taken for others.
 
 Nothing here is a guarantee: A and B are what lagging networks say during training.
 """
@@ -35,6 +35,7 @@ from privatizers.classifiers import check_prior, frozen, noise_shape_of
 from privatizers.protocol import (
     FILTER,
     Batch,
+    Privatizer,
     PrivatizerError,
     Step,
     Weights,
@@ -92,7 +93,7 @@ class Objective:
             raise PrivatizerError(f"distortion={self.distortion} must be at least 0")
 
 
-class InformationPrivatizer:
+class InformationPrivatizer(Privatizer):
     """Algorithms 1, 2 and 3 of Bertran et al. 2019, by which of the networks are fixed.
 
     Args:
@@ -139,19 +140,9 @@ class InformationPrivatizer:
         }
 
     @property
-    def algorithm(self) -> int:
-        """Which of the paper's algorithms this is: 1, 2 or 3."""
-        return 3 if ADVERSARY in self._fixed else 2 if UTILITY in self._fixed else 1
-
-    @property
     def leak(self) -> Leak:
         """How B is estimated."""
         return self.objective.leak or ("divergence" if ADVERSARY in self._fixed else "label")
-
-    def filter(self, records: Tensor, noise: Tensor, choice: Tensor | None = None) -> Tensor:
-        """Released records [n, ...] of records and noise [n, *noise_shape]."""
-        released: Tensor = self.networks[FILTER](records, noise, choice)
-        return released
 
     def local_step(
         self,

@@ -75,6 +75,8 @@ class Privatizer(Protocol):
 
     def filter(self, records: Tensor, noise: Tensor, choice: Tensor | None = None) -> Tensor:
         """Released records, float32 [n, ...], of records and noise [n, *noise_shape]."""
+        released: Tensor = self.networks[FILTER](records, noise, choice)
+        return released
 
     def local_step(
         self,

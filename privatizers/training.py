@@ -115,10 +115,10 @@ def train_privatizer(
     source = _Minibatches(method, data, batch, torch.Generator().manual_seed(seed), choice, change)
     total, done = sum(stage.steps for stage in stages), 0
     for stage in stages:
-        learners = _Learners(method, stage)
+        training = _StageTraining(method, stage)
         for step in range(stage.steps):
-            learners.set_rates(1 - (1 - stage.last_rate) * step / stage.steps)
-            scalars = _iterate(learners, source, stage)
+            training.set_rates(1 - (1 - stage.last_rate) * step / stage.steps)
+            scalars = _iterate(training, source, stage)
             done += 1
             if progress is not None:
                 progress(done, total)
@@ -177,11 +177,11 @@ def train_identity(
     return float(error.detach())
 
 
-def _iterate(learners: _Learners, source: _Minibatches, stage: Stage) -> Tensor:
+def _iterate(training: _StageTraining, source: _Minibatches, stage: Stage) -> Tensor:
     """One iteration; gives the scalars of its last step."""
     scalars = torch.zeros(0)
-    for networks in learners.turns:
-        scalars = learners.step(networks, *source.draw())
+    for networks in training.turns:
+        scalars = training.step(networks, *source.draw())
     return scalars
 
 
@@ -203,7 +203,7 @@ class _Minibatches:
         return batch, draw_noise(self.method, len(batch.records), self.generator)
 
 
-class _Learners:
+class _StageTraining:
     """A stage's networks with their optimiser."""
 
     def __init__(self, method: Privatizer, stage: Stage) -> None:

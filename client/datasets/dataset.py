@@ -12,13 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foundation.errors import FedlensError
+from models.shapes import ShapeError, check_shape
 
 Images = NDArray[np.uint8]
 Labels = NDArray[np.int64]
 Kind = TypeVar("Kind", bound=np.generic)
-
-CHANNELS = (1, 3)
-SIDES = (28, 32)
 
 
 class DatasetError(FedlensError, ValueError):
@@ -179,11 +177,10 @@ def check_size(where: str, channels: int, height: int, width: int) -> None:
     Raises:
         DatasetError: unless 1 or 3 channels of 28 x 28 or 32 x 32 pixels.
     """
-    if channels not in CHANNELS or height != width or height not in SIDES:
-        raise DatasetError(
-            f"{where} has images of {channels} channel(s), {height} x {width} pixels; "
-            "resize them to 28 x 28 or 32 x 32 with 1 (grey) or 3 (RGB) channels"
-        )
+    try:
+        check_shape((channels, height, width))
+    except ShapeError as error:
+        raise DatasetError(f"{where}: {error}") from None
 
 
 def _freeze(array: NDArray[Kind]) -> NDArray[Kind]:

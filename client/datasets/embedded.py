@@ -16,7 +16,8 @@ from urllib.request import url2pathname
 import numpy as np
 
 from client.datasets.dataset import Dataset, DatasetError, build_dataset
-from client.datasets.idx_sets import DATA_VARIABLE, MNIST_FILES
+from client.datasets.download import DATA_VARIABLE
+from client.datasets.idx_sets import MNIST_FILES
 from client.datasets.spec import Augmentation, DatasetSpec
 
 FILE = "mnist-sample.npz.xz"

@@ -7,7 +7,7 @@ source of private data a `PrivateSource` behind one in ``fedlens.private_sources
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -48,9 +48,8 @@ class Augmentation:
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise ValueError(f"kind={self.kind!r}: choose one of {', '.join(KINDS)}")
-        for name in ("rotation", "scale", "shear", "shift", "mixing", "moving"):
-            value = getattr(self, name)
-            if not 0 <= value < 1:
+        for name, value in asdict(self).items():
+            if name != "kind" and not 0 <= value < 1:
                 raise ValueError(f"{name}={value!r}: give a number in [0, 1)")
 
 
@@ -71,8 +70,7 @@ class Distortion:
     share of the image's side; 0 for none."""
 
     def __post_init__(self) -> None:
-        for name in ("shading", "patching", "warping"):
-            value = getattr(self, name)
+        for name, value in asdict(self).items():
             if not 0 <= value <= 1:
                 raise ValueError(f"{name}={value!r}: give a number in [0, 1]")
 

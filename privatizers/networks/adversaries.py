@@ -1,4 +1,4 @@
-"""Adversaries of series: what somebody can tell, step by step, from a released series."""
+"""Adversaries of series: what a released series tells, step by step."""
 
 from __future__ import annotations
 

@@ -14,12 +14,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from models.classifiers import check_image
 from models.shapes import ShapeError
 from models.weights import initialise, unset_weights
 from privatizers.networks.masks import chosen
 from privatizers.networks.recurrent import build_lstm, check_sizes
-
-LEAST_SIDE = 8
 
 
 class ConvReleaser(nn.Module):
@@ -67,11 +66,8 @@ class ConvReleaser(nn.Module):
         channels, height, breadth = _check_image(shape)
         self.choices = choices
         check_sizes(width=width, code=code)
-        self.low, self.high, self.output_noise_std = (
-            low,
-            high,
-            _check_output_noise_std(output_noise_std),
-        )
+        self.low, self.high = low, high
+        self.output_noise_std = _check_deviation(output_noise_std)
         self.coded = code if noisy else 0
         entries = self.coded + (channels * height * breadth if output_noise_std else 0)
         self.noise_shape = (entries,) if entries else ()
@@ -104,8 +100,8 @@ class ConvReleaser(nn.Module):
         released = self.low + (self.high - self.low) * full
         if not self.output_noise_std:
             return released
-        output_noise_std = self.output_noise_std * noise[:, self.coded :].view_as(released)
-        return (released + output_noise_std).clamp(self.low, self.high)
+        added = self.output_noise_std * noise[:, self.coded :].view_as(released)
+        return (released + added).clamp(self.low, self.high)
 
 
 class LstmReleaser(nn.Module):
@@ -154,7 +150,7 @@ class LstmReleaser(nn.Module):
         if not 0 <= keep <= 1:
             raise ShapeError(f"keep={keep} must lie in [0, 1]: 1 starts at full utility")
         self.low, self.high, self.level = low, high, level
-        self.output_noise_std = _check_output_noise_std(output_noise_std)
+        self.output_noise_std = _check_deviation(output_noise_std)
         self.noise_shape = (steps, 1 + channels if output_noise_std else 1)
         source = generator if generator is not None else torch.Generator().manual_seed(0)
         with unset_weights(self):
@@ -183,19 +179,14 @@ class LstmReleaser(nn.Module):
         return free + (free.clamp(self.low, self.high) - free).detach()
 
 
-def _check_output_noise_std(output_noise_std: float) -> float:
+def _check_deviation(output_noise_std: float) -> float:
     if not 0 <= output_noise_std < math.inf:
         raise ShapeError(f"output_noise_std={output_noise_std} must be at least 0")
     return output_noise_std
 
 
 def _check_image(shape: tuple[int, int, int]) -> tuple[int, int, int]:
-    if len(shape) != 3:
-        raise ShapeError(f"shape {tuple(shape)} must be (channels, height, width)")
-    channels, height, width = (int(side) for side in shape)
-    if channels < 1 or min(height, width) < LEAST_SIDE or height % 4 or width % 4:
-        raise ShapeError(
-            f"shape {tuple(shape)}: give at least one channel, and sides that are multiples of 4 "
-            f"and at least {LEAST_SIDE} pixels"
-        )
+    channels, height, width = check_image(shape)
+    if height % 4 or width % 4:
+        raise ShapeError(f"shape {tuple(shape)}: give sides that are multiples of 4")
     return channels, height, width

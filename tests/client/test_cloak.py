@@ -264,7 +264,7 @@ def test_what_cannot_be_trained_is_refused() -> None:
         CloakObjective(1.0, "vibes")  # type: ignore[arg-type]
     with pytest.raises(PrivatizerError, match="does not take records"):
         CloakPrivatizer(NoiseMap((7,)), provider())
-    with pytest.raises(PrivatizerError, match="two classes"):
+    with pytest.raises(PrivatizerError, match="at least two classes"):
         CloakPrivatizer(noise, nn.Linear(ENTRIES, 1))
     with pytest.raises(PrivatizerError, match="needs factor"):
         CloakPrivatizer(noise, provider(), CloakObjective(1.0, "gaussian_mi"))

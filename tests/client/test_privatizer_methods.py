@@ -13,7 +13,7 @@ from privatizers.protocol import FILTER, PrivatizerError, named_weights
 SETTINGS = {
     "network": "dense",
     "width": 4,
-    "readers": 4,
+    "adversary_width": 4,
     "consenting": 0.0,
     "filter_share": 0.5,
     "alpha": 0.5,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from models.lenet import LeNet
+from models.lenet import LeNet5
 from models.shapes import ShapeError
 from privatizers.networks.masks import (
     FILLS,
@@ -191,9 +191,9 @@ def test_masks_without_meaning_are_refused() -> None:
 
 
 def test_lenet_sees_28_pixels_as_32_with_a_border() -> None:
-    small, large = LeNet((1, 28, 28), 2), LeNet((1, 32, 32), 2)
+    small, large = LeNet5((1, 28, 28), 2), LeNet5((1, 32, 32), 2)
     images = torch.rand(3, 1, 28, 28, generator=torch.Generator().manual_seed(0))
     framed = torch.nn.functional.pad(images, (2, 2, 2, 2), value=-1.0)
     assert torch.allclose(small(images), large(framed), atol=1e-6)
     with pytest.raises(ShapeError):
-        LeNet((1, 30, 30), 2)
+        LeNet5((1, 30, 30), 2)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from client.datasets.attributes.data import PrivateData, PrivateDataError, Split
 from client.datasets.attributes.options import Options, parse_options
-from client.datasets.attributes.pictures import Labelled, read_pictures
+from client.datasets.attributes.pictures import labelled_pictures, read_pictures
 from client.datasets.spec import PrivateSource
 
 IMAGES, ATTRIBUTES, PARTITION = (
@@ -58,14 +58,14 @@ def _part(
 ) -> PrivateData:
     paths = [options.path / IMAGES / files[row] for row in rows]
     owners = np.array([people.get(files[row], -1) for row in rows], np.int64)
-    return Labelled(
+    return labelled_pictures(
         name,
         read_pictures(paths, options.number("side", 16)),
         labels[rows, 0],
         labels[rows, 1],
-        owners if people else None,
         (2, 2),
-    ).private()
+        owners if people else None,
+    )
 
 
 def read_attributes(path: Path) -> tuple[list[str], NDArray[np.int64], list[str]]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from client.datasets.attributes.data import PrivateData, PrivateDataError, Split, split_in_two
-from client.datasets.attributes.pictures import Labelled
+from client.datasets.attributes.pictures import labelled_pictures
 from client.datasets.attributes.thickness import NORMAL, AnnotatedRule, stroke_widths
 from client.datasets.dataset import Dataset
 from client.datasets.registry import load
@@ -46,7 +46,8 @@ def digits(make: Make, data: str) -> Callable[[str, str, Path | None, int], Spli
 def greater_than_five(name: str, train: Part, test: Part) -> tuple[PrivateData, PrivateData]:
     """Utility: is the digit above 5 (as Mireshghallah et al. 2021). Sensitive: the digit."""
     first, second = (
-        _private(name, images, numbers > 5, numbers, (2, 10)) for images, numbers in (train, test)
+        labelled_pictures(name, images, numbers > 5, numbers, (2, 10))
+        for images, numbers in (train, test)
     )
     return first, second
 
@@ -61,7 +62,7 @@ def annotated(name: str, train: Part, test: Part) -> tuple[PrivateData, PrivateD
     for images, numbers in (train, test):
         widths = AnnotatedRule.fit(images, numbers).label(images > 0, numbers)
         kept = widths != NORMAL
-        parts.append(_private(name, images[kept], numbers[kept], widths[kept], (10, 2)))
+        parts.append(labelled_pictures(name, images[kept], numbers[kept], widths[kept], (10, 2)))
     return parts[0], parts[1]
 
 
@@ -74,7 +75,7 @@ def thickness(name: str, train: Part, test: Part) -> tuple[PrivateData, PrivateD
     widths = [stroke_widths(images) for images, _ in (train, test)]
     middles = np.array([_median(widths[0][train[1] == digit]) for digit in range(10)])
     first, second = (
-        _private(name, images, numbers, width > middles[numbers], (10, 2))
+        labelled_pictures(name, images, numbers, width > middles[numbers], (10, 2))
         for (images, numbers), width in zip((train, test), widths, strict=True)
     )
     return first, second
@@ -82,17 +83,6 @@ def thickness(name: str, train: Part, test: Part) -> tuple[PrivateData, PrivateD
 
 def _median(widths: NDArray[np.float64]) -> float:
     return float(np.median(widths)) if len(widths) else 0.0
-
-
-def _private(
-    name: str,
-    images: NDArray[np.uint8],
-    utility: NDArray[np.generic],
-    sensitive: NDArray[np.generic],
-    classes: tuple[int, int],
-) -> PrivateData:
-    labels = utility.astype(np.int64), sensitive.astype(np.int64)
-    return Labelled(name, images, *labels, None, classes).private()
 
 
 MNIST_GREATER5 = PrivateSource(digits(greater_than_five, "mnist"))

@@ -8,7 +8,7 @@ import numpy as np
 
 from client.datasets.attributes.data import PrivateDataError, Split
 from client.datasets.attributes.options import parse_options
-from client.datasets.attributes.pictures import Labelled, read_pictures, split_at_random
+from client.datasets.attributes.pictures import labelled_pictures, read_pictures, split_at_random
 from client.datasets.spec import PrivateSource
 
 GENDERS = ("actors", "actresses")
@@ -39,15 +39,15 @@ def load_facescrub(name: str, argument: str, data_dir: Path | None, seed: int) -
         for path in _faces(person)[: options.number("limit", 1)]
     ]
     persons = np.array([number for number, _, _ in found], np.int64)
-    labelled = Labelled(
+    pictures = labelled_pictures(
         name,
         read_pictures([path for _, _, path in found], options.number("side", 16)),
         persons,
         np.array([gender for _, gender, _ in found], np.int64),
-        persons,
         (len(people), len(GENDERS)),
+        persons,
     )
-    return split_at_random(labelled.private(), seed)
+    return split_at_random(pictures, seed)
 
 
 def _people(folder: Path) -> list[Path]:

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from client.datasets.attributes.data import PrivateDataError, Split
-from client.datasets.attributes.pictures import Labelled, read_picture
+from client.datasets.attributes.data import PrivateData, PrivateDataError, Split
+from client.datasets.attributes.pictures import labelled_pictures, read_picture
 from client.datasets.attributes.places import find_file
 from client.datasets.spec import PrivateSource
 
@@ -40,7 +40,7 @@ def load_orl(name: str, argument: str, data_dir: Path | None, seed: int) -> Spli
     if argument and not (argument.isdecimal() and 16 <= int(argument) <= 92):
         raise PrivateDataError(f"{name}: the side {argument} must be a number of pixels, 16..92")
     path = find_file("orl", FILE, data_dir)
-    faces = read_faces(path, int(argument or SIDE), name).private()
+    faces = read_faces(path, int(argument or SIDE), name)
     people = faces.utility.numpy()
     parts: tuple[list[int], ...] = ([], [], [])
     random = np.random.default_rng(seed)
@@ -55,7 +55,7 @@ def load_orl(name: str, argument: str, data_dir: Path | None, seed: int) -> Spli
     return Split(*(faces.take(torch.tensor(part, dtype=torch.int64)) for part in parts))
 
 
-def read_faces(path: Path, side: int, name: str) -> Labelled:
+def read_faces(path: Path, side: int, name: str) -> PrivateData:
     """All faces of the zip, by person and number.
 
     Raises:
@@ -78,7 +78,7 @@ def read_faces(path: Path, side: int, name: str) -> Labelled:
         raise PrivateDataError(f"{path}: has no s<person>/<number>.pgm; give the ORL faces' zip")
     people = np.unique([person for person, _, _ in found], return_inverse=True)[1].astype(np.int64)
     classes = int(people.max()) + 1
-    return Labelled(name, np.stack(images), people, people, people, (classes, classes))
+    return labelled_pictures(name, np.stack(images), people, people, (classes, classes), people)
 
 
 ORL = PrivateSource(load_orl)
