@@ -31,7 +31,7 @@ class EventError(WrongUse):
 
 
 @dataclass(frozen=True, order=True)
-class Mechanism:
+class PricedMechanism:
     """All that decides an event's cost: the pair of distributions that is hardest to tell apart.
 
     ``gaussian``
@@ -167,13 +167,13 @@ class SubsampledGaussian(_Noised):
         return self.clipping_norm * (1.0 if self.adjacency == "add-remove" else 2.0)
 
     @property
-    def mechanism(self) -> Mechanism:
+    def mechanism(self) -> PricedMechanism:
         """The mechanism in the accountants' terms."""
         noise = self.noise_multiplier * self.clipping_norm / self.sensitivity
         if self.sampling_rate == 1.0:
-            return Mechanism("gaussian", 1.0, noise)
+            return PricedMechanism("gaussian", 1.0, noise)
         kind: Kind = "poisson" if self.adjacency == "add-remove" else "replaced"
-        return Mechanism(kind, self.sampling_rate, noise)
+        return PricedMechanism(kind, self.sampling_rate, noise)
 
 
 @dataclass(frozen=True)
@@ -205,9 +205,9 @@ class GaussianRelease(_Noised):
         _require(self.sensitivity > 0, "sensitivity", self.sensitivity, "give a number above 0")
 
     @property
-    def mechanism(self) -> Mechanism:
+    def mechanism(self) -> PricedMechanism:
         """The mechanism in the accountants' terms."""
-        return Mechanism("gaussian", 1.0, self.noise_multiplier)
+        return PricedMechanism("gaussian", 1.0, self.noise_multiplier)
 
 
 Event = SubsampledGaussian | GaussianRelease

@@ -13,7 +13,7 @@ from accountant.bayesian.norms import BIN_EDGES, NORM_BINS, NormHistogram, check
 from accountant.bayesian.pair_moments import pair_log_moments
 from accountant.dp.binomial import Floats
 from accountant.dp.replaced import replaced_divergences
-from accountant.events import Event, GaussianRelease, Mechanism
+from accountant.events import Event, GaussianRelease, PricedMechanism
 from foundation.errors import WrongUse
 
 Norms = NormHistogram | NDArray[np.float64]
@@ -112,7 +112,7 @@ def _binned(adjacency: str, clipping_norm: float, evidence: NormHistogram) -> tu
 
 
 def _priced(
-    mechanism: Mechanism, lambdas: tuple[int, ...], shares: Floats, weights: Floats
+    mechanism: PricedMechanism, lambdas: tuple[int, ...], shares: Floats, weights: Floats
 ) -> PricedDistances:
     """Moments at distances given as shares of the sensitivity, float64 [m]."""
     largest = _on_edges(mechanism, lambdas)[2][:, -1]
@@ -126,7 +126,9 @@ def _priced(
 
 
 @functools.lru_cache(maxsize=256)
-def _on_edges(mechanism: Mechanism, lambdas: tuple[int, ...]) -> tuple[Floats, Floats, Floats]:
+def _on_edges(
+    mechanism: PricedMechanism, lambdas: tuple[int, ...]
+) -> tuple[Floats, Floats, Floats]:
     """The moments on every edge of a histogram; at the last, C, never above the worst case's."""
     left, right, moments = _tables(mechanism, lambdas, BIN_EDGES)
     if mechanism.kind == "replaced":
@@ -138,7 +140,7 @@ def _on_edges(mechanism: Mechanism, lambdas: tuple[int, ...]) -> tuple[Floats, F
 
 
 def _tables(
-    mechanism: Mechanism, lambdas: tuple[int, ...], shares: Floats
+    mechanism: PricedMechanism, lambdas: tuple[int, ...], shares: Floats
 ) -> tuple[Floats, Floats, Floats]:
     q, z = mechanism.sampling_rate, mechanism.noise
     left, right = log_moments(lambdas, q, shares, z)

@@ -38,7 +38,7 @@ from accountant.dp.loss import (
     log_moments,
     node_count,
 )
-from accountant.events import Mechanism
+from accountant.events import PricedMechanism
 
 LATTICE = tuple(2.0 ** (i / 4) for i in range(-48, 49))
 """Abscissas t: neighbouring queries share one, and so share all that was computed on its line."""
@@ -56,13 +56,13 @@ _UNIT = 2.3e-16
 class Composition:
     """What was released: subsampled releases with their counts, and Gaussian ones as a whole."""
 
-    sampled: tuple[tuple[Mechanism, int], ...]
+    sampled: tuple[tuple[PricedMechanism, int], ...]
     """``poisson`` mechanisms, sorted, each once."""
     mu_squared: float
     """Σ count/z² over all ``gaussian`` mechanisms: they compose to one with noise 1/μ."""
 
     @classmethod
-    def of(cls, counts: Mapping[Mechanism, int]) -> Composition | None:
+    def of(cls, counts: Mapping[PricedMechanism, int]) -> Composition | None:
         """None where something was booked that has no known worst pair, or has no noise."""
         if any(m.noise == 0 or (m.kind == "replaced" and m.sampling_rate < 1) for m in counts):
             return None
@@ -244,7 +244,7 @@ def _left_out(what: Composition, direction: Direction, where: ContourPlace) -> f
 
 
 def _grid(
-    mechanism: Mechanism, t: float, direction: Direction, step: float, count: int
+    mechanism: PricedMechanism, t: float, direction: Direction, step: float, count: int
 ) -> tuple[float, float, Complexes]:
     """K(t), E|L| and the log characteristic function: in octaves, each as fine as it must be."""
     q, z = mechanism.sampling_rate, mechanism.noise

@@ -12,7 +12,7 @@ from collections import Counter
 from accountant.bounds import NOTHING_SPENT, Bound, require_count, require_probability
 from accountant.dp.moments import MomentsAccountant
 from accountant.dp.tight import tight_delta, tight_epsilon
-from accountant.events import Event, Mechanism
+from accountant.events import Event, PricedMechanism
 
 
 class DifferentialAccountant:
@@ -25,7 +25,7 @@ class DifferentialAccountant:
 
     def __init__(self) -> None:
         """Start with nothing booked."""
-        self._counts: Counter[Mechanism] = Counter()
+        self._counts: Counter[PricedMechanism] = Counter()
         self._moments = MomentsAccountant()
         self._known: dict[float, Bound] = {}
 

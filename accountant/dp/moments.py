@@ -23,7 +23,7 @@ from accountant.bounds import (
 from accountant.dp.binomial import Floats
 from accountant.dp.renyi import DEFAULT_ORDERS, deltas, epsilons, renyi_divergences
 from accountant.dp.replaced import replaced_divergences
-from accountant.events import Event, Mechanism
+from accountant.events import Event, PricedMechanism
 from foundation.errors import WrongUse
 
 __all__ = ["DEFAULT_ORDERS", "MomentsAccountant", "mechanism_divergences"]
@@ -49,7 +49,7 @@ class MomentsAccountant:
             raise WrongUse(f"orders = {orders!r}: give finite numbers above 1, one at least")
         self._orders = tuple(float(order) for order in orders)
         self._alphas = np.array(self._orders)
-        self._counts: Counter[Mechanism] = Counter()
+        self._counts: Counter[PricedMechanism] = Counter()
         self._total: Floats | None = None
 
     def compose(self, event: Event, count: int = 1) -> None:
@@ -93,7 +93,7 @@ class MomentsAccountant:
             self._total = np.sum(parts, axis=0) if parts else np.zeros(len(self._orders))
         return self._total
 
-    def _of(self, mechanism: Mechanism, count: int) -> Floats:
+    def _of(self, mechanism: PricedMechanism, count: int) -> Floats:
         return count * mechanism_divergences(mechanism, self._orders)
 
     def _best(self, totals: Floats, delta: float) -> Bound:
@@ -106,7 +106,7 @@ class MomentsAccountant:
         return Bound(float(candidates[best]), float(alphas[best]), "rdp")
 
 
-def mechanism_divergences(mechanism: Mechanism, orders: tuple[float, ...]) -> Floats:
+def mechanism_divergences(mechanism: PricedMechanism, orders: tuple[float, ...]) -> Floats:
     """D_α of one release at each order, float64 [orders], read-only and cached.
 
     Exact for ``gaussian`` and, but for fractional orders of tiny noise, for ``poisson``; an upper

@@ -29,7 +29,7 @@ from accountant.dp.contour import (
 )
 from accountant.dp.loss import DIRECTIONS, Direction
 from accountant.dp.profiles import gaussian_delta, gaussian_epsilon, sampled_delta, sampled_epsilon
-from accountant.events import Mechanism
+from accountant.events import PricedMechanism
 
 ANALYTIC, CONTOUR = "analytic", "contour"
 _PRECISION = 1e-11
@@ -39,7 +39,7 @@ _SETTLED = 1e-6
 _NOTHING = -700.0
 
 
-def tight_epsilon(counts: Mapping[Mechanism, int], delta: float) -> Bound:
+def tight_epsilon(counts: Mapping[PricedMechanism, int], delta: float) -> Bound:
     """The least ε ≥ 0 that goes with ``delta``, rounded up; `UNBOUNDED` where none is known.
 
     Args:
@@ -63,7 +63,7 @@ def tight_epsilon(counts: Mapping[Mechanism, int], delta: float) -> Bound:
     return UNBOUNDED if math.isinf(epsilon) else Bound(epsilon, NO_ORDER, CONTOUR)
 
 
-def tight_delta(counts: Mapping[Mechanism, int], epsilon: float) -> float:
+def tight_delta(counts: Mapping[PricedMechanism, int], epsilon: float) -> float:
     """The δ that goes with ``epsilon`` ≥ 0, rounded up; 1 where none is known."""
     if not counts or math.isinf(epsilon):
         return 0.0

@@ -29,27 +29,10 @@ from server.store.schema import (
     SampleTable,
     UserTable,
 )
+from server.store.transactions import Transactions
 
 # Prime below 2^31: products of two numbers below it fit 64 bits in both engines.
 _PRIME = 2**31 - 1
-
-
-def queue(session: Session, project_id: int, user_id: int, limit: int) -> list[StoredSample]:
-    """The next samples this annotator has neither labelled nor skipped."""
-    if limit < 0:
-        raise StoreError(f"limit = {limit}: give a number ≥ 0")
-    _require_user(session, user_id)
-    project = require_project(session, project_id)
-    answered = exists().where(
-        AnnotationTable.project_id == project_id,
-        AnnotationTable.user_id == user_id,
-        AnnotationTable.sample_id == SampleTable.sample_id,
-        is_answer(AnnotationTable),
-        in_force(AnnotationTable),
-    )
-    statement = stored_samples().where(*_in_scope(project), ~answered)
-    rows = session.execute(statement.order_by(*_order(project)).limit(limit))
-    return [to_sample(row) for row in rows]
 
 
 def _in_scope(project: ProjectTable) -> tuple[ColumnElement[bool], ...]:
@@ -69,7 +52,7 @@ def _order(project: ProjectTable) -> tuple[ColumnElement[int], ...]:
     return (((spread * spread) % _PRIME * spread) % _PRIME, plain)
 
 
-def annotate(session: Session, answer: Annotation) -> StoredAnnotation:
+def _annotate(session: Session, answer: Annotation) -> StoredAnnotation:
     """Append an answer; the same ``client_uuid`` again gives back the row there."""
     there = _by_uuid(session, answer.client_uuid)
     if there is not None:
@@ -90,7 +73,7 @@ def annotate(session: Session, answer: Annotation) -> StoredAnnotation:
     return _append(session, row)
 
 
-def undo(
+def _undo(
     session: Session, project_id: int, user_id: int, client_uuid: str | None
 ) -> StoredAnnotation | None:
     """Take back this annotator's latest answer in force, by a row that supersedes it."""
@@ -136,66 +119,6 @@ def _append(session: Session, row: AnnotationTable) -> StoredAnnotation:
     return to_record(StoredAnnotation, row)
 
 
-def progress(session: Session, project_id: int, user_id: int) -> LabellingProgress:
-    """Counts over the samples of the project's queue."""
-    project = require_project(session, project_id)
-    _require_user(session, user_id)
-    in_scope = select(SampleTable.sample_id).join(BatchTable)
-    in_scope = in_scope.where(*_in_scope(project))
-    total = session.scalar(select(func.count()).select_from(in_scope.subquery())) or 0
-    counts = select(
-        func.count(AnnotationTable.label_id), func.count(AnnotationTable.skip_reason)
-    ).where(
-        AnnotationTable.project_id == project_id,
-        AnnotationTable.user_id == user_id,
-        in_force(AnnotationTable),
-        AnnotationTable.sample_id.in_(in_scope),
-    )
-    done, skipped = session.execute(counts).one()
-    return LabellingProgress(total=total, done=done, skipped=skipped)
-
-
-def effective(session: Session, project_id: int) -> list[StoredAnnotation]:
-    """The answers in force, in the order given."""
-    require_project(session, project_id)
-    rows = session.scalars(_in_force(project_id).order_by(AnnotationTable.annotation_id))
-    return [to_record(StoredAnnotation, row) for row in rows]
-
-
-def labelled(session: Session, project_id: int) -> list[LabelledSample]:
-    """The answers in force with their samples, in the order given."""
-    require_project(session, project_id)
-    statement = (
-        select(
-            *(SampleTable.sample_id, SampleTable.requested_class, SampleTable.sha256),
-            *(SampleTable.png, BatchTable.run_id, BatchTable.round, BatchTable.provenance),
-            LabelTable.name.label("label"),
-            LabelTable.kind,
-            UserTable.name.label("annotator"),
-            AnnotationTable.created_at,
-        )
-        .select_from(AnnotationTable)
-        .join(SampleTable)
-        .join(BatchTable)
-        .join(UserTable)
-        .outerjoin(LabelTable, LabelTable.label_id == AnnotationTable.label_id)
-        .where(*_effective(project_id))
-        .order_by(AnnotationTable.annotation_id)
-    )
-    return [to_record(LabelledSample, row) for row in session.execute(statement)]
-
-
-def history(session: Session, project_id: int) -> list[StoredAnnotation]:
-    """Every row ever appended, superseded answers and undos too, in order."""
-    require_project(session, project_id)
-    rows = session.scalars(
-        select(AnnotationTable)
-        .where(AnnotationTable.project_id == project_id)
-        .order_by(AnnotationTable.annotation_id)
-    )
-    return [to_record(StoredAnnotation, row) for row in rows]
-
-
 def _effective(project_id: int) -> tuple[ColumnElement[bool], ...]:
     ours = AnnotationTable.project_id == project_id
     return ours, is_answer(AnnotationTable), in_force(AnnotationTable)
@@ -230,3 +153,109 @@ def _check_belongs(session: Session, answer: Annotation) -> None:
     label = session.get(LabelTable, answer.label_id)
     if label is None or label.project_id != project.project_id:
         raise StoreError(f"label_id = {answer.label_id}: not a label of project {project.name!r}")
+
+
+class AnswerMethods(Transactions):
+    """What annotators say about samples."""
+
+    def queue(self, project_id: int, user_id: int, limit: int = 1) -> list[StoredSample]:
+        """The next samples this annotator has neither labelled nor skipped.
+
+        The order is stable and the same for all; an undone sample comes back to its place.
+        """
+        with self._reading() as session:
+            if limit < 0:
+                raise StoreError(f"limit = {limit}: give a number ≥ 0")
+            _require_user(session, user_id)
+            project = require_project(session, project_id)
+            answered = exists().where(
+                AnnotationTable.project_id == project_id,
+                AnnotationTable.user_id == user_id,
+                AnnotationTable.sample_id == SampleTable.sample_id,
+                is_answer(AnnotationTable),
+                in_force(AnnotationTable),
+            )
+            statement = stored_samples().where(*_in_scope(project), ~answered)
+            rows = session.execute(statement.order_by(*_order(project)).limit(limit))
+            return [to_sample(row) for row in rows]
+
+    def annotate(self, answer: Annotation) -> StoredAnnotation:
+        """Append an answer and give back its row; the same ``client_uuid`` again changes nothing.
+
+        It supersedes what this annotator said about this sample before.
+
+        Raises:
+            StoreError: if the label is not the project's, the sample not of the project's run,
+                or the ``client_uuid`` another answer's.
+        """
+        return self._appending(lambda session: _annotate(session, answer))
+
+    def undo(
+        self, project_id: int, user_id: int, client_uuid: str | None = None
+    ) -> StoredAnnotation | None:
+        """Take back this annotator's latest answer in force, and give it back; ``None`` if none is.
+
+        The sample then has no answer, even where an earlier one was superseded. With a
+        ``client_uuid``, sending the same undo again takes back nothing more.
+        """
+        return self._appending(lambda session: _undo(session, project_id, user_id, client_uuid))
+
+    def progress(self, project_id: int, user_id: int) -> LabellingProgress:
+        """How far this annotator is, in samples of the project's queue."""
+        with self._reading() as session:
+            project = require_project(session, project_id)
+            _require_user(session, user_id)
+            in_scope = select(SampleTable.sample_id).join(BatchTable)
+            in_scope = in_scope.where(*_in_scope(project))
+            total = session.scalar(select(func.count()).select_from(in_scope.subquery())) or 0
+            counts = select(
+                func.count(AnnotationTable.label_id), func.count(AnnotationTable.skip_reason)
+            ).where(
+                AnnotationTable.project_id == project_id,
+                AnnotationTable.user_id == user_id,
+                in_force(AnnotationTable),
+                AnnotationTable.sample_id.in_(in_scope),
+            )
+            done, skipped = session.execute(counts).one()
+            return LabellingProgress(total=total, done=done, skipped=skipped)
+
+    def annotations(self, project_id: int) -> list[StoredAnnotation]:
+        """The answers in force, one at most for each annotator and sample."""
+        with self._reading() as session:
+            require_project(session, project_id)
+            rows = session.scalars(_in_force(project_id).order_by(AnnotationTable.annotation_id))
+            return [to_record(StoredAnnotation, row) for row in rows]
+
+    def labelled_samples(self, project_id: int) -> list[LabelledSample]:
+        """The answers in force with their samples, for an exporter; in the order given."""
+        with self._reading() as session:
+            require_project(session, project_id)
+            statement = (
+                select(
+                    *(SampleTable.sample_id, SampleTable.requested_class, SampleTable.sha256),
+                    *(SampleTable.png, BatchTable.run_id, BatchTable.round, BatchTable.provenance),
+                    LabelTable.name.label("label"),
+                    LabelTable.kind,
+                    UserTable.name.label("annotator"),
+                    AnnotationTable.created_at,
+                )
+                .select_from(AnnotationTable)
+                .join(SampleTable)
+                .join(BatchTable)
+                .join(UserTable)
+                .outerjoin(LabelTable, LabelTable.label_id == AnnotationTable.label_id)
+                .where(*_effective(project_id))
+                .order_by(AnnotationTable.annotation_id)
+            )
+            return [to_record(LabelledSample, row) for row in session.execute(statement)]
+
+    def annotation_history(self, project_id: int) -> list[StoredAnnotation]:
+        """Every row ever appended, superseded answers and undos too."""
+        with self._reading() as session:
+            require_project(session, project_id)
+            rows = session.scalars(
+                select(AnnotationTable)
+                .where(AnnotationTable.project_id == project_id)
+                .order_by(AnnotationTable.annotation_id)
+            )
+            return [to_record(StoredAnnotation, row) for row in rows]

@@ -6,13 +6,12 @@ import math
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from sqlalchemy.orm import Session
-
 from accountant.audit.finding import AuditKind, AuditVerdict
 from server.store.checks import check_choice, check_text, check_time, require
 from server.store.records import utc_now
 from server.store.rows import records_of_run, require_run, to_values
 from server.store.schema import AuditTable
+from server.store.transactions import Transactions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,13 +57,17 @@ class AuditRecord:
         )
 
 
-def record_audit(session: Session, record: AuditRecord) -> None:
-    """Add an audit's outcome."""
-    require_run(session, record.run_id)
-    session.add(AuditTable(**to_values(record)))
+class AuditMethods(Transactions):
+    """What audits of a run found."""
 
+    def record_audit(self, record: AuditRecord) -> None:
+        """Add what an audit found; what others found before stays."""
+        with self._writing() as session:
+            require_run(session, record.run_id)
+            session.add(AuditTable(**to_values(record)))
 
-def audits(session: Session, run_id: str) -> list[AuditRecord]:
-    """A run's audits, in the order stored."""
-    require_run(session, run_id)
-    return records_of_run(session, AuditRecord, AuditTable, run_id, AuditTable.audit_id)
+    def audits(self, run_id: str) -> list[AuditRecord]:
+        """A run's audits, in the order stored."""
+        with self._reading() as session:
+            require_run(session, run_id)
+            return records_of_run(session, AuditRecord, AuditTable, run_id, AuditTable.audit_id)

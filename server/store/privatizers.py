@@ -22,6 +22,7 @@ from server.store.schema_privatizers import (
     PrivatizerCurveTable,
     PrivatizerPointTable,
 )
+from server.store.transactions import Transactions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,29 +126,6 @@ class StoredPrivatizerCurve(PrivatizerCurve):
     curve_id: int
 
 
-def record_curve(session: Session, record: PrivatizerCurve) -> int:
-    """Add a curve with its points; give back its id."""
-    row = PrivatizerCurveTable(**to_values(record, "points"))
-    session.add(row)
-    session.flush()
-    for position, point in enumerate(record.points):
-        place = {"curve_id": row.curve_id, "position": position}
-        session.add(PrivatizerPointTable(**place, **to_values(point, "attacks")))
-        session.flush()
-        for one in point.attacks:
-            session.add(PrivatizerAttackTable(**place, **to_values(one)))
-    session.flush()
-    return row.curve_id
-
-
-def curves(session: Session) -> list[StoredPrivatizerCurve]:
-    """All curves with their points, the newest first."""
-    newest = select(PrivatizerCurveTable).order_by(
-        PrivatizerCurveTable.at.desc(), PrivatizerCurveTable.curve_id.desc()
-    )
-    return [_read(session, row) for row in session.scalars(newest)]
-
-
 def _read(session: Session, row: PrivatizerCurveTable) -> StoredPrivatizerCurve:
     attacks: dict[int, list[PrivatizerAttack]] = {}
     found = select(PrivatizerAttackTable).where(PrivatizerAttackTable.curve_id == row.curve_id)
@@ -176,3 +154,30 @@ def _check_shares(record: object, *names: str) -> None:
     for name in names:
         value = getattr(record, name)
         require(value is None or 0 <= value <= 1, name, value, "it is a share from 0 to 1")
+
+
+class PrivatizerMethods(Transactions):
+    """Curves of privatizers."""
+
+    def record_privatizer_curve(self, record: PrivatizerCurve) -> int:
+        """Add a curve with its points, all or nothing; give back its id."""
+        with self._writing() as session:
+            row = PrivatizerCurveTable(**to_values(record, "points"))
+            session.add(row)
+            session.flush()
+            for position, point in enumerate(record.points):
+                place = {"curve_id": row.curve_id, "position": position}
+                session.add(PrivatizerPointTable(**place, **to_values(point, "attacks")))
+                session.flush()
+                for one in point.attacks:
+                    session.add(PrivatizerAttackTable(**place, **to_values(one)))
+            session.flush()
+            return row.curve_id
+
+    def privatizer_curves(self) -> list[StoredPrivatizerCurve]:
+        """All curves with their points, the newest first."""
+        with self._reading() as session:
+            newest = select(PrivatizerCurveTable).order_by(
+                PrivatizerCurveTable.at.desc(), PrivatizerCurveTable.curve_id.desc()
+            )
+            return [_read(session, row) for row in session.scalars(newest)]
