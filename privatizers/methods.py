@@ -12,6 +12,7 @@ from typing import Protocol
 
 from torch import Tensor, nn
 
+from foundation.errors import WrongUse
 from foundation.registry import Registry
 from privatizers.protocol import Privatizer, PrivatizerError
 
@@ -80,7 +81,7 @@ def method_of(settings: Settings) -> PrivatizerMethod:
         PrivatizerError: there is none of that name.
         PluginError: another package's cannot be loaded.
     """
-    name = str(settings["method"])
-    if name not in METHODS:
-        raise PrivatizerError(METHODS.unknown(name))
-    return METHODS[name]
+    try:
+        return METHODS[str(settings["method"])]
+    except WrongUse as error:
+        raise PrivatizerError(str(error)) from None

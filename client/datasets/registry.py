@@ -10,6 +10,7 @@ from pathlib import Path
 
 from client.datasets.dataset import Dataset, DatasetError
 from client.datasets.spec import DatasetSpec
+from foundation.errors import WrongUse
 from foundation.registry import Registry
 
 __all__ = ["DATASETS", "Dataset", "DatasetError", "load", "spec_of"]
@@ -34,10 +35,10 @@ def spec_of(name: str) -> DatasetSpec:
         DatasetError: there is no such data set.
         PluginError: another package's cannot be loaded.
     """
-    kind = name.partition(":")[0]
-    if kind not in DATASETS:
-        raise DatasetError(DATASETS.unknown(kind))
-    return DATASETS[kind]
+    try:
+        return DATASETS[name.partition(":")[0]]
+    except WrongUse as error:
+        raise DatasetError(str(error)) from None
 
 
 def load(name: str, data_dir: Path | str | None = None) -> Dataset:

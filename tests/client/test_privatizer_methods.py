@@ -34,13 +34,13 @@ def test_a_method_builds_steps_over_the_networks_that_it_asks_for(name):
     assert named_weights(built.networks).keys() == planned.networks.keys()
 
 
-def test_a_method_of_another_package_is_planned_like_ours(monkeypatch):
+def test_a_method_of_another_package_is_planned_like_ours():
     class Larger(AlphaMethod):
         def classifiers(self, classes, sensitive_classes):
             return {"utility": classes, "adversary": sensitive_classes, "third": 7}
 
-    monkeypatch.setitem(METHODS._loaded, "alpha", Larger())
-    planned = design({**SETTINGS, "method": "alpha"}, SHAPE, 5, 3)
+    with METHODS.replaced("alpha", Larger()):
+        planned = design({**SETTINGS, "method": "alpha"}, SHAPE, 5, 3)
     assert "third" in planned.networks
     assert sum(block.bound**2 for block in planned.blocks) == pytest.approx(1)
 

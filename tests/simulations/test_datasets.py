@@ -182,11 +182,10 @@ def test_a_download_with_a_wrong_digest_leaves_nothing_behind(tmp_path, mirror):
     assert not (tmp_path / "home" / ".cache").exists()
 
 
-def test_without_a_network_the_message_says_what_to_do(tmp_path, monkeypatch):
+def test_without_a_network_the_message_says_what_to_do():
     unreachable = replace(MNIST_FILES, mirrors=("http://127.0.0.1:9",))
     spec = DatasetSpec("MNIST", lambda _, folder: load_idx_set(unreachable, folder))
-    monkeypatch.setitem(DATASETS._loaded, "mnist", spec)
-    with pytest.raises(DatasetError) as caught:
+    with DATASETS.replaced("mnist", spec), pytest.raises(DatasetError) as caught:
         load("mnist")
     said = str(caught.value)
     for part in ("cannot be downloaded", "--data-dir", "FEDLENS_DATA", "embedded", STEMS[0]):
@@ -222,9 +221,10 @@ def test_a_path_is_asked_for_where_there_is_one(name, mend):
         load(name)
 
 
-def test_every_data_set_loads_as_what_it_is_called(monkeypatch):
+def test_every_data_set_loads_as_what_it_is_called():
     other = replace(load("embedded"), name="something else")
-    monkeypatch.setitem(DATASETS._loaded, "mnist", DatasetSpec("M", lambda *_: other))
-    assert load("mnist").name == "mnist" and spec_of("npz:some.npz").by_path
-    with pytest.raises(DatasetError, match="no data set 'mnits'; did you mean 'mnist'"):
+    with DATASETS.replaced("mnist", DatasetSpec("M", lambda *_: other)):
+        assert load("mnist").name == "mnist"
+    assert spec_of("npz:some.npz").by_path
+    with pytest.raises(DatasetError, match=r"no data set 'mnits'.*; did you mean 'mnist'"):
         spec_of("mnits:x")

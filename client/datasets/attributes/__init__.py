@@ -9,6 +9,7 @@ from pathlib import Path
 
 from client.datasets.attributes.data import PrivateDataError, Split
 from client.datasets.spec import PrivateSource
+from foundation.errors import WrongUse
 from foundation.registry import Registry
 
 _HERE = "client.datasets.attributes"
@@ -44,7 +45,8 @@ def load_private(name: str, data_dir: Path | str | None = None, seed: int = 0) -
         PluginError: it is another package's and cannot be loaded.
     """
     kind, _, argument = name.partition(":")
-    if kind not in SOURCES:
-        raise PrivateDataError(SOURCES.unknown(kind))
-    folder = None if data_dir is None else Path(data_dir)
-    return SOURCES[kind].load(name, argument, folder, seed)
+    try:
+        source = SOURCES[kind]
+    except WrongUse as error:
+        raise PrivateDataError(str(error)) from None
+    return source.load(name, argument, None if data_dir is None else Path(data_dir), seed)
