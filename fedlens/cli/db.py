@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from fedlens.cli.output import add_json_flag, print_json, say
+from fedlens.cli.flags import add_json_flag
+from fedlens.cli.output import print_json, say
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -6,7 +6,9 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedlens.cli.output import add_json_flag, bound_record, figure, print_json, say
+from fedlens.cli.flags import add_json_flag
+from fedlens.cli.output import figure, print_json, say
+from foundation.errors import WrongUse
 
 if TYPE_CHECKING:
     from accountant.ledger.population import Population
@@ -66,7 +68,6 @@ def _add_terms(action: argparse.ArgumentParser) -> None:
 def create(args: argparse.Namespace) -> int:
     """Make a population."""
     from accountant.ledger.population import Population, PopulationError, PopulationTerms
-    from fedlens.cli import WrongUse
 
     folder = _folder(args.name)
     try:
@@ -116,7 +117,6 @@ def verify(args: argparse.Namespace) -> int:
 
 
 def _folder(name: str) -> Path:
-    from fedlens.cli import WrongUse
     from server.config.tree import POPULATION_NAME
     from server.population import population_folder
 
@@ -149,14 +149,14 @@ def _record(population: Population) -> dict[str, Any]:
             "run": share.run,
             "grants": share.grants,
             "rounds": share.rounds,
-            "alone": bound_record(share.alone),
+            "alone": share.alone.to_json(),
             "last": share.last,
         }
         for share in population.shares()
     ]
     return {
         **population.ledger.header,
-        "spent": bound_record(population.spent()),
+        "spent": population.spent().to_json(),
         "left": _left(population),
         "rounds_left": _rounds_left(population),
         "entries": len(population.ledger),
