@@ -66,6 +66,7 @@ def simulate(
         WrongUse: an argument cannot be used.
         FedlensError: of a kind that says what else prevents the run: data, population, directory.
     """
+    _check_transport(transport)
     chosen = chosen_config(
         preset, config=config, settings=settings, epsilon=epsilon, delta=delta, data_dir=data_dir
     )
@@ -235,13 +236,17 @@ def train(
     return run
 
 
-def _trainer(transport: str) -> Train:
-    if transport == "in-process":
-        from simulations.engine import train_in_process
+def _check_transport(transport: str) -> None:
+    if transport not in TRANSPORTS:
+        raise WrongUse(f"transport {transport!r}: choose one of {', '.join(TRANSPORTS)}")
 
-        return train_in_process
+
+def _trainer(transport: str) -> Train:
+    _check_transport(transport)
     if transport == "ray":
         from simulations.transports.ray import train_through_ray
 
         return train_through_ray
-    raise WrongUse(f"transport {transport!r}: choose one of {', '.join(TRANSPORTS)}")
+    from simulations.engine import train_in_process
+
+    return train_in_process

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
-from pathlib import Path
 
+from fedlens.cli.flags import add_run_argument
 from foundation.errors import WrongUse
 
 
@@ -17,9 +17,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         description="Serve the dashboard on this machine; the printed link carries its token.",
         epilog="example: fedlens dashboard runs/demo",
     )
-    parser.add_argument(
-        "run_dir", type=Path, metavar="RUN_DIR", nargs="?", help="a run's directory"
-    )
+    add_run_argument(parser, optional=True)
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
     parser.add_argument("--port", type=int, default=8501, help="port (default: 8501)")
     parser.add_argument("--token", help="token of the link (default: a fresh random one)")

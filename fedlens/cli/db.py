@@ -21,7 +21,12 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         ("upgrade", "create the schema or bring it to this version"),
         ("check", "compare the schema with this version's; changes nothing"),
     ):
-        action = actions.add_parser(name, help=about, description=about.capitalize() + ".")
+        action = actions.add_parser(
+            name,
+            help=about,
+            description=about.capitalize() + ".",
+            epilog=f"example: fedlens db {name} --store runs/demo/store.db",
+        )
         action.add_argument("--store", required=True, help="URL or path of the store")
         add_json_flag(action)
         action.set_defaults(run=run)

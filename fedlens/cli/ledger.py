@@ -34,7 +34,12 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         ),
         ("export", "all that an outside auditor needs to recompute the figures", export),
     ):
-        action = actions.add_parser(name, help=about, description=about.capitalize() + ".")
+        action = actions.add_parser(
+            name,
+            help=about,
+            description=about.capitalize() + ".",
+            epilog=f"example: fedlens ledger {name} runs/demo",
+        )
         add_run_argument(action)
         action.set_defaults(run=run)
         if run is export:

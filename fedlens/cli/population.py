@@ -32,7 +32,9 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         ("verify", "check the chain of hashes of its ledger", verify),
     ):
         description = about[0].upper() + about[1:] + "."
-        action = actions.add_parser(name, help=about, description=description)
+        terms = " --epsilon 8 --delta 1e-5 --unit user" * (run is create)
+        example = f"example: fedlens population {name} clinic{terms}"
+        action = actions.add_parser(name, help=about, description=description, epilog=example)
         action.add_argument("name", metavar="NAME", help=NAME_HELP)
         if run is create:
             _add_terms(action)
