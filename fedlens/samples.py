@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from accountant.wording import shown
 from foundation.errors import FedlensError, WrongUse
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class Provenance:
         bayesian_epsilon: Bayesian differential privacy at ``delta_bayesian``, corrected; an
             estimate from private norms. None where it is infinite.
         delta_bayesian: δ of ``bayesian_epsilon``.
-        words: the label that belongs beside every sample.
+        label: what belongs on every sample: synthetic, and how it was drawn.
     """
 
     run_id: str
@@ -54,7 +55,20 @@ class Provenance:
     delta_dp: float
     bayesian_epsilon: float | None
     delta_bayesian: float
-    words: str
+    label: str
+
+    @property
+    def words(self) -> str:
+        """All of it in one line, to keep beside the samples."""
+        dp, bayesian = (
+            shown(math.inf if epsilon is None else epsilon)
+            for epsilon in (self.dp_epsilon, self.bayesian_epsilon)
+        )
+        return (
+            f"{self.label} · run {self.run_id} · round {self.round} · seed {self.seed} · "
+            f"DP ε={dp} (δ={self.delta_dp:g}) · "
+            f"Bayesian DP ε={bayesian} (δ={self.delta_bayesian:g}, estimate)"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +153,7 @@ def stored(run: Run, purpose: Purpose, round_number: int | None) -> Samples:
 
 def drawn(run: Run, count: int, seed: int, round_number: int | None) -> Samples:
     """Fresh samples; of their generator the store has a batch, whose figures are theirs too."""
-    from server.generator import as_pixels
+    from models.pixels import as_pixels
     from server.store import open_store
     from simulations.reading import fresh_samples, kept_sampler
 
@@ -166,7 +180,7 @@ def _provenance(batch: StoredBatch) -> Provenance:
         delta_dp=batch.delta_dp,
         bayesian_epsilon=_finite(batch.bdp_corrected),
         delta_bayesian=batch.delta_bdp,
-        words=batch.provenance,
+        label=batch.provenance,
     )
 
 

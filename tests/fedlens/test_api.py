@@ -85,7 +85,7 @@ def test_stored_samples_carry_where_they_come_from(tiny_run):
         (batch,) = [b for b in store.batches(tiny_run.id) if b.purpose == "release"]
     assert (origin.run_id, origin.round, origin.seed) == (batch.run_id, 2, batch.seed)
     assert origin.dp_epsilon == tiny_run.summary.epsilon["dp"] and origin.private
-    assert origin.words == batch.provenance
+    assert origin.label == batch.provenance and batch.run_id in origin.words
 
 
 def test_strips_are_told_by_round(tiny_run):
