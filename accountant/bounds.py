@@ -24,6 +24,11 @@ class Bound:
     method: str = ""
     """Which computation gave the bound, in a word; empty where there is only one."""
 
+    def to_json(self) -> dict[str, float | str | None]:
+        """As JSON values; null where there is no finite ε."""
+        epsilon = self.epsilon if math.isfinite(self.epsilon) else None
+        return {"epsilon": epsilon, "order": self.order, "method": self.method}
+
 
 NOTHING_SPENT = Bound(0.0, NO_ORDER)
 UNBOUNDED = Bound(math.inf, NO_ORDER)

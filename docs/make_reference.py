@@ -18,7 +18,7 @@ import server.config.sections
 import server.config.tree
 from client.datasets.registry import DATASETS
 from fedlens.cli import build_parser
-from fedlens.cli.simulate import PRESETS, preset_names
+from fedlens.presets import PRESETS, preset_names
 from server.config.reading import documented_settings
 
 TARGET = Path(__file__).with_name("reference.md")

@@ -11,7 +11,7 @@ from accountant.events import SubsampledGaussian
 
 @pytest.fixture(scope="session")
 def oracles() -> dict[str, Any]:
-    return json.loads(Path(__file__).with_name("oracles.json").read_text(encoding="utf-8"))
+    return json.loads((Path(__file__).parents[1] / "oracles" / "accountants.json").read_text())
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import tomllib
 import pytest
 
 from fedlens.cli import VERBS, build_parser
-from fedlens.cli.simulate import PRESETS, preset_names
+from fedlens.presets import PRESETS, preset_names
 from server.config.reading import documented_settings, flatten, read_config
 from server.config.tree import RUN_KEYS
 from studies.table1.figures import Group

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-from pathlib import Path
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -18,9 +14,6 @@ from privatizers.networks.information import (
     mutual_information,
 )
 
-SHARED = Path(os.environ.get("FEDLENS_SHARED", Path(__file__).resolve().parents[3] / "shared"))
-ORACLES = SHARED / "oracles" / "privatizers.json"
-needs_oracles = pytest.mark.skipif(not ORACLES.exists(), reason=f"no oracle file at {ORACLES}")
 EXACT = 1e-9
 
 
@@ -28,14 +21,8 @@ def float64(table):
     return torch.tensor(table, dtype=torch.float64)
 
 
-@pytest.fixture(scope="module")
-def oracles():
-    return json.loads(ORACLES.read_text())
-
-
-@needs_oracles
-def test_the_gaussian_bound_is_the_correct_one_not_the_printed_one(oracles):
-    case = oracles["cloak"]
+def test_the_gaussian_bound_is_the_correct_one_not_the_printed_one(privatizer_oracles):
+    case = privatizer_oracles["cloak"]
     bound = gaussian_information_bound(torch.diag(float64(case["lambda"])), float64(case["sigma"]))
     assert float(bound) == pytest.approx(case["gaussian_MI_bound_correct_nats"], abs=EXACT)
     assert float(bound) < case["eq5_as_printed_nats"] - 4
@@ -48,9 +35,8 @@ def test_the_gaussian_bound_holds_for_covariances_that_do_not_commute_with_the_n
     assert float(gaussian_information_bound(covariance, sigma)) == pytest.approx(float(direct) / 2)
 
 
-@needs_oracles
-def test_erasure_meets_the_least_sum_only_where_the_oracle_says(oracles):
-    for name, case in oracles["erasure_mechanism"].items():
+def test_erasure_meets_the_least_sum_only_where_the_oracle_says(privatizer_oracles):
+    for name, case in privatizer_oracles["erasure_mechanism"].items():
         k, share = (float(part.split("=")[1]) for part in name.split(","))
         joint = mixture(k)
         raw_utility = entropy(joint.sum(1))
@@ -65,11 +51,10 @@ def test_erasure_meets_the_least_sum_only_where_the_oracle_says(oracles):
         assert float(lost + leaked) >= float(mutual_information(joint)) - EXACT
 
 
-@needs_oracles
-def test_perfect_privacy_costs_what_the_oracle_says(oracles):
+def test_perfect_privacy_costs_what_the_oracle_says(privatizer_oracles):
     """The utility is told with probability k, so that no answer favours a sensitive attribute; the
     rest is lost."""
-    cases = oracles["gmm_perfect_privacy_closed_form"]
+    cases = privatizer_oracles["gmm_perfect_privacy_closed_form"]
     for k in (0.0, 0.4, 1.0):
         joint = mixture(k)
         told = torch.zeros(2, 2, 3, dtype=torch.float64)  # [u, s, q], q = u or lost
@@ -79,13 +64,12 @@ def test_perfect_privacy_costs_what_the_oracle_says(oracles):
         assert float(mutual_information(told.sum(0))) == pytest.approx(0, abs=EXACT)
         lost = float(entropy(joint.sum(1)) - mutual_information(told.sum(1)))
         assert lost == pytest.approx(cases[f"k={k:g}"], abs=EXACT)
-    searched = oracles["unrestricted_discrete_optimum"]["k=0.4,perfect_privacy_minA"]
+    searched = privatizer_oracles["unrestricted_discrete_optimum"]["k=0.4,perfect_privacy_minA"]
     assert searched["A"] == pytest.approx(cases["k=0.4"], abs=1e-4)  # a search, and no closed form
 
 
-@needs_oracles
-def test_the_papers_theorem_is_false_and_ours_is_not(oracles):
-    case = oracles["theorem33_counterexample_k0.4"]["optimum"]["0.1"]
+def test_the_papers_theorem_is_false_and_ours_is_not(privatizer_oracles):
+    case = privatizer_oracles["theorem33_counterexample_k0.4"]["optimum"]["0.1"]
     least = float(mutual_information(mixture(0.4)))
     assert case["A"] < 0.1 * least  # an achieved point that Theorem 3.3 forbids
     assert case["A"] + case["B"] >= least

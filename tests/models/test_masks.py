@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -22,12 +18,6 @@ from privatizers.networks.masks import (
     threshold_of,
 )
 
-ORACLES = (
-    Path(os.environ.get("FEDLENS_SHARED", Path(__file__).resolve().parents[3] / "shared"))
-    / "oracles"
-    / "privatizers.json"
-)
-
 
 def noise_map(*rho: float) -> NoiseMap:
     found = NoiseMap((len(rho),), 1.5, least=0.01)
@@ -37,10 +27,8 @@ def noise_map(*rho: float) -> NoiseMap:
     return found
 
 
-def test_sigma_is_the_papers_without_its_rounding() -> None:
-    if not ORACLES.exists():
-        pytest.skip(f"{ORACLES} is not here")
-    table = json.loads(ORACLES.read_text())["cloak"]["sigma_at_rho"]
+def test_sigma_is_the_papers_without_its_rounding(privatizer_oracles) -> None:
+    table = privatizer_oracles["cloak"]["sigma_at_rho"]
     rho = torch.tensor([float(key) for key in table])
     sigma = NoiseMap((len(rho),), 1.5, least=0.0).deviation(rho)
     assert torch.allclose(sigma, torch.tensor(list(table.values())), rtol=1e-5)

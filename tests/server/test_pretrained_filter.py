@@ -17,7 +17,7 @@ from client.filtered import FilteredUsers
 from client.messages import Description
 from client.messages import TrainRequest as Request
 from fedlens.cli import build_parser, main
-from fedlens.cli.simulate import chosen_config
+from fedlens.cli.simulate import config_of
 from models.vectors import to_vector
 from server.app import app
 from server.config.tree import Config, ConfigError
@@ -396,7 +396,7 @@ def test_a_relative_path_is_made_absolute_by_the_command_and_refused_by_the_serv
     monkeypatch.chdir(tmp_path)
     given = ["--set", "privatizer.method=pretrained", "--set", "privatizer.filter=runs/first"]
     args = build_parser().parse_args(["simulate", *given])
-    assert chosen_config(args).privatizer.filter == str(tmp_path / "runs" / "first")
+    assert config_of(args).privatizer.filter == str(tmp_path / "runs" / "first")
 
 
 def test_through_flower_a_refusal_leaves_no_run_behind(second, tmp_path):

@@ -364,7 +364,7 @@ def test_the_command_prints_a_table_and_ends_with_the_list(
     (kept,) = (out / "filters").iterdir()
     for kind, suffix in (("torch", ".pt2"), ("onnx", ".onnx")):
         assert main(["privatizer", "export", str(kept), "--kind", kind, "--json"]) == 0
-        made = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+        made = json.loads(capsys.readouterr().out.strip().splitlines()[-1])["points"]
         assert Path(made["path"]) == kept.with_suffix(suffix) and made["difference"] < 1e-4
 
 

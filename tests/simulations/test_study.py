@@ -137,7 +137,7 @@ def test_a_cell_is_made_in_processes_of_its_own(capsys, tiny, tmp_path):
     wanted = ("--rows", "plain", "--seeds", "1", "--guarantee", "5@1e-3", "--json")
     status, printed, told = study(capsys, *wanted, "--out", tmp_path / "out")
     assert status == 0 and "1 cells, 1 of them to do" in told
-    (row,) = json.loads(printed.splitlines()[-1])
+    (row,) = json.loads(printed.splitlines()[-1])["rows"]
     check_row(row)
     assert not row["taught"]
     assert row["annotator_accuracy"] is row["control_accuracy"] is None
@@ -150,7 +150,7 @@ def test_a_table_is_made_and_drawn(capsys, tiny, tmp_path, same_process):
     status, printed, told = study(capsys, *wanted, "--jobs", 1, "--json")
     assert status == 0, told
     assert "2 cells, 2 of them to do" in told and "simulation only" in printed
-    rows = json.loads(printed.splitlines()[-1])
+    rows = json.loads(printed.splitlines()[-1])["rows"]
     assert [row["row"] for row in rows] == ["taught", "faulty"]
     for row in rows:
         check_row(row)
@@ -162,12 +162,12 @@ def test_a_table_is_made_and_drawn(capsys, tiny, tmp_path, same_process):
     # a second call computes nothing, and writes the page from what is there
     status, printed, told = study(capsys, *wanted, "--json", "--page", page)
     assert status == 0 and "2 cells, 0 of them to do" in told
-    assert json.loads(printed.splitlines()[-1]) == rows
+    assert json.loads(printed.splitlines()[-1])["rows"] == rows
     text = page.read_text()
     for shown in ("Taught", "simulation", "DP-FETA", "planted fault", "Samples", "94.19"):
         assert shown in text, shown
     promised = text.split("## What each row promises")[1].split("## What others")[0]
-    for row in json.loads(printed.splitlines()[-1]):
+    for row in json.loads(printed.splitlines()[-1])["rows"]:
         for epsilon in (row["epsilon_dp"], *row["epsilon_bdp"].values()):
             shown = [
                 float(cell) for cell in re.findall(r"(?<=\| )[0-9][0-9.e+-]*(?= \|)", promised)
@@ -184,7 +184,7 @@ def test_what_was_lost_is_made_again_and_nothing_is_spent_twice(
     out = tmp_path / "out"
     wanted = ("--rows", "plain", "--seeds", "3", "--guarantee", "5@1e-3", "--out", out, "--json")
     status, printed, _ = study(capsys, *wanted)
-    (row,) = json.loads(printed.splitlines()[-1])
+    (row,) = json.loads(printed.splitlines()[-1])["rows"]
     assert status == 0
     folder = out / "cells/plain/5@1e-3/seed-3"
     ledger = (folder / "run" / "ledger.jsonl").read_bytes()
@@ -192,7 +192,7 @@ def test_what_was_lost_is_made_again_and_nothing_is_spent_twice(
     (folder / "cell.json").unlink()
     status, printed, told = study(capsys, *wanted)
     assert status == 0 and "plain 5@1e-3 seed 3: measuring" in told and "training" not in told
-    (again,) = json.loads(printed.splitlines()[-1])
+    (again,) = json.loads(printed.splitlines()[-1])["rows"]
     assert again["student_accuracy"] == row["student_accuracy"]
 
     for name in ("training.json", "cell.json"):  # as if it had been killed before the end
@@ -201,7 +201,7 @@ def test_what_was_lost_is_made_again_and_nothing_is_spent_twice(
     assert status == 0 and "training" in told
     assert (folder / "run" / "ledger.jsonl").read_bytes() == ledger
     assert read_json(folder / "training.json")["resumed"] is True
-    (again,) = json.loads(printed.splitlines()[-1])
+    (again,) = json.loads(printed.splitlines()[-1])["rows"]
     assert again["student_accuracy"] == row["student_accuracy"]
     assert again["epsilon_dp"] == row["epsilon_dp"] <= 5
 
@@ -216,7 +216,7 @@ def test_a_cell_that_fails_is_told_and_the_others_are_made(capsys, tiny, tmp_pat
     )
     assert status == 1 and "Traceback" not in told
     assert "plain none seed 0: training failed: RunDirectoryError" in told
-    (row,) = json.loads(printed.splitlines()[-1])
+    (row,) = json.loads(printed.splitlines()[-1])["rows"]
     assert row["seeds"] == [1] and row["epsilon_dp"] is None
 
 
@@ -433,7 +433,7 @@ def test_what_is_kept_is_shown_and_nothing_computed(capsys, tiny, tmp_path, monk
         capsys, *wanted, "--out", tmp_path / "out", "--page", page, "--json"
     )
     assert status == 0 and "2 cells, 1 of them there" in told
-    assert [row["row"] for row in json.loads(printed.splitlines()[-1])] == ["plain"]
+    assert [row["row"] for row in json.loads(printed.splitlines()[-1])["rows"]] == ["plain"]
     assert "Plain" in page.read_text() and "Taught" not in page.read_text()
 
 

@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from client.datasets.registry import load
-from fedlens.cli.simulate import preset_names
+from fedlens.presets import preset_names
 from server.config.tree import Config
 from studies.table1 import published, published_training
 from studies.table1.errors import CellFailed
