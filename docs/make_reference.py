@@ -1,8 +1,9 @@
-"""Write docs/reference.md: every setting, preset, data set, flag and exit status, from the code.
+"""Write the pages of docs/reference that come from the code.
 
     python docs/make_reference.py
 
-A test fails when the file on disk is not what this writes.
+Settings, presets with data sets, and the command have a page each; ``render`` joins their parts.
+`make docs` and a test fail when a page on disk is not what this writes.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from fedlens.cli import build_parser
 from fedlens.cli.simulate import PRESETS, preset_names
 from server.config.reading import documented_settings
 
-TARGET = Path(__file__).with_name("reference.md")
+TARGET = Path(__file__).with_name("reference")
+HEAD = "\n\nWritten by `python docs/make_reference.py` from the code.\n"
 STATUSES = """## Exit status
 
 0 done, 1 failed, 2 wrong use, 3 stopped by a privacy budget, 4 an audit's alarm.
@@ -65,7 +67,7 @@ def settings_table() -> str:
     """Every setting with its default and meaning."""
     said = meanings()
     rows = [f"| `{key}` | `{value!r}` | {said[key]} |" for key, value, _ in documented_settings()]
-    head = "## Settings\n\n`--set KEY=VALUE`, a TOML file for `--config`, or `flwr run -c`.\n\n"
+    head = "`--set KEY=VALUE`, a TOML file for `--config`, or `flwr run -c`.\n\n"
     return head + "| setting | default | meaning |\n|---|---|---|\n" + "\n".join(rows) + "\n"
 
 
@@ -88,9 +90,9 @@ def data_sets() -> str:
 def commands() -> str:
     """Each verb with its arguments."""
     parser = build_parser()
-    lines = ["## Command", ""]
+    lines: list[str] = []
     for verb, sub in _choices(parser).items():
-        lines += [f"### `fedlens {verb}`", "", str(sub.description), ""]
+        lines += [f"## `fedlens {verb}`", "", str(sub.description), ""]
         actions = _choices(sub)
         for name, action in actions.items():
             lines += [f"`fedlens {verb} {name}`: {action.description}", "", *_flags(action), ""]
@@ -115,12 +117,19 @@ def _flags(parser: argparse.ArgumentParser) -> list[str]:
     return lines
 
 
-def render() -> str:
-    """The whole page."""
-    head = "# Reference\n\nWritten by `python docs/make_reference.py` from the code.\n"
-    parts = (head, settings_table(), presets(), data_sets(), commands(), STATUSES, ENVIRONMENT)
-    return "\n".join(parts)
+def render() -> dict[str, str]:
+    """Each page's file name and text."""
+    parts = {
+        "settings.md": ("Settings", settings_table(), ENVIRONMENT),
+        "presets.md": ("Presets and data sets", presets(), data_sets()),
+        "command.md": ("The command", commands(), STATUSES),
+    }
+    return {
+        name: "\n".join((f"# {title}{HEAD}", *sections))
+        for name, (title, *sections) in parts.items()
+    }
 
 
 if __name__ == "__main__":
-    TARGET.write_text(render(), encoding="utf-8")
+    for page, text in render().items():
+        (TARGET / page).write_text(text, encoding="utf-8")
