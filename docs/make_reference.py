@@ -9,20 +9,26 @@ Settings, presets with data sets, and the command have a page each; ``render`` j
 from __future__ import annotations
 
 import argparse
-import ast
-import inspect
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-import server.config.privatizer
-import server.config.sections
-import server.config.tree
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
 from client.datasets.registry import DATASETS
 from fedlens.cli import build_parser
 from fedlens.cli.simulate import PRESETS, preset_names
-from server.config.reading import documented_settings
+from server.config.privatizer import PRIVATIZER_KINDS, PrivatizerConfig
+from server.config.section import Section
+from server.config.tasks import TASK_KINDS, TaskConfig
+from server.config.tree import Config
 
 TARGET = Path(__file__).with_name("reference")
+KINDS = {
+    "tasks": ("tasks.NAME.", "A task", TaskConfig, {k: v.config for k, v in TASK_KINDS.items()}),
+    "privatizer": ("privatizer.", "A filter", PrivatizerConfig, PRIVATIZER_KINDS),
+}
+"""Sections whose keys depend on their kind: prefix, title, what all kinds have, each kind's own."""
 HEAD = "\n\nWritten by `python docs/make_reference.py` from the code.\n"
 STATUSES = """## Exit status
 
@@ -41,34 +47,66 @@ ENVIRONMENT = """## Environment
 """
 
 
-def meanings() -> dict[str, str]:
-    """The docstring of each field of the configuration's sections."""
-    sources = (server.config.tree, server.config.privatizer, server.config.sections)
-    found: dict[str, str] = {}
-    for node in (n for module in sources for n in ast.parse(inspect.getsource(module)).body):
-        if isinstance(node, ast.ClassDef) and node.name.endswith("Config"):
-            section = node.name.removesuffix("Config").lower()
-            found.update(_fields(node, section))
-    return found
+def settings() -> str:
+    """Every setting with its default and meaning, a table for each section and kind."""
+    lines = ["`--set KEY=VALUE`, a TOML file for `--config`, or `flwr run -c`.", ""]
+    lines += ["## The run", "", *_table(Config, "", _single_keys(Config))]
+    for name in (key for key in Config.model_fields if key not in (*_single_keys(Config), *KINDS)):
+        section = type(getattr(Config(), name))
+        lines += [f"## `[{name}]`", "", *_table(section, f"{name}.", section.model_fields)]
+    for prefix, title, common, kinds in KINDS.values():
+        lines += [f"## `[{prefix.strip('.')}]`", "", *_table(common, prefix, common.model_fields)]
+        for kind, model in kinds.items():
+            own = [key for key in model.model_fields if _differs(model, common, key)]
+            if own:
+                lines += [f"### {title} of kind `{kind}`", "", _said(model.__doc__), ""]
+                lines += _table(model, prefix, own)
+    return "\n".join(lines)
 
 
-def _fields(node: ast.ClassDef, section: str) -> Iterator[tuple[str, str]]:
-    for field, said in zip(node.body, node.body[1:], strict=False):
-        named = isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
-        text = isinstance(said, ast.Expr) and isinstance(said.value, ast.Constant)
-        if named and text:
-            yield (
-                f"{section}.{field.target.id}".lstrip("."),
-                " ".join(str(said.value.value).split()),
-            )
+def _single_keys(model: type[BaseModel]) -> list[str]:
+    return [key for key, field in model.model_fields.items() if field.description]
 
 
-def settings_table() -> str:
-    """Every setting with its default and meaning."""
-    said = meanings()
-    rows = [f"| `{key}` | `{value!r}` | {said[key]} |" for key, value, _ in documented_settings()]
-    head = "`--set KEY=VALUE`, a TOML file for `--config`, or `flwr run -c`.\n\n"
-    return head + "| setting | default | meaning |\n|---|---|---|\n" + "\n".join(rows) + "\n"
+def _differs(model: type[BaseModel], common: type[BaseModel], key: str) -> bool:
+    if key == "kind":
+        return False
+    known = common.model_fields.get(key)
+    return known is None or _default(known) != _default(model.model_fields[key])
+
+
+def _table(model: type[BaseModel], prefix: str, keys: Iterable[str]) -> list[str]:
+    rows = [
+        f"| `{prefix}{key}` | {_default(model.model_fields[key])} | {meaning(model, key)} |"
+        for key in keys
+    ]
+    return ["| setting | default | meaning |", "|---|---|---|", *rows, ""]
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "none: say it"
+    value = field.get_default(call_default_factory=True)
+    return f"`{' '.join(value) if isinstance(value, tuple) else value!r}`"
+
+
+def meaning(model: type[BaseModel], key: str) -> str:
+    """The text of a setting: its own, or that of the class which first has it."""
+    fields = (base.model_fields.get(key) for base in model.__mro__ if issubclass(base, Section))
+    return next((_said(field.description) for field in fields if field and field.description), "")
+
+
+def _said(text: str | None) -> str:
+    return " ".join((text or "").split()).replace("``", "`")
+
+
+def all_settings() -> Iterator[tuple[type[BaseModel], str]]:
+    """Every section's and kind's class with each of its keys."""
+    sections = (type(getattr(Config(), n)) for n in Config.model_fields if n not in KINDS)
+    kinds = (model for *_, models in KINDS.values() for model in models.values())
+    for model in (*sections, *kinds):
+        if issubclass(model, BaseModel):
+            yield from ((model, key) for key in model.model_fields if key != "kind")
 
 
 def presets() -> str:
@@ -120,7 +158,7 @@ def _flags(parser: argparse.ArgumentParser) -> list[str]:
 def render() -> dict[str, str]:
     """Each page's file name and text."""
     parts = {
-        "settings.md": ("Settings", settings_table(), ENVIRONMENT),
+        "settings.md": ("Settings", settings(), ENVIRONMENT),
         "presets.md": ("Presets and data sets", presets(), data_sets()),
         "command.md": ("The command", commands(), STATUSES),
     }
