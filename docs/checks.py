@@ -227,13 +227,16 @@ def mark_seen(root: Path, pattern: str) -> list[str]:
 def law_faults(root: Path) -> Iterator[str]:
     """Tests that docs/laws.md names and that do not exist, and laws without any."""
     page = (root / "docs" / "laws.md").read_text(encoding="utf-8")
-    for file, test in NAMED_TEST.findall(page):
-        tests = tests_of(root / file)
-        if not tests:
-            yield f"docs/laws.md: {file} is not there or has no test"
-        elif test and test not in tests:
-            near = difflib.get_close_matches(test, tests, 1)
-            yield f"docs/laws.md: {file} has no {test}" + (f"; {near[0]}?" if near else "")
+    everywhere = {
+        str(path.relative_to(root)): tests_of(path)
+        for path in sorted((root / "tests").rglob("test_*.py"))
+    }
+    for file, test in dict.fromkeys(NAMED_TEST.findall(page)):
+        if not everywhere.get(file) or (test and test not in everywhere[file]):
+            moved = [f"{place}::{test}" for place, tests in everywhere.items() if test in tests]
+            near = difflib.get_close_matches(test, everywhere.get(file, []), 1)
+            hint = f"; {', '.join(moved or near)}?" if moved or near else ""
+            yield f"docs/laws.md: there is no {'::'.join(filter(None, (file, test)))}{hint}"
     for part in re.split(r"^## ", page, flags=re.MULTILINE)[1:]:
         if not NAMED_TEST.search(part) and NOT_HELD not in part:
             yield f"docs/laws.md: {part.splitlines()[0]} names no test and no gap"
@@ -241,7 +244,7 @@ def law_faults(root: Path) -> Iterator[str]:
 
 def tests_of(path: Path) -> list[str]:
     """The names of the tests in a file, read without running it."""
-    tree = ast.parse(path.read_text(encoding="utf-8")) if path.exists() else ast.Module([], [])
+    tree = ast.parse(path.read_text(encoding="utf-8"))
     names = (node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
     return [name for name in names if name.startswith("test_")]
 

@@ -74,11 +74,15 @@ def test_what_is_right_on_a_page_is_no_fault(site):
     assert faults(site) == []
 
 
-def test_a_law_whose_test_is_gone_is_found_with_its_nearest_name(site):
-    (site / "tests" / "test_a.py").write_text("def test_it_held():\n    pass\n")
-    assert faults(site) == ["docs/laws.md: tests/test_a.py has no test_it_holds; test_it_held?"]
-    (site / "tests" / "test_a.py").unlink()
-    assert faults(site) == ["docs/laws.md: tests/test_a.py is not there or has no test"]
+def test_a_law_whose_test_is_gone_is_found_with_where_it_may_be(site):
+    tests = site / "tests"
+    (tests / "test_a.py").write_text("def test_it_held():\n    pass\n")
+    lost = "docs/laws.md: there is no tests/test_a.py::test_it_holds"
+    assert faults(site) == [f"{lost}; test_it_held?"]
+    (tests / "test_a.py").unlink()
+    assert faults(site) == [lost]
+    (tests / "test_b.py").write_text("def test_it_holds():\n    pass\n")
+    assert faults(site) == [f"{lost}; tests/test_b.py::test_it_holds?"]
 
 
 def test_a_law_without_test_or_gap_is_found(site):
