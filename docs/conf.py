@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from pathlib import Path
 
 from sphinx.application import Sphinx
-from sphinx.util import logging
+from sphinx.util import logging as sphinx_logging
 
 sys.path.insert(0, str(Path(__file__).parent))
 import checks
+
+logging.getLogger("alembic").setLevel(logging.WARNING)  # or its plugins tell of themselves
 
 project = "fedlens"
 author = "the fedlens authors"
@@ -34,7 +37,7 @@ autodoc_default_options = {"members": True, "show-inheritance": True}
 def _check(app: Sphinx) -> None:
     """Every fault of the documents is a warning, and every warning ends a strict build."""
     for fault in checks.all_faults(Path(app.srcdir).parent):
-        logging.getLogger(__name__).warning(fault)
+        sphinx_logging.getLogger(__name__).warning(fault)
 
 
 def setup(app: Sphinx) -> None:
