@@ -9,7 +9,9 @@ Settings, presets with data sets, and the command have a page each; ``render`` j
 from __future__ import annotations
 
 import argparse
+import ast
 from collections.abc import Iterable, Iterator
+from importlib import import_module
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -24,6 +26,18 @@ from server.config.tasks import TASK_KINDS, TaskConfig
 from server.config.tree import Config
 
 TARGET = Path(__file__).with_name("reference")
+ROOT = TARGET.parents[1]
+PLUGINS = """A plug-in is a name in a registry. Ours are listed where the registry is made; another
+installed package adds its own by an entry point in the registry's group, and no setting is needed:
+
+```toml
+[project.entry-points."fedlens.datasets"]
+scans = "our_package.scans:SCANS"
+```
+
+fedlens imports a plug-in when somebody asks for it by name. It refuses an unknown name and lists what
+there is. What a plug-in must have is the type in the last column; its docstring is the contract.
+"""
 KINDS = {
     "tasks": ("tasks.NAME.", "A task", TaskConfig, {k: v.config for k, v in TASK_KINDS.items()}),
     "privatizer": ("privatizer.", "A filter", PrivatizerConfig, PRIVATIZER_KINDS),
@@ -125,6 +139,28 @@ def data_sets() -> str:
     return "## Data sets\n\n" + ", ".join(names) + "\n"
 
 
+def plugins() -> str:
+    """Each registry of plug-ins, found in the code, with what is ours in it."""
+    lines = ["| kind | entry points | ours | registry | type |", "|---|---|---|---|---|"]
+    for place, variable, kind_of in sorted(_registries()):
+        registry = getattr(import_module(place), variable)
+        ours = ", ".join(f"`{name}`" for name in registry._own)
+        lines.append(
+            f"| {registry.kind} | `{registry.group}` | {ours} | `{place}.{variable}` | `{kind_of}` |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _registries() -> Iterator[tuple[str, str, str]]:
+    for folder in sorted(path.parent for path in ROOT.glob("*/__init__.py")):
+        for path in sorted(folder.rglob("*.py")):
+            module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+            for node in ast.parse(path.read_text(encoding="utf-8")).body:
+                typed = isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+                if typed and (said := ast.unparse(node.annotation)).startswith("Registry["):
+                    yield module.removesuffix(".__init__"), node.target.id, said[9:-1]
+
+
 def commands() -> str:
     """Each verb with its arguments."""
     parser = build_parser()
@@ -160,6 +196,7 @@ def render() -> dict[str, str]:
     parts = {
         "settings.md": ("Settings", settings(), ENVIRONMENT),
         "presets.md": ("Presets and data sets", presets(), data_sets()),
+        "plugins.md": ("Plug-ins", PLUGINS, plugins()),
         "command.md": ("The command", commands(), STATUSES),
     }
     return {
