@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import inspect
 from collections.abc import Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
@@ -17,6 +18,7 @@ from pathlib import Path
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+import fedlens
 from client.datasets.registry import DATASETS
 from fedlens.cli import build_parser
 from fedlens.cli.simulate import PRESETS, preset_names
@@ -35,8 +37,8 @@ installed package adds its own by an entry point in the registry's group, and no
 scans = "our_package.scans:SCANS"
 ```
 
-fedlens imports a plug-in when somebody asks for it by name. It refuses an unknown name and lists what
-there is. What a plug-in must have is the type in the last column; its docstring is the contract.
+fedlens imports a plug-in when somebody asks for it by name. It refuses an unknown name and lists
+what there is. What a plug-in must have is the type in the last column; its docstring is the contract.
 """
 KINDS = {
     "tasks": ("tasks.NAME.", "A task", TaskConfig, {k: v.config for k, v in TASK_KINDS.items()}),
@@ -139,15 +141,22 @@ def data_sets() -> str:
     return "## Data sets\n\n" + ", ".join(names) + "\n"
 
 
+def api() -> str:
+    """A directive for the package and each public module in it; Sphinx fills them in."""
+    public = (getattr(fedlens, name) for name in getattr(fedlens, "__all__", ()))
+    modules = [fedlens, *(thing for thing in public if inspect.ismodule(thing))]
+    directives = [f".. automodule:: {module.__name__}\n" for module in modules]
+    return "\n".join(["```{eval-rst}", *directives, "```"]) + "\n"
+
+
 def plugins() -> str:
     """Each registry of plug-ins, found in the code, with what is ours in it."""
     lines = ["| kind | entry points | ours | registry | type |", "|---|---|---|---|---|"]
     for place, variable, kind_of in sorted(_registries()):
         registry = getattr(import_module(place), variable)
         ours = ", ".join(f"`{name}`" for name in registry._own)
-        lines.append(
-            f"| {registry.kind} | `{registry.group}` | {ours} | `{place}.{variable}` | `{kind_of}` |"
-        )
+        row = registry.kind, f"`{registry.group}`", ours, f"`{place}.{variable}`", f"`{kind_of}`"
+        lines.append(f"| {' | '.join(row)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -196,6 +205,7 @@ def render() -> dict[str, str]:
     parts = {
         "settings.md": ("Settings", settings(), ENVIRONMENT),
         "presets.md": ("Presets and data sets", presets(), data_sets()),
+        "api.md": ("The Python API", api()),
         "plugins.md": ("Plug-ins", PLUGINS, plugins()),
         "command.md": ("The command", commands(), STATUSES),
     }
