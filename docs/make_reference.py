@@ -38,7 +38,8 @@ scans = "our_package.scans:SCANS"
 ```
 
 fedlens imports a plug-in when somebody asks for it by name. It refuses an unknown name and lists
-what there is. What a plug-in must have is the type in the last column; its docstring is the contract.
+what there is. What a plug-in must have is the type in the last column: its docstring is the
+contract.
 """
 KINDS = {
     "tasks": ("tasks.NAME.", "A task", TaskConfig, {k: v.config for k, v in TASK_KINDS.items()}),
