@@ -12,7 +12,7 @@ QUICK  := accountant/test_account.py accountant/test_ledger.py accountant/test_p
           simulations/test_cli.py transports/test_inprocess.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo quick quick-tests test lint format dashboard bench bench-accountant clean
+.PHONY: help setup demo quick quick-tests test lint format dashboard docs bench bench-accountant clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ lint: setup ## format check, lint, types, import floors
 format: setup ## rewrite the code in the house's format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: setup ## build the site strictly, into build/site
+	$(BIN)/python -m sphinx -W -n --keep-going -q -b html -d build/doctrees docs build/site
 
 bench: setup ## measure speed and memory, print tables
 	$(BIN)/python -m studies.benchmarks.rounds
