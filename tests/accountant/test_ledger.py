@@ -265,7 +265,7 @@ def test_creation_leaves_no_other_file(ledger, path):
 def test_two_writers_cannot_share_a_ledger(ledger, path):
     other = Ledger.open(path)
     ledger.append(EVENT, round=6, purpose="", evidence_digest=None)
-    with pytest.raises(LedgerError, match="somebody else"):
+    with pytest.raises(LedgerError, match="another process changed"):
         other.append(EVENT, round=6, purpose="", evidence_digest=None)
     assert len(Ledger.verify(path)) == 6
 

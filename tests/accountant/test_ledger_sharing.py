@@ -143,7 +143,7 @@ def test_without_holding_a_shared_ledger_is_refused(path):
     one = Ledger.create(path, {})
     two = Ledger.open(path)
     add(one)
-    with pytest.raises(LedgerError, match="somebody else"):
+    with pytest.raises(LedgerError, match="another process changed"):
         add(two)
 
 
