@@ -19,7 +19,7 @@ from foundation.errors import WrongUse
 from privatizers.classifiers import choices_of
 from privatizers.export import Exported, Kind, example_inputs, export_filter, latency_ms, release
 from privatizers.export import load_filter as load_exported
-from privatizers.fitting import FitConfig, Fitted
+from privatizers.fitting import FitConfig, FittedFilter
 from privatizers.fitting import fit_filter as fit
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ __all__ = [
     "Export",
     "Filter",
     "FitConfig",
-    "Fitted",
+    "FittedFilter",
     "curve",
     "export",
     "fit",
