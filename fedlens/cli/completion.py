@@ -6,6 +6,7 @@ import argparse
 
 from fedlens.cli.output import say
 
+SHELLS = ("bash", "zsh", "tcsh")
 EPILOG = """examples:
   fedlens completion bash > ~/.local/share/bash-completion/completions/fedlens
   fedlens completion zsh > ~/.zfunc/_fedlens      (a folder of $fpath)"""
@@ -13,8 +14,6 @@ EPILOG = """examples:
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """The verb and its argument."""
-    import shtab
-
     parser = verbs.add_parser(
         "completion",
         help="print a script that completes commands in a shell",
@@ -22,7 +21,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("shell", choices=shtab.SUPPORTED_SHELLS, help="which shell it is for")
+    parser.add_argument("shell", choices=SHELLS, help="which shell it is for")
     parser.set_defaults(run=run)
 
 

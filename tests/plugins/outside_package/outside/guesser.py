@@ -1,0 +1,9 @@
+"""An attacker: it says the same of every record."""
+
+from __future__ import annotations
+
+from studies.attackers.references import PriorAttacker
+
+
+class GuessingAttacker(PriorAttacker):
+    """The most frequent value, whatever it sees."""

@@ -1,0 +1,166 @@
+"""A package that is not ours brings one plug-in of each kind, and each is used for real."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+from streamlit.util import calc_hash
+
+import fedlens
+from client.tasks import CLIENT_TASKS
+from dashboard.options import STORE_VARIABLE, USER_VARIABLE
+from dashboard.serve import MAIN_SCRIPT
+from server.config.tasks import TASK_KINDS
+from server.store import (
+    EXPORTERS,
+    Annotation,
+    LabelRecord,
+    ProjectRecord,
+    SampleFilter,
+    open_store,
+)
+
+LABELS = (
+    LabelRecord(key="0", name="stands"),
+    LabelRecord(key="1", name="lies"),
+    LabelRecord(key="q", name="unknown class", kind="unknown"),
+)
+PACKAGE = Path(__file__).parent / "outside_package"
+FAST = {
+    "data.users": 40,
+    "data.samples_per_user": 5,
+    "privacy.delta": 1e-3,
+    "generator.batch": 40,
+    "generator.width": 8,
+    "release.samples": 20,
+    "release.strip": 1,
+    "release.agreement": 0.0,
+}
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory) -> Path:
+    """The folder that the package was installed into, from a copy."""
+    source = tmp_path_factory.mktemp("source") / "outside"
+    shutil.copytree(PACKAGE, source, ignore=shutil.ignore_patterns("__pycache__"))
+    target = tmp_path_factory.mktemp("target")
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
+    install += ["--no-build-isolation", "--target", str(target), str(source)]
+    subprocess.run(install, check=True)
+    return target
+
+
+@pytest.fixture(autouse=True)
+def outside(installed, monkeypatch) -> None:
+    """The package, found as any installed one is."""
+    monkeypatch.syspath_prepend(str(installed))
+
+
+@pytest.fixture(scope="module")
+def run(installed, tmp_path_factory) -> fedlens.Run:
+    """A federation with the package's data set and task."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(installed))
+        return fedlens.simulate(
+            "open",
+            out=tmp_path_factory.mktemp("outside") / "run",
+            settings={
+                **FAST,
+                "schedule": "coarse",
+                "data.name": "stripes",
+                "tasks.coarse.kind": "coarse",
+                "tasks.coarse.side": 14,
+                "tasks.coarse.rounds": 2,
+                "tasks.coarse.noise_multiplier": 2.0,
+                "tasks.coarse.generator_steps": 20,
+            },
+        )
+
+
+def test_its_data_set_and_its_task_make_a_run(run):
+    summary = run.summary
+    assert summary.rounds == summary.ledger_entries == 2 and summary.private
+    assert set(run.samples().labels) == {0, 1}
+    assert run.config.tasks["coarse"].side == 14
+    assert "coarse critic update" in run.directory.ledger.read_text()
+    assert 0 <= summary.student_accuracy <= 1  # tested on the data set's own images
+
+
+def test_its_task_is_refused_like_ours(tmp_path):
+    with pytest.raises(fedlens.WrongUse, match=r"tasks\.coarse\.side = 99"):
+        fedlens.simulate(
+            "open",
+            out=tmp_path / "run",
+            settings={"schedule": "coarse", "tasks.coarse.kind": "coarse", "tasks.coarse.side": 99},
+        )
+
+
+@pytest.mark.parametrize("registry", [TASK_KINDS, CLIENT_TASKS], ids=["server", "client"])
+def test_an_unknown_task_is_told_of_it(registry):
+    with pytest.raises(fedlens.WrongUse, match="coarse"):
+        registry["coarze"]
+
+
+def test_its_privatizer_trains_in_a_federation(tmp_path):
+    run = fedlens.simulate(
+        "open",
+        out=tmp_path / "run",
+        student=False,
+        settings={
+            **FAST,
+            "schedule": "privatizer critic",
+            "privatizer.kind": "federated",
+            "privatizer.width": 2,
+            "tasks.privatizer.kind": "privatizer",
+            "tasks.privatizer.method": "gentle",
+            "tasks.privatizer.rounds": 1,
+            "tasks.privatizer.adversary_width": 2,
+            "tasks.critic.kind": "frozen",
+            "tasks.critic.rounds": 1,
+            "tasks.critic.generator_steps": 2,
+        },
+    )
+    assert run.summary.rounds == 2
+    assert fedlens.privatizers.load(run.path).shape == (1, 28, 28)
+
+
+def test_its_exporter_writes_labels(run):
+    with open_store(run.store) as store:
+        project = store.create_project(ProjectRecord(name="stripes", run_id=run.id, labels=LABELS))
+        label = store.labels(project)[0]
+        sample = store.samples(SampleFilter(run_id=run.id, purpose="release"))[0]
+        user = store.ensure_user("ann")
+        store.annotate(
+            Annotation(
+                client_uuid="one",
+                project_id=project,
+                sample_id=sample.sample_id,
+                user_id=user,
+                label_id=label.label_id,
+            )
+        )
+        content = EXPORTERS["lines"].export(store.labelled_samples(project))
+    assert json.loads(content) == {"sample": sample.sample_id, "label": "stands"}
+
+
+def test_its_page_is_in_the_dashboard(run, monkeypatch):
+    monkeypatch.setenv(STORE_VARIABLE, run.store)
+    monkeypatch.setenv(USER_VARIABLE, "tester")
+    app = AppTest.from_file(str(MAIN_SCRIPT), default_timeout=30)
+    app._page_hash = calc_hash("hello")
+    app.run()
+    assert not app.exception and app.title[0].value == "Hello from outside"
+
+
+def test_its_attacker_has_a_place_on_a_curve(tmp_path):
+    curve = fedlens.privatizers.curve(
+        "information", "mixture", tmp_path, points=["0.5"], attackers=["guesser"], quick=True
+    )
+    (_, point) = curve.rows()
+    assert 0 <= point["sensitive"]["guesser"]["mean"] <= 1
