@@ -87,7 +87,7 @@ def test_a_user_without_records_contributes_zeros(users, ask):
 
 
 def test_one_users_change_moves_the_sum_by_twice_the_clip_at_most(users, ask):
-    request = ask(0, 1, privacy__clipping_norm=0.01)
+    request = ask(0, 1, tasks__critic__clipping_norm=0.01)
     before = train_cohort(users, request)
     images = users.images.copy()
     images[:10] = 255 - images[:10]
@@ -97,7 +97,7 @@ def test_one_users_change_moves_the_sum_by_twice_the_clip_at_most(users, ask):
 
 @pytest.mark.parametrize("label", [-1, 10, 99])
 def test_labels_outside_the_schema_reach_no_other_user(users, ask, label):
-    request = ask(0, 1, 2, privacy__clipping_norm=0.01)
+    request = ask(0, 1, 2, tasks__critic__clipping_norm=0.01)
     honest = train_cohort(users, request).total
     labels = users.labels.copy()
     labels[10:20] = label
@@ -208,4 +208,4 @@ def test_a_users_rows_do_not_depend_on_who_was_asked_for_before(users, annotator
 
 def test_an_annotator_of_another_size_is_refused(users, ask):
     with pytest.raises(ValueError, match="a vector of shape"):
-        train_cohort(users, ask(0, annotator__components=COMPONENTS + 1))
+        train_cohort(users, ask(0, tasks__annotator__components=COMPONENTS + 1))

@@ -15,16 +15,16 @@ BOTH = pytest.mark.parametrize("family", ["frozen", "wgan"])
 @BOTH
 def test_the_sum_over_users_is_the_sum_of_users_alone(users, make_request, family):
     """No user's contribution depends on who else was drawn."""
-    together = train_cohort(users, make_request(0, 1, 4, 5, critic__family=family))
+    together = train_cohort(users, make_request(0, 1, 4, 5, tasks__critic__kind=family))
     alone = sum(
-        train_cohort(users, make_request(u, critic__family=family)).total for u in (0, 1, 4, 5)
+        train_cohort(users, make_request(u, tasks__critic__kind=family)).total for u in (0, 1, 4, 5)
     )
     np.testing.assert_allclose(together.total, alone, atol=2e-6)
 
 
 @BOTH
 def test_one_users_change_moves_the_sum_by_twice_the_clip_at_most(users, make_request, family):
-    request = make_request(0, 1, critic__family=family, privacy__clipping_norm=0.01)
+    request = make_request(0, 1, tasks__critic__kind=family, tasks__critic__clipping_norm=0.01)
     before = train_cohort(users, request)
     changed = users.images.copy()
     changed[:10] = 255 - changed[:10]
@@ -39,7 +39,7 @@ def test_labels_outside_the_schema_reach_no_other_user_and_fail_no_node(
     users, make_request, family, label
 ):
     bound = 0.01
-    request = make_request(0, 1, 2, critic__family=family, privacy__clipping_norm=bound)
+    request = make_request(0, 1, 2, tasks__critic__kind=family, tasks__critic__clipping_norm=bound)
     honest = train_cohort(users, request).total
     labels = users.labels.copy()
     labels[10:20] = label
@@ -50,10 +50,10 @@ def test_labels_outside_the_schema_reach_no_other_user_and_fail_no_node(
 
 @BOTH
 def test_users_with_one_or_no_record(users, make_request, family):
-    reply = train_cohort(users, make_request(5, 6, critic__family=family))
+    reply = train_cohort(users, make_request(5, 6, tasks__critic__kind=family))
     assert np.isfinite(reply.total).all() and reply.norms.sum() == 2
     assert np.linalg.norm(reply.total) > 0
-    empty = train_cohort(users, make_request(6, critic__family=family))
+    empty = train_cohort(users, make_request(6, tasks__critic__kind=family))
     assert np.linalg.norm(empty.total) == 0 and empty.norms[0] == 1
 
 
@@ -61,9 +61,9 @@ def test_users_with_one_or_no_record(users, make_request, family):
 def test_a_request_is_reproducible_and_its_seed_matters_only_for_batches(
     users, make_request, family
 ):
-    first, again = (train_cohort(users, make_request(0, 1, critic__family=family)) for _ in "ab")
+    first, again = (train_cohort(users, make_request(0, 1, tasks__critic__kind=family)) for _ in "ab")
     assert np.array_equal(first.total, again.total)
-    other = train_cohort(users, make_request(0, 1, critic__family=family, seed=6))
+    other = train_cohort(users, make_request(0, 1, tasks__critic__kind=family, seed=6))
     assert np.array_equal(first.total, other.total) == (family == "frozen")
 
 
@@ -93,7 +93,7 @@ def test_the_batched_local_steps_are_plain_sgd_user_by_user(users, make_request)
 
     from models.limits import clamp_weights, weight_limits
 
-    request = make_request(0, critic__family="wgan", critic__local_steps=3, critic__local_batch=6)
+    request = make_request(0, tasks__critic__kind="wgan", tasks__critic__local_steps=3, tasks__critic__local_batch=6)
     local = FAMILIES["wgan"](users, request)
     seed = 13
     batched = local.updates([users.user(0)], [seed])[0]

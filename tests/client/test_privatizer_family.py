@@ -25,8 +25,8 @@ from privatizers.protocol import Batch, named_weights
 from server.config.tree import Config
 from server.tasks.privatizer import PrivatizerTrainer
 
-DENSE = {"privatizer.network": "dense", "privatizer.width": 6, "privatizer.readers": 5}
-UNET = {"privatizer.width": 2, "privatizer.readers": 2}
+DENSE = {"privatizer.network": "dense", "privatizer.width": 6, "tasks.privatizer.adversary_width": 5}
+UNET = {"privatizer.width": 2, "tasks.privatizer.adversary_width": 2}
 SENSITIVE = 3
 
 

@@ -79,7 +79,7 @@ def summed(users: ArrayUsers, request) -> np.ndarray:
 @ALL
 @pytest.mark.parametrize("bound", [10.0, 0.7, 0.01])
 def test_removing_one_record_moves_the_sum_by_the_clip_at_most(users, ask, family, bound):
-    request = ask(family, privacy__clipping_norm=bound)
+    request = ask(family, tasks__critic__clipping_norm=bound)
     whole = summed(users, request)
     for record in (0, 17, 50):
         moved = np.linalg.norm(whole - summed(without(users, record), request))
@@ -90,13 +90,13 @@ def test_removing_one_record_moves_the_sum_by_the_clip_at_most(users, ask, famil
 @ALL
 def test_a_tight_clip_binds_for_every_record(users, ask, family):
     bound = 1e-3
-    request = ask(family, privacy__clipping_norm=bound)
+    request = ask(family, tasks__critic__clipping_norm=bound)
     moved = np.linalg.norm(summed(users, request) - summed(without(users, 3), request))
     assert moved == pytest.approx(bound, rel=1e-3)
 
 
 def test_the_frozen_sum_is_that_of_the_feature_rows_at_their_classes(users, ask):
-    found = summed(users, ask("frozen", privacy__clipping_norm=2.0)).reshape(CLASSES, -1)
+    found = summed(users, ask("frozen", tasks__critic__clipping_norm=2.0)).reshape(CLASSES, -1)
     features = PatchFeatures(SHAPE, 123)
     images = torch.from_numpy(users.images.astype(np.float32)) / 127.5 - 1
     rows, labels = features(images).double().numpy(), users.labels
@@ -105,7 +105,7 @@ def test_the_frozen_sum_is_that_of_the_feature_rows_at_their_classes(users, ask)
 
 
 def test_the_focused_sum_is_that_of_distances_from_the_centres_of_their_classes(users, ask, focus):
-    found = summed(users, ask("focused", privacy__clipping_norm=5.0)).reshape(CLASSES, -1)
+    found = summed(users, ask("focused", tasks__critic__clipping_norm=5.0)).reshape(CLASSES, -1)
     images = torch.from_numpy(users.images.astype(np.float32)) / 127.5 - 1
     rows = PatchFeatures(SHAPE, 123)(images)[:, :-1] @ focus.basis
     labels = torch.from_numpy(users.labels)
@@ -117,7 +117,7 @@ def test_the_focused_sum_is_that_of_distances_from_the_centres_of_their_classes(
 def test_the_annotators_sum_is_minus_the_gradient_of_the_summed_cross_entropy(
     users, ask, annotator
 ):
-    found = summed(users, ask("annotator", privacy__clipping_norm=5.0))
+    found = summed(users, ask("annotator", tasks__critic__clipping_norm=5.0))
     weight = annotator.weight.double().clone().requires_grad_()
     images = torch.from_numpy(users.images.astype(np.float32)) / 127.5 - 1
     logits = annotator.rows(images).double() @ weight.mT
@@ -129,11 +129,11 @@ def test_the_annotators_sum_is_minus_the_gradient_of_the_summed_cross_entropy(
 
 @ALL
 def test_records_are_drawn_by_poisson_sampling_afresh_each_round(users, ask, family):
-    whole = summed(users, ask(family, privacy__clipping_norm=1e-3))
+    whole = summed(users, ask(family, tasks__critic__clipping_norm=1e-3))
     halves = []
     for number in range(1, 5):
         request = ask(
-            family, privacy__clipping_norm=1e-3, privacy__sampling_rate=0.5, round_number=number
+            family, tasks__critic__clipping_norm=1e-3, tasks__critic__sampling_rate=0.5, round_number=number
         )
         halves.append(summed(users, request))
     again = summed(users, request)
@@ -144,11 +144,11 @@ def test_records_are_drawn_by_poisson_sampling_afresh_each_round(users, ask, fam
 
 @ALL
 def test_the_reply_is_the_noised_sum_over_the_declared_number(users, ask, family):
-    quiet = ask(family, privacy__noise_multiplier=0.0)
+    quiet = ask(family, tasks__critic__noise_multiplier=0.0)
     expected = summed(users, quiet) / 20.0
     np.testing.assert_allclose(train_records(users, quiet).total, expected, rtol=1e-12)
-    loud = ask(family, privacy__noise_multiplier=7.0, privacy__clipping_norm=0.4)
-    calm = ask(family, privacy__noise_multiplier=0.0, privacy__clipping_norm=0.4)
+    loud = ask(family, tasks__critic__noise_multiplier=7.0, tasks__critic__clipping_norm=0.4)
+    calm = ask(family, tasks__critic__noise_multiplier=0.0, tasks__critic__clipping_norm=0.4)
     noise = train_records(users, loud).total - train_records(users, calm).total
     sigma = 7.0 * 0.4 / 20
     assert noise.std() == pytest.approx(sigma, rel=5 / np.sqrt(2 * len(noise)))
@@ -169,7 +169,7 @@ def test_two_nodes_and_two_rounds_draw_other_noise(users, ask, family):
 @ALL
 def test_a_silo_without_records_replies_noise_alone(users, ask, family):
     empty = ArrayUsers(**{**vars(users), "offsets": np.zeros(3, dtype=np.int64)})
-    quiet = train_records(empty, ask(family, privacy__noise_multiplier=0.0))
+    quiet = train_records(empty, ask(family, tasks__critic__noise_multiplier=0.0))
     assert np.linalg.norm(quiet.total) == 0
     assert np.linalg.norm(train_records(empty, ask(family)).total) > 0
 

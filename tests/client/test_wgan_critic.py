@@ -17,7 +17,7 @@ LOSSES = pytest.mark.parametrize("loss", ["wasserstein", "hinge"])
 
 @LOSSES
 def test_one_step_is_plain_sgd_against_the_mean_of_each_classs_fakes(users, make_request, loss):
-    request = make_request(0, critic__family="wgan", critic__loss=loss)
+    request = make_request(0, tasks__critic__kind="wgan", tasks__critic__loss=loss)
     local = WganLocalCritic(users, request)
     data = users.user(0)
     updated = local.updates([data], [7])[0]
@@ -44,7 +44,7 @@ def test_one_step_is_plain_sgd_against_the_mean_of_each_classs_fakes(users, make
 def test_a_user_whose_images_are_the_generators_changes_nothing(users, make_request):
     """What all users have in common with the generator takes up none of their clip."""
     free = {"critic__local_batch": 25, "critic__weight_limit": 0.0}
-    request = make_request(0, critic__family="wgan", **free)
+    request = make_request(0, tasks__critic__kind="wgan", **free)
     local = WganLocalCritic(users, request)
     fakes = LocalData(local._fakes[3], torch.full((25,), 3))
     others = LocalData(users.user(0).images[:1].repeat(25, 1, 1, 1), torch.full((25,), 3))
@@ -55,7 +55,7 @@ def test_a_user_whose_images_are_the_generators_changes_nothing(users, make_requ
 @pytest.mark.parametrize("steps", [1, 2])
 def test_no_update_leads_beyond_the_weights_limits(users, make_request, steps):
     settings = {"critic__weight_limit": 0.5, "critic__local_rate": 100.0}
-    request = make_request(0, critic__family="wgan", critic__local_steps=steps, **settings)
+    request = make_request(0, tasks__critic__kind="wgan", tasks__critic__local_steps=steps, **settings)
     request.weights["critic"] *= 0.2
     local = WganLocalCritic(users, request)
     row = local.updates([users.user(0)], [1])[0]

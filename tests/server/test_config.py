@@ -9,46 +9,46 @@ from server.config.reading import documented_settings, parse_setting, read_confi
 from server.config.tree import Config, ConfigError
 
 BAD = [
-    ("privacy.sampling_rate", 0.0, "(0, 1]"),
-    ("privacy.sampling_rate", 1.5, "(0, 1]"),
-    ("privacy.sampling_rate", float("nan"), "(0, 1]"),
-    ("privacy.noise_multiplier", -1.0, "or 0 (not private)"),
-    ("privacy.noise_multiplier", float("inf"), "or 0 (not private)"),
-    ("privacy.clipping_norm", 0.0, "above 0"),
+    ("tasks.critic.sampling_rate", 0.0, "(0, 1]"),
+    ("tasks.critic.sampling_rate", 1.5, "(0, 1]"),
+    ("tasks.critic.sampling_rate", float("nan"), "(0, 1]"),
+    ("tasks.critic.noise_multiplier", -1.0, "or 0 (not private)"),
+    ("tasks.critic.noise_multiplier", float("inf"), "or 0 (not private)"),
+    ("tasks.critic.clipping_norm", 0.0, "above 0"),
     ("privacy.delta", 0.0, "(0, 1)"),
     ("privacy.delta", 0.5, "1/N"),
     ("privacy.unit", "both", "user, record"),
     ("privacy.epsilon_budget", -1.0, "no budget"),
-    ("rounds.count", 0, "above 0"),
-    ("critic.family", "gan", "frozen, focused, wgan"),
+    ("tasks.critic.rounds", 0, "above 0"),
+    ("tasks.critic.kind", "gan", "frozen, focused, wgan"),
     ("data.nodes", 2000, "at most"),
     ("data.scheme", "random", "iid"),
     ("generator.averaging", 1.0, "[0, 1)"),
-    ("rounds.count", "ten", "type int"),
-    ("rounds.count", True, "type int"),
+    ("tasks.critic.rounds", "ten", "type int"),
+    ("tasks.critic.rounds", True, "type int"),
     ("seed", -1, "≥ 0"),
-    ("warmup.rounds", -1, "≥ 0"),
-    ("warmup.rounds", 2, "critic.family = 'focused' or 'wgan'"),
-    ("warmup.sampling_rate", 0.0, "(0, 1]"),
-    ("warmup.noise_multiplier", -4.0, "or 0 (not private)"),
-    ("warmup.clipping_norm", 0.0, "above 0"),
-    ("warmup.steps", 0, "above 0"),
-    ("warmup.rate", 0.0, "above 0"),
-    ("warmup.weight", -1.0, "≥ 0"),
-    ("annotator.rounds", -1, "≥ 0"),
-    ("annotator.sampling_rate", 1.5, "(0, 1]"),
-    ("annotator.noise_multiplier", 1e-9, "or 0 (not private)"),
-    ("annotator.clipping_norm", -1.0, "above 0"),
-    ("annotator.components", 0, "above 0"),
-    ("annotator.decorrelation", -0.5, "≥ 0"),
-    ("annotator.rate", 0.0, "above 0"),
-    ("annotator.momentum", 1.0, "[0, 1)"),
-    ("annotator.weight", -0.1, "≥ 0"),
-    ("annotator.sharpness", 0.0, "above 0"),
-    ("annotator.guided_steps", -1, "≥ 0"),
-    ("generator.guided_rate", 0.0, "above 0"),
+    ("tasks.warmup.rounds", -1, "≥ 0"),
+    ("tasks.warmup.rounds", 2, "critic.family = 'focused' or 'wgan'"),
+    ("tasks.warmup.sampling_rate", 0.0, "(0, 1]"),
+    ("tasks.warmup.noise_multiplier", -4.0, "or 0 (not private)"),
+    ("tasks.warmup.clipping_norm", 0.0, "above 0"),
+    ("tasks.warmup.generator_steps", 0, "above 0"),
+    ("tasks.warmup.generator_rate", 0.0, "above 0"),
+    ("tasks.warmup.later_weight", -1.0, "≥ 0"),
+    ("tasks.annotator.rounds", -1, "≥ 0"),
+    ("tasks.annotator.sampling_rate", 1.5, "(0, 1]"),
+    ("tasks.annotator.noise_multiplier", 1e-9, "or 0 (not private)"),
+    ("tasks.annotator.clipping_norm", -1.0, "above 0"),
+    ("tasks.annotator.components", 0, "above 0"),
+    ("tasks.annotator.decorrelation", -0.5, "≥ 0"),
+    ("tasks.annotator.rate", 0.0, "above 0"),
+    ("tasks.annotator.momentum", 1.0, "[0, 1)"),
+    ("tasks.annotator.weight", -0.1, "≥ 0"),
+    ("tasks.annotator.sharpness", 0.0, "above 0"),
+    ("tasks.annotator.guided_steps", -1, "≥ 0"),
+    ("tasks.annotator.guided_rate", 0.0, "above 0"),
     ("release.agreement", 1.0, "[0, 1)"),
-    ("release.agreement", 0.5, "annotator.rounds"),
+    ("release.agreement", 0.5, "tasks.annotator.rounds"),
     ("release.attempts", 0, "above 0"),
 ]
 
@@ -62,12 +62,12 @@ def test_a_bad_value_is_refused_naming_setting_value_and_mend(key, value, mend):
 
 
 def test_an_unknown_key_names_the_nearest():
-    with pytest.raises(ConfigError, match=r"did you mean 'privacy.noise_multiplier'"):
+    with pytest.raises(ConfigError, match=r"did you mean 'tasks.critic.noise_multiplier'"):
         Config().updated({"privacy.noise_multipler": 1.0})
 
 
 def test_toml_and_flat_forms_give_the_same_tree_back(tmp_path):
-    config = Config().updated({"data.users": 50, "privacy.noise_multiplier": 3, "data.nodes": 5})
+    config = Config().updated({"data.users": 50, "tasks.critic.noise_multiplier": 3, "data.nodes": 5})
     path = tmp_path / "config.toml"
     path.write_text(config.to_toml())
     assert read_config(path) == config == Config().updated(config.flat())
@@ -83,7 +83,7 @@ def test_toml_and_flat_forms_give_the_same_tree_back(tmp_path):
             "e09abb535569c94a2ce127bcb89ef16af3bbfa5ea6f514f6dd839834f8cd034c",
         ),
         (
-            {"privacy.unit": "record", "critic.family": "wgan", "seed": 7},
+            {"privacy.unit": "record", "tasks.critic.kind": "wgan", "seed": 7},
             "c8fc722a4e60d64d140274064e114d64efe2d7a29bceaca08772de80c1553487",
         ),
     ],
@@ -94,10 +94,10 @@ def test_runs_of_before_there_were_parts_keep_their_digest(changes, digest):
 
 
 LATER = {
-    "warmup.steps": 5,
-    "annotator.rounds": 2,
-    "annotator.rate": 2.0,
-    "generator.guided_rate": 0.1,
+    "tasks.warmup.generator_steps": 5,
+    "tasks.annotator.rounds": 2,
+    "tasks.annotator.rate": 2.0,
+    "tasks.annotator.guided_rate": 0.1,
     "release.attempts": 3,
 }
 
@@ -108,17 +108,17 @@ def test_a_later_setting_changes_the_digest_where_it_is_set(key):
 
 
 def test_a_run_is_noised_where_all_of_its_parts_are():
-    open_annotator = {"annotator.noise_multiplier": 0.0, "privacy.delta": 1e-5}
+    open_annotator = {"tasks.annotator.noise_multiplier": 0.0, "privacy.delta": 1e-5}
     assert Config().updated(open_annotator).noised  # it has no rounds
-    assert not Config().updated({**open_annotator, "annotator.rounds": 1}).noised
-    assert not Config().updated({"privacy.noise_multiplier": 0.0, "annotator.rounds": 1}).noised
+    assert not Config().updated({**open_annotator, "tasks.annotator.rounds": 1}).noised
+    assert not Config().updated({"tasks.critic.noise_multiplier": 0.0, "tasks.annotator.rounds": 1}).noised
 
 
 def test_record_mode_trains_every_family_and_bounds_the_one_whose_weights_travel():
-    record = {"privacy.unit": "record", "critic.weight_limit": 0.0}
+    record = {"privacy.unit": "record", "tasks.critic.weight_limit": 0.0}
     assert Config().updated(record).critic.family == "frozen"
     with pytest.raises(ConfigError, match=r"critic\.weight_limit = 0\.0"):
-        Config().updated({**record, "critic.family": "wgan"})
+        Config().updated({**record, "tasks.critic.kind": "wgan"})
 
 
 @pytest.mark.parametrize("text", ["= 3", "[privacy\nx=1", "\x00"])
@@ -135,11 +135,11 @@ def test_a_missing_file_is_named(tmp_path):
 
 
 def test_settings_from_the_command_line_keep_their_type():
-    assert parse_setting("rounds.count=3") == ("rounds.count", 3)
+    assert parse_setting("tasks.critic.rounds=3") == ("tasks.critic.rounds", 3)
     assert parse_setting("data.name=mnist") == ("data.name", "mnist")
     assert parse_setting("data.name='a=b'") == ("data.name", "a=b")
     with pytest.raises(ConfigError, match="KEY=VALUE"):
-        parse_setting("rounds.count")
+        parse_setting("tasks.critic.rounds")
 
 
 def test_a_fixed_noise_seed_is_refused_outside_tests(monkeypatch):

@@ -19,13 +19,13 @@ from server.schedule import (
 )
 
 TWO = {
-    "rounds.count": 2,
-    "privacy.noise_multiplier": 10.0,
-    "annotator.rounds": 20,
-    "annotator.sampling_rate": 0.2,
-    "annotator.noise_multiplier": 6.0,
+    "tasks.critic.rounds": 2,
+    "tasks.critic.noise_multiplier": 10.0,
+    "tasks.annotator.rounds": 20,
+    "tasks.annotator.sampling_rate": 0.2,
+    "tasks.annotator.noise_multiplier": 6.0,
 }
-THREE = {**TWO, "critic.family": "wgan", "warmup.rounds": 1, "warmup.noise_multiplier": 12.0}
+THREE = {**TWO, "tasks.critic.kind": "wgan", "tasks.warmup.rounds": 1, "tasks.warmup.noise_multiplier": 12.0}
 
 
 def made(settings: dict[str, object], **changes: object) -> Config:
@@ -50,11 +50,11 @@ def test_rounds_are_numbered_over_all_parts_in_their_order():
 
 
 def test_each_part_has_its_own_mechanism():
-    warmup, critic, annotator = (part.event for part in parts(made(THREE, critic__local_steps=3)))
+    warmup, critic, annotator = (part.event for part in parts(made(THREE, tasks__critic__local_steps=3)))
     assert (warmup.noise_multiplier, critic.noise_multiplier) == (12.0, 10.0)
     assert (annotator.sampling_rate, annotator.sampler) == (0.2, "poisson")
-    assert critic == round_event(made(THREE, critic__local_steps=3))
-    record = parts(made(THREE, privacy__unit="record", critic__local_steps=3))
+    assert critic == round_event(made(THREE, tasks__critic__local_steps=3))
+    record = parts(made(THREE, privacy__unit="record", tasks__critic__local_steps=3))
     assert [(p.event.unit, p.event.count) for p in record] == [
         ("record", 1), ("record", 3), ("record", 1),
     ]  # fmt: skip
@@ -81,11 +81,11 @@ def test_shares_add_up_to_one_and_follow_the_noise():
     found = costs(made(THREE))
     assert [name for name, _, _ in found] == ["warmup", "critic", "annotator"]
     assert sum(share for _, _, share in found) == pytest.approx(1.0)
-    louder = {name: share for name, _, share in costs(made(THREE, annotator__noise_multiplier=12))}
+    louder = {name: share for name, _, share in costs(made(THREE, tasks__annotator__noise_multiplier=12))}
     assert louder["annotator"] < {name: share for name, _, share in found}["annotator"]
     whole = planned_epsilon(made(THREE), 1e-5)
     assert all(0 < epsilon < whole for _, epsilon, _ in found)
-    (open_part,) = [c for c in costs(made(TWO, annotator__noise_multiplier=0.0)) if c[2] == 1.0]
+    (open_part,) = [c for c in costs(made(TWO, tasks__annotator__noise_multiplier=0.0)) if c[2] == 1.0]
     assert open_part[:2] == ("annotator", float("inf"))
 
 
@@ -108,7 +108,7 @@ def test_a_schedule_above_its_budget_is_refused_naming_the_part_and_all_costs():
 
 def test_without_noise_any_budget_is_too_small_and_one_part_alone_is_left_to_stop():
     with pytest.raises(ConfigError, match="infinite"):
-        check_affordable(made(TWO, annotator__noise_multiplier=0.0, privacy__epsilon_budget=5.0))
+        check_affordable(made(TWO, tasks__annotator__noise_multiplier=0.0, privacy__epsilon_budget=5.0))
     check_affordable(Config().updated({"privacy.epsilon_budget": 1e-3}))
 
 
@@ -153,12 +153,12 @@ def test_a_guarantee_that_is_none_is_refused(wrong, said):
 
 def test_noise_of_zero_cannot_be_scaled():
     with pytest.raises(ConfigError, match="'annotator' has noise multiplier 0"):
-        scaled(made(TWO, annotator__noise_multiplier=0.0), epsilon=1.0, delta=1e-5)
+        scaled(made(TWO, tasks__annotator__noise_multiplier=0.0), epsilon=1.0, delta=1e-5)
 
 
 def test_in_record_mode_every_part_is_divided_by_the_same_declared_silo():
     config = made(
-        THREE, privacy__unit="record", privacy__sampling_rate=0.1, critic__local_batch=300
+        THREE, privacy__unit="record", tasks__critic__sampling_rate=0.1, tasks__critic__local_batch=300
     )
     found = {part.name: denominator(config, part.settings) for part in parts(config)}
     assert found == {"warmup": 3000.0, "critic": 300.0, "annotator": pytest.approx(600.0)}
@@ -169,12 +169,12 @@ def test_in_record_mode_every_part_is_divided_by_the_same_declared_silo():
 def test_a_releases_noise_is_averaged_over_the_nodes_of_record_mode():
     user = made(TWO)
     assert release_deviation(user, user.privacy) == pytest.approx(10 * 0.3 / 1000)
-    record = made(TWO, privacy__unit="record", critic__local_batch=500, data__nodes=4)
+    record = made(TWO, privacy__unit="record", tasks__critic__local_batch=500, data__nodes=4)
     assert release_deviation(record, record.privacy) == pytest.approx(10 * 0.3 / 500 / 2)
 
 
 def test_the_bound_of_a_noised_sum_is_finite_and_leaves_room_for_the_noise():
-    config = made(TWO, privacy__unit="record", critic__local_batch=500)
+    config = made(TWO, privacy__unit="record", tasks__critic__local_batch=500)
     size = 2010
     bound = largest_sum(config, config.annotator, size)
     noise = 6.0 * 1.0 * size**0.5 / denominator(config, config.annotator)

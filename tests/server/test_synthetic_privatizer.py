@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from run_parts import TINY
+from run_tasks import TINY
 
 from client.filtered import FilteredUsers, as_asked
 from client.messages import TrainRequest
@@ -141,7 +141,7 @@ def test_a_run_is_the_same_when_it_is_repeated_or_taken_up(tmp_path):
 
 def test_a_run_that_its_budget_ends_early_has_a_filter_too(tmp_path):
     config = Config().updated(TINY)
-    half = planned_epsilon(config.updated({"rounds.count": 1}), 1e-3) * 1.01
+    half = planned_epsilon(config.updated({"tasks.critic.rounds": 1}), 1e-3) * 1.01
     config = config.updated({"privacy.epsilon_budget": half})
     directory = RunDirectory.create(tmp_path / "run", config)
     summary = simulate(config, directory)
@@ -387,12 +387,12 @@ def test_sensitive_values_of_samples_are_even_and_their_own(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"privatizer.rounds": 3}, "no rounds of its own"),
+        ({"tasks.privatizer.rounds": 3}, "no rounds of its own"),
         ({"privatizer.network": "unet"}, "belong together"),
-        ({"privatizer.method": "information", "privatizer.rounds": 3}, "belong together"),
+        ({"privatizer.method": "information", "tasks.privatizer.rounds": 3}, "belong together"),
         ({"privatizer.method": "information", "privatizer.steps": 800}, "hides nothing"),
-        ({"privatizer.alpha": 0.9}, "privatizer.alpha = 0.9 .*does not look at it"),
-        ({"privatizer.readers": 8}, "privatizer.readers = 8 .*does not look at it"),
+        ({"tasks.privatizer.alpha": 0.9}, "privatizer.alpha = 0.9 .*does not look at it"),
+        ({"tasks.privatizer.adversary_width": 8}, "privatizer.readers = 8 .*does not look at it"),
         ({"privatizer.steps": 0}, "privatizer.steps"),
         ({"privatizer.budget": -1.0}, "privatizer.budget"),
         ({"privatizer.distortion": -1.0}, "privatizer.distortion"),
@@ -404,7 +404,7 @@ def test_sensitive_values_of_samples_are_even_and_their_own(tmp_path):
                 "privatizer.network": "unet",
                 "privatizer.steps": 800,
                 "privatizer.budget": 0.003,
-                "privatizer.rounds": 3,
+                "tasks.privatizer.rounds": 3,
                 "privatizer.output_noise_std": 0.2,
             },
             "privatizer.output_noise_std = 0.2 .*does not look at it",

@@ -20,14 +20,14 @@ from simulations.audits.silos import silent_silos, silo_clip_probe
 from studies.benchmarks.audit_power import FAULTS
 
 PARTED = {
-    "critic.family": "wgan",
-    "warmup.rounds": 1,
-    "warmup.noise_multiplier": 6.0,
-    "annotator.rounds": 4,
-    "annotator.components": 20,
-    "annotator.features": "orientations",
-    "annotator.noise_multiplier": 8.0,
-    "annotator.sampling_rate": 0.5,
+    "tasks.critic.kind": "wgan",
+    "tasks.warmup.rounds": 1,
+    "tasks.warmup.noise_multiplier": 6.0,
+    "tasks.annotator.rounds": 4,
+    "tasks.annotator.components": 20,
+    "tasks.annotator.features": "orientations",
+    "tasks.annotator.noise_multiplier": 8.0,
+    "tasks.annotator.sampling_rate": 0.5,
 }
 SMALL = Plan(canaries=300, dims=5000)
 
@@ -64,7 +64,7 @@ def test_the_part_is_named_and_its_own_mechanism_is_claimed():
 
 @pytest.mark.parametrize("part", PARTS)
 def test_no_part_raises_an_alarm_as_it_is_and_each_does_without_its_noise(part):
-    schedule = make_schedule(part, annotator__sampling_rate=1.0)  # which is priced in closed form
+    schedule = make_schedule(part, tasks__annotator__sampling_rate=1.0)  # which is priced in closed form
     assert "alarm" not in verdicts(schedule).values()
     with FAULTS["no noise"]():
         assert verdicts(schedule, Plan("noise"))["noise"] == "alarm"
@@ -82,7 +82,7 @@ def test_a_parts_own_sampling_rate_is_what_its_canaries_are_drawn_with():
 @pytest.mark.parametrize("part", PARTS)
 def test_in_record_mode_each_parts_nodes_noise_as_is_claimed(part):
     schedule = make_schedule(
-        part, privacy__unit="record", critic__width=4, annotator__components=100
+        part, privacy__unit="record", tasks__critic__width=4, tasks__annotator__components=100
     )
     values = silent_silos(schedule, rounds=2)
     assert values.std() == pytest.approx(1.0, rel=5 / np.sqrt(2 * values.size))
@@ -116,13 +116,13 @@ def test_weaker_noise_on_the_nodes_of_any_part_is_caught(monkeypatch):
     real = client.silo.gaussian
     monkeypatch.setattr(client.silo, "gaussian", lambda *a, **k: 0.9 * real(*a, **k))
     for part in ("warmup", "annotator"):
-        schedule = make_schedule(part, privacy__unit="record", annotator__components=400)
+        schedule = make_schedule(part, privacy__unit="record", tasks__annotator__components=400)
         assert verdicts(schedule, Plan("noise")) == {"noise": "alarm"}
 
 
 def test_the_focused_critics_nodes_are_audited_as_well():
     schedule = make_schedule(
-        privacy__unit="record", critic__family="focused", critic__components=20
+        privacy__unit="record", tasks__critic__kind="focused", tasks__critic__components=20
     )
     values = silent_silos(schedule, rounds=1)
     assert values.shape == (2, 200)
@@ -133,7 +133,7 @@ def test_the_focused_critics_nodes_are_audited_as_well():
 def test_a_part_that_is_not_there_or_claims_nothing_is_refused():
     with pytest.raises(NothingToAudit, match=r"'warmup'.* only critic"):
         Schedule.of(Config(), part="warmup")
-    open_config = Config().updated({**PARTED, "annotator.noise_multiplier": 0.0})
+    open_config = Config().updated({**PARTED, "tasks.annotator.noise_multiplier": 0.0})
     with pytest.raises(NothingToAudit, match="claims no privacy"):
         Schedule.of(open_config, part="annotator")
     closed = Schedule.of(open_config, part="annotator", noise_multiplier=3.0)

@@ -12,9 +12,9 @@ from studies.benchmarks.audit_power import FAULTS
 
 FILTERED = {
     "privatizer.method": "information",
-    "privatizer.rounds": 2,
-    "privatizer.noise_multiplier": 5.0,
-    "rounds.count": 2,
+    "tasks.privatizer.rounds": 2,
+    "tasks.privatizer.noise_multiplier": 5.0,
+    "tasks.critic.rounds": 2,
 }
 
 

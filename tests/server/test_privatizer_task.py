@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from power_cuts import interrupted
-from run_parts import FOCUSED
+from run_tasks import FOCUSED
 
 from accountant.ledger.ledger import Ledger
 from client.app import build_client_app
@@ -38,27 +38,27 @@ from simulations.reading import as_devices_send, kept_run_filter
 
 FILTERED = {
     "privatizer.method": "information",
-    "privatizer.rounds": 2,
+    "tasks.privatizer.rounds": 2,
     "privatizer.network": "dense",
     "privatizer.width": 4,
-    "privatizer.readers": 4,
-    "privatizer.batch": 5,
-    "annotator.rounds": 1,
+    "tasks.privatizer.adversary_width": 4,
+    "tasks.privatizer.batch": 5,
+    "tasks.annotator.rounds": 1,
 }
 
 
 @pytest.fixture
-def config(parted):
+def config(annotated):
     """Two rounds of a tiny privatizer before a critic and an annotator, with changes."""
 
     def make(*more, **changes) -> Config:
-        return parted(FILTERED, *more, **changes)
+        return annotated(FILTERED, *more, **changes)
 
     return make
 
 
 def trainer(rounds=8, **changes) -> PrivatizerTrainer:
-    settings = {**FILTERED, "privatizer.rounds": rounds}
+    settings = {**FILTERED, "tasks.privatizer.rounds": rounds}
     settings |= {f"privatizer.{k}": v for k, v in changes.items()}
     settings = {k: v for k, v in settings.items() if k.startswith("privatizer.")}
     return PrivatizerTrainer(Config().updated(settings), (1, 28, 28), 10, 2)
@@ -148,7 +148,7 @@ def test_a_release_of_another_shape_is_refused():
 
 
 def test_the_privatizer_comes_first_and_shares_budget_and_scaling(config):
-    made = config(privatizer__noise_multiplier=9.0, privacy__epsilon_budget=3.0)
+    made = config(tasks__privatizer__noise_multiplier=9.0, privacy__epsilon_budget=3.0)
     assert [(p.name, p.first, p.rounds) for p in parts(made)] == [
         ("privatizer", 1, 2), ("critic", 3, 1), ("annotator", 4, 1),
     ]  # fmt: skip
@@ -159,33 +159,33 @@ def test_the_privatizer_comes_first_and_shares_budget_and_scaling(config):
     assert found.privatizer.noise_multiplier != 9.0
     with pytest.raises(ConfigError, match="in its part 'privatizer'"):
         check_affordable(made.updated({"privacy.epsilon_budget": 0.05}))
-    assert not made.updated({"privatizer.noise_multiplier": 0.0}).noised
+    assert not made.updated({"tasks.privatizer.noise_multiplier": 0.0}).noised
 
 
-def test_runs_without_a_privatizer_keep_their_digest(parted):
-    assert "privatizer" not in str(parted().digest())
-    plain, named = parted(), parted(privatizer__alpha=0.25)
+def test_runs_without_a_privatizer_keep_their_digest(annotated):
+    assert "privatizer" not in str(annotated().digest())
+    plain, named = annotated(), annotated(tasks__privatizer__alpha=0.25)
     assert plain.digest() != named.digest()
-    assert Config().digest() == Config().updated({"privatizer.rounds": 0}).digest()
+    assert Config().digest() == Config().updated({"tasks.privatizer.rounds": 0}).digest()
 
 
 BAD = [
     ({"privatizer.method": "magic"}, r"privatizer\.method = 'magic'"),
     ({"privatizer.method": ""}, r"privatizer\.method = ''"),
     ({"privatizer.sensitive_attribute": ""}, r"privatizer\.sensitive_attribute = ''"),
-    ({"privatizer.alpha": 1.5}, r"privatizer\.alpha = 1\.5"),
-    ({"privatizer.alpha": -0.1}, r"privatizer\.alpha = -0\.1"),
-    ({"privatizer.method": "alpha", "privatizer.alpha": 0.0}, r"privatizer\.alpha = 0\.0"),
-    ({"privatizer.rounds": 0}, r"privatizer\.method = 'information' .*hides nothing"),
+    ({"tasks.privatizer.alpha": 1.5}, r"privatizer\.alpha = 1\.5"),
+    ({"tasks.privatizer.alpha": -0.1}, r"privatizer\.alpha = -0\.1"),
+    ({"privatizer.method": "alpha", "tasks.privatizer.alpha": 0.0}, r"privatizer\.alpha = 0\.0"),
+    ({"tasks.privatizer.rounds": 0}, r"privatizer\.method = 'information' .*hides nothing"),
     ({"privatizer.budget": 0.1}, r"privatizer\.budget = 0\.1 .*does not look at it"),
-    ({"privatizer.lead": 2}, r"privatizer\.lead = 2"),
+    ({"tasks.privatizer.lead": 2}, r"privatizer\.lead = 2"),
     ({"privatizer.consenting": 0.5}, r"privatizer\.consenting = 0\.5"),
     ({"privatizer.network": "x"}, r"privatizer\.network = 'x'"),
     (
-        {"privatizer.method": "", "privatizer.rounds": 0, "privatizer.condition": True},
+        {"privatizer.method": "", "tasks.privatizer.rounds": 0, "privatizer.condition": True},
         r"privatizer\.condition = True",
     ),
-    ({"privatizer.filter_share": 1.0}, r"privatizer\.filter_share = 1\.0"),
+    ({"tasks.privatizer.filter_share": 1.0}, r"privatizer\.filter_share = 1\.0"),
     ({"privacy.unit": "record", "privacy.delta": 1e-5}, "for users, not records"),
 ]
 
@@ -270,8 +270,8 @@ def test_every_round_is_charged_and_later_parts_look_through_the_filter(
 @pytest.mark.parametrize("order", [0.5, 1.0, 2.0])
 def test_a_whole_run_trains_an_alpha_releaser_of_any_order(config, run_small, tmp_path, order):
     made = config(
-        privatizer__method="alpha", privatizer__alpha=order, privatizer__weight=2.0,
-        annotator__rounds=0,
+        privatizer__method="alpha", tasks__privatizer__alpha=order, tasks__privatizer__weight=2.0,
+        tasks__annotator__rounds=0,
     )  # fmt: skip
     outcome = run_small(made)
     entries = Ledger.verify(tmp_path / "run" / "ledger.jsonl")
@@ -298,7 +298,7 @@ def test_a_conditioned_run_draws_pairs_and_its_filter_is_kept(config, run_small,
 
 
 def test_the_focused_critic_looks_through_the_filter_too(config, run_small):
-    assert run_small(config(FOCUSED, annotator__rounds=0)).rounds == 5
+    assert run_small(config(FOCUSED, tasks__annotator__rounds=0)).rounds == 5
 
 
 CUTS = [
@@ -322,14 +322,14 @@ def whole_run():
 def test_a_run_cut_in_the_privatizers_rounds_ends_with_the_same_model(
     config, run_small, monkeypatch, whole_run, point
 ):
-    made = config(privatizer__sampling_rate=0.5, annotator__rounds=0)
+    made = config(tasks__privatizer__sampling_rate=0.5, tasks__annotator__rounds=0)
     if not whole_run:
         whole_run["sha256"] = run_small(made, "whole").model_sha256
     assert interrupted(monkeypatch, run_small, made, point).model_sha256 == whole_run["sha256"]
 
 
 def test_another_seed_of_the_noise_gives_another_filter(config, run_small, whole_run):
-    made = config(privatizer__sampling_rate=0.5, annotator__rounds=0, privacy__fixed_seed=4)
+    made = config(tasks__privatizer__sampling_rate=0.5, tasks__annotator__rounds=0, privacy__fixed_seed=4)
     assert run_small(made, "other").model_sha256 != whole_run.get("sha256")
 
 
@@ -338,7 +338,7 @@ def test_a_lost_release_leaves_the_filter_as_it_was(config, run_small, monkeypat
     monkeypatch.setattr(
         PrivatizerTrainer, "apply_release", lambda s, r: applied.append(1) or apply_release(s, r)
     )
-    made = config(annotator__rounds=0)
+    made = config(tasks__annotator__rounds=0)
     point = (RunDirectory, "save_release", "before", 1)
     assert interrupted(monkeypatch, run_small, made, point).rounds == 3
     assert len(applied) == 1
@@ -348,7 +348,7 @@ def test_a_lost_release_leaves_the_filter_as_it_was(config, run_small, monkeypat
 def test_without_a_filter_that_learned_no_later_part_begins(
     config, run_small, monkeypatch, tmp_path
 ):
-    made = config(annotator__rounds=0)
+    made = config(tasks__annotator__rounds=0)
     monkeypatch.setattr(PrivatizerTrainer, "ready", property(lambda self: False))
     with pytest.raises(NothingLearned, match="start a new run"):
         run_small(made)
@@ -421,7 +421,7 @@ def _federation():
 
 def test_some_simulated_users_consent_and_their_nodes_say_so(config):
     made = config(
-        privatizer__network="unet", privatizer__width=2, privatizer__readers=2,
+        privatizer__network="unet", privatizer__width=2, tasks__privatizer__adversary_width=2,
         privatizer__consenting=0.25,
     )  # fmt: skip
     hides = hiding_users(made)
@@ -432,16 +432,16 @@ def test_some_simulated_users_consent_and_their_nodes_say_so(config):
 
 
 def test_a_request_of_a_run_without_a_privatizer_says_nothing_of_one(
-    parted, run_small, monkeypatch
+    annotated, run_small, monkeypatch
 ):
     kept, to_record = [], Request.to_record
     monkeypatch.setattr(Request, "to_record", lambda s: kept.append(s.settings) or to_record(s))
-    run_small(parted(annotator__rounds=0))
+    run_small(annotated(tasks__annotator__rounds=0))
     assert kept and not [key for key in kept[0] if key.startswith("privatizer")]
 
 
 def test_students_are_tried_on_images_as_devices_send_them(config, tmp_path, monkeypatch):
-    made = config({"annotator.rounds": 0, "privatizer.rate": 3.0})
+    made = config({"tasks.annotator.rounds": 0, "privatizer.rate": 3.0})
     directory = RunDirectory.create(tmp_path / "run", made)
     train_in_process(made, directory, directory.default_store, None)
     met: list[torch.Tensor] = []
