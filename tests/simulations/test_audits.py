@@ -9,8 +9,8 @@ import torch
 import simulations.federation.apps
 from accountant.audit.sampling import sampling_test
 from client.data import ArrayUsers
-from client.tasks import FAMILIES
-from client.tasks.frozen import FrozenLocalCritic
+from client.tasks import CLIENT_TASKS
+from client.tasks.frozen import FrozenLocalTask
 from fedlens.cli import audit as audit_cli
 from server.config.tree import Config
 from simulations.audits import members, restarts
@@ -113,10 +113,10 @@ def test_real_users_answer_as_ever_while_canaries_are_there():
     class Request:
         settings = {"feature_seed": 1}  # noqa: RUF012
 
-    before = FAMILIES["frozen"]
+    before = CLIENT_TASKS["frozen"]
     with canaries_answer("frozen"):
-        assert isinstance(FAMILIES["frozen"](users, Request()), FrozenLocalCritic)
-    assert FAMILIES["frozen"] is before is FrozenLocalCritic
+        assert isinstance(CLIENT_TASKS["frozen"](users, Request()), FrozenLocalTask)
+    assert CLIENT_TASKS["frozen"] is before is FrozenLocalTask
 
 
 def test_canaries_open_no_data_set(monkeypatch, source):
@@ -175,7 +175,7 @@ def test_a_glaring_record_arrives_at_the_clip_and_a_missing_clip_is_caught(monke
     )
     assert silo_clip_probe(schedule) == pytest.approx(1.0, abs=1e-3)
     monkeypatch.setattr(
-        "client.record_mode.clip_and_sum", lambda rows, _: (rows.double().sum(0), None)
+        "client.tasks.wgan_records.clip_and_sum", lambda rows, _: (rows.double().sum(0), None)
     )
     assert silo_clip_probe(schedule) > 5
 
@@ -197,7 +197,7 @@ def test_where_nothing_can_be_shown_the_audit_says_so():
 
 
 def test_nothing_is_audited_where_nothing_is_claimed():
-    for changes in ({"privacy__noise_multiplier": 0.0}, {"privacy__fixed_seed": 3}):
+    for changes in ({"tasks__critic__noise_multiplier": 0.0}, {"privacy__fixed_seed": 3}):
         with pytest.raises(NothingToAudit, match="claims no privacy"):
             make_schedule(**changes)
 
