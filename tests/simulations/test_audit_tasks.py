@@ -24,6 +24,7 @@ THREE = {
     "schedule": " ".join(TASKS),
     "tasks.warmup.kind": "frozen",
     "tasks.annotator.kind": "annotator",
+    "tasks.critic.rounds": 4,
     "tasks.critic.kind": "wgan",
     "tasks.warmup.rounds": 1,
     "tasks.warmup.noise_multiplier": 6.0,
