@@ -36,11 +36,14 @@ def as_asked(users: LocalUsers, request: TrainRequest) -> LocalUsers:
     The same object for the same users and filter, so that rows made of it can be kept.
 
     Raises:
-        NodeDataError: classes are to be conditioned on an attribute that the users do not have.
+        NodeDataError: classes are to be conditioned on an attribute that the users do not have, or
+            there is a filter that cannot be run.
     """
     vector, settings = request.weights.get("filter"), request.filter
-    if settings is None or (vector is None and not settings.pairs):
+    if vector is None and settings is None:
         return users
+    if settings is None or (vector is None and not settings.pairs):
+        raise NodeDataError("the request lacks the filter's weights or its settings")
     asked = (vector if vector is None else vector.tobytes(), settings)
     known = _KEPT.get(id(users))
     if known is not None and known.owner() is users and known.asked == asked:

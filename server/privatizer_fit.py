@@ -197,8 +197,7 @@ class FilterFit:
         """All that `restore` needs to go on bit for bit, and what a fresh adversary read."""
         if self._filter is None:
             return {}
-        read = {} if self._leakage is None else {"reading": np.array(self._leakage)}
-        return {"mean": to_vector(self._filter), **read}
+        return {"mean": to_vector(self._filter), "reading": np.array(self._leakage)}
 
     def restore(self, state: Arrays) -> None:
         """Take up a state."""

@@ -37,9 +37,13 @@ class Table:
     settings: tuple[Setting, ...]
 
 
+_BY_KIND = ("tasks", "privatizer")
+"""Tables whose settings depend on their kind."""
+
+
 def tables() -> Iterator[Table]:
     """All tables, in the order of the tree: what holds for the run, tasks by kind, filters."""
-    top = [name for name in Config.model_fields if not _section(name)]
+    top = [name for name in Config.model_fields if name not in _BY_KIND and not _section(name)]
     yield Table("", "", _settings(Config, "", top))
     for name in Config.model_fields:
         if (section := _section(name)) is not None:
@@ -60,7 +64,7 @@ def tables() -> Iterator[Table]:
 
 def _section(name: str) -> type[Section] | None:
     kind: Any = Config.model_fields[name].annotation
-    if name == "privatizer" or not (inspect.isclass(kind) and issubclass(kind, Section)):
+    if name in _BY_KIND or not (inspect.isclass(kind) and issubclass(kind, Section)):
         return None
     return kind
 
@@ -71,15 +75,19 @@ def _table(title: str, section: type[Section], prefix: str) -> Table:
 
 def _settings(section: type[Section], prefix: str, names: list[str]) -> tuple[Setting, ...]:
     fields = section.model_fields
-    return tuple(Setting(prefix + n, _default(fields[n]), _words(fields[n])) for n in names)
+    return tuple(Setting(prefix + n, _default(fields[n]), _words(section, n)) for n in names)
 
 
 def _default(field: FieldInfo) -> Any:
     return None if field.is_required() else field.get_default(call_default_factory=True)
 
 
-def _words(field: FieldInfo) -> str:
-    return " ".join((field.description or "").split())
+def _words(section: type[Section], name: str) -> str:
+    """What a setting means; a kind that only has another default says what its base says."""
+    bases = [base for base in section.__mro__ if issubclass(base, Section)]
+    fields = [base.model_fields[name] for base in bases if name in base.model_fields]
+    described = [field.description for field in fields if field.description]
+    return " ".join("".join(described[:1]).split())
 
 
 def _prose(section: type[Section]) -> str:

@@ -136,10 +136,12 @@ class Config(Section):
         """
         tree = self.model_dump()
         wanted = nested(settings)
+        tasks = wanted.get("tasks", {})
+        require(isinstance(tasks, Mapping), "tasks", tasks, "give a table of settings")
         _clear_changed_kinds(tree, wanted)
         _merge(tree, wanted)
         if "schedule" in settings and isinstance(tree["schedule"], str):
-            named = {*tree["schedule"].split(), *wanted.get("tasks", {})}
+            named = {*tree["schedule"].split(), *tasks}
             tree["tasks"] = {name: task for name, task in tree["tasks"].items() if name in named}
         return Config.from_tree(tree)
 
@@ -284,8 +286,8 @@ def _merge(tree: dict[str, Any], wanted: Mapping[str, Any]) -> None:
 
 def _clear_changed_kinds(tree: dict[str, Any], wanted: Mapping[str, Any]) -> None:
     """Empty the tables that are to be of another kind: their settings mean nothing there."""
-    tasks = wanted.get("tasks")
-    places = [(tree["tasks"], name, table) for name, table in (tasks or {}).items()]
+    tasks = wanted.get("tasks", {})
+    places = [(tree["tasks"], name, table) for name, table in tasks.items()]
     places.append((tree, "privatizer", wanted.get("privatizer")))
     for tables, name, table in places:
         if not isinstance(table, Mapping) or name not in tables:

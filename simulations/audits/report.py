@@ -29,7 +29,7 @@ def report(schedule: Schedule, plan: Plan, findings: Sequence[Finding]) -> dict[
     return {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "schedule": {
-            "part": schedule.name,
+            "task": schedule.name,
             "unit": event.unit,
             "sampler": event.sampler,
             "sampling_rate": event.sampling_rate,

@@ -57,11 +57,11 @@ class Schedule:
             raise NothingToAudit(
                 f"task = {name!r}: this schedule has no such task, only {', '.join(names)}"
             )
-        numbers = {"rounds": rounds or None, "noise_multiplier": noise_multiplier}
+        numbers = {"rounds": rounds, "noise_multiplier": noise_multiplier}
         schedule = cls(config, name).with_mechanism(
             **{key: value for key, value in numbers.items() if value is not None}
         )
-        if rounds == 0 or not schedule.event.private or noise_source(config) != "os-entropy":
+        if not schedule.event.private or noise_source(config) != "os-entropy":
             raise NothingToAudit(
                 "this configuration claims no privacy (no noise, or noise from a fixed seed), so "
                 "there is no claim to audit; --noise-multiplier audits the code at one that does"

@@ -7,11 +7,13 @@ import pytest
 from torch.nn.utils import parameters_to_vector
 
 from client.data import ArrayUsers
-from client.messages import TrainRequest
+from client.messages import Mechanism, TrainRequest
+from client.tasks.settings import AnnotatorSettings, FrozenSettings, WganSettings
 from models.critics import WganCritic
 from models.generators import Generator
 from models.vectors import to_vector
-from server.config.tree import Config
+from server.config.tasks import TASK_KINDS
+from server.tasks.protocol import settings_of
 
 SHAPE, CLASSES = (1, 28, 28), 10
 
@@ -33,31 +35,54 @@ def users() -> ArrayUsers:
     )
 
 
+TYPED = {
+    "frozen": FrozenSettings,
+    "focused": FrozenSettings,
+    "annotator": AnnotatorSettings,
+    "wgan": WganSettings,
+}
+BESIDE = {
+    "focused": {"feature_seed": 123},
+    "wgan": {"generator_width": 48, "generator_latent": 64},
+}
+"""What the server adds to a task's own settings."""
+
+
 @pytest.fixture
 def make_request():
-    """A request with settings over the defaults."""
+    """A request for a kind of task, with settings of it over its defaults."""
 
     def make(
         *chosen: int,
+        kind: str = "frozen",
         seed: int = 5,
         round_number: int = 1,
-        family: str | None = None,
+        unit: str = "user",
         denominator: float = 1.0,
+        fixed_seed: int = -1,
         **changes: object,
     ) -> TrainRequest:
-        settings = {k.replace("__", "."): v for k, v in changes.items()}
-        config = Config().updated(settings)
-        parts = ("critic.", "privacy.")
-        flat = {k.split(".")[1]: v for k, v in config.flat().items() if k.startswith(parts)}
-        flat |= {"generator_width": 48, "generator_latent": 64}
-        flat |= {"components": config.annotator.components, "denominator": denominator}
-        flat["features"] = config.annotator.features
-        flat["family"] = family or config.critic.family
-        critic = WganCritic(SHAPE, CLASSES)
+        task = TASK_KINDS[kind].config(**changes)
+        mechanism = Mechanism(
+            unit=unit,
+            sampling_rate=task.sampling_rate,
+            noise_multiplier=task.noise_multiplier,
+            clipping_norm=task.clipping_norm,
+            denominator=denominator,
+            fixed_seed=fixed_seed,
+        )
         weights = {
-            "critic": parameters_to_vector(critic.parameters()).detach().numpy(),
+            "critic": parameters_to_vector(WganCritic(SHAPE, CLASSES).parameters()).detach().numpy(),
             "generator": to_vector(Generator(SHAPE, CLASSES)),
         }
-        return TrainRequest(round_number, tuple(chosen), flat, weights, seed)
+        return TrainRequest(
+            round=round_number,
+            users=tuple(chosen),
+            kind=kind,
+            mechanism=mechanism,
+            settings=settings_of(task, TYPED[kind], **BESIDE.get(kind, {})).model_dump(),
+            weights=weights,
+            seed=seed,
+        )
 
     return make

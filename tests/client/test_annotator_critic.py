@@ -14,7 +14,7 @@ from client import feature_cache
 from client.cohort import train_cohort
 from client.data import ArrayUsers, LocalData
 from client.feature_cache import FeatureCache
-from client.tasks import FAMILIES
+from client.tasks import CLIENT_TASKS
 from models.annotators import Annotator
 from models.vectors import to_vector
 
@@ -48,9 +48,8 @@ def ask(make_request, annotator):
     """A request for the annotator; its weights may be another annotator's."""
 
     def make(*chosen: int, network: Annotator | None = None, **changes: object):
-        settings = {"annotator__components": COMPONENTS, "annotator__features": FEATURES}
-        settings |= {"privacy__clipping_norm": 1.0, **changes}
-        request = make_request(*chosen, family="annotator", **settings)
+        settings = {"components": COMPONENTS, "features": FEATURES, **changes}
+        request = make_request(*chosen, kind="annotator", **settings)
         request.weights["annotator"] = to_vector(network or annotator)
         return request
 
@@ -63,7 +62,7 @@ def changed(users: ArrayUsers, **arrays: object) -> ArrayUsers:
 
 def test_an_update_is_minus_the_gradient_of_the_users_mean_cross_entropy(users, ask, annotator):
     request = ask(2, 5)
-    updates = FAMILIES["annotator"](users, request).updates([users.user(2), users.user(5)], [0, 0])
+    updates = CLIENT_TASKS["annotator"](users, request).updates([users.user(2), users.user(5)], [0, 0])
     for user, update in zip((2, 5), updates, strict=True):
         data = users.user(user)
         weight = annotator.weight.clone().requires_grad_()
@@ -87,7 +86,7 @@ def test_a_user_without_records_contributes_zeros(users, ask):
 
 
 def test_one_users_change_moves_the_sum_by_twice_the_clip_at_most(users, ask):
-    request = ask(0, 1, privacy__clipping_norm=0.01)
+    request = ask(0, 1, clipping_norm=0.01)
     before = train_cohort(users, request)
     images = users.images.copy()
     images[:10] = 255 - images[:10]
@@ -97,7 +96,7 @@ def test_one_users_change_moves_the_sum_by_twice_the_clip_at_most(users, ask):
 
 @pytest.mark.parametrize("label", [-1, 10, 99])
 def test_labels_outside_the_schema_reach_no_other_user(users, ask, label):
-    request = ask(0, 1, 2, privacy__clipping_norm=0.01)
+    request = ask(0, 1, 2, clipping_norm=0.01)
     honest = train_cohort(users, request).total
     labels = users.labels.copy()
     labels[10:20] = label
@@ -105,9 +104,9 @@ def test_labels_outside_the_schema_reach_no_other_user(users, ask, label):
     assert 0 < np.linalg.norm(spoiled - honest) <= 0.01 * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("family", ["annotator", "frozen", "wgan"])
+@pytest.mark.parametrize("kind", ["annotator", "frozen", "wgan"])
 def test_a_user_whose_images_have_another_shape_is_as_one_without_records(
-    users, ask, make_request, family
+    users, ask, make_request, kind
 ):
     class Mixed:
         shape, classes, partition = SHAPE, CLASSES, 0
@@ -121,7 +120,7 @@ def test_a_user_whose_images_have_another_shape_is_as_one_without_records(
             return users.user(position)
 
     def asked(*chosen):
-        return ask(*chosen) if family == "annotator" else make_request(*chosen, family=family)
+        return ask(*chosen) if kind == "annotator" else make_request(*chosen, kind=kind)
 
     mixed = train_cohort(Mixed(), asked(0, 1, 2)).total
     np.testing.assert_allclose(mixed, train_cohort(users, asked(0, 2)).total, atol=2e-6)
@@ -208,4 +207,4 @@ def test_a_users_rows_do_not_depend_on_who_was_asked_for_before(users, annotator
 
 def test_an_annotator_of_another_size_is_refused(users, ask):
     with pytest.raises(ValueError, match="a vector of shape"):
-        train_cohort(users, ask(0, annotator__components=COMPONENTS + 1))
+        train_cohort(users, ask(0, components=COMPONENTS + 1))

@@ -1,6 +1,7 @@
 """The ClientApp's handlers: what they answer, and that a failure says nothing."""
 
 import logging
+from dataclasses import replace
 
 import pytest
 from flwr.app import Message
@@ -25,7 +26,7 @@ def test_describe_and_train_answer(users, make_request):
     app = build_client_app(lambda context: users)
     request = make_request(0, 1)
     described = Description.from_record(ask(app, DESCRIBE, request.to_record()).content)
-    assert described == Description(0, 7, (1, 28, 28), 10)
+    assert described == Description(partition=0, users=7, shape=(1, 28, 28), classes=10)
     reply = TrainReply.from_record(ask(app, TRAIN, request.to_record()).content)
     assert reply.norms.sum() == 2 and reply.total.shape == (64330,)
 
@@ -56,6 +57,17 @@ def test_a_reply_carries_a_sum_and_a_histogram_and_nothing_else(users, make_requ
     assert dict(content.config_records["config"]) == {"status": "done"}
     assert set(content.array_records["arrays"]) == {"total", "norms"}
     assert not content.metric_records
+
+
+def test_a_kind_that_the_node_does_not_know_fails_it_without_a_word(
+    users, make_request, caplog, capfd
+):
+    app = build_client_app(lambda context: users)
+    with caplog.at_level(logging.DEBUG):
+        reply = ask(app, TRAIN, replace(make_request(0), kind="magic").to_record())
+    assert set(reply.content) == {"config"} and not reply.has_error()
+    assert dict(reply.content.config_records["config"]) == {"status": "failed"}
+    assert "magic" not in repr(dict(reply.content)) + caplog.text + "".join(capfd.readouterr())
 
 
 def test_a_request_without_its_fields_is_a_plain_failure(users):

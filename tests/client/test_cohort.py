@@ -6,25 +6,25 @@ import torch
 
 from client.cohort import train_cohort
 from client.data import ArrayUsers, LocalData
-from client.tasks import FAMILIES
+from client.tasks import CLIENT_TASKS
 from models.critics import WganCritic
 
-BOTH = pytest.mark.parametrize("family", ["frozen", "wgan"])
+BOTH = pytest.mark.parametrize("kind", ["frozen", "wgan"])
 
 
 @BOTH
-def test_the_sum_over_users_is_the_sum_of_users_alone(users, make_request, family):
+def test_the_sum_over_users_is_the_sum_of_users_alone(users, make_request, kind):
     """No user's contribution depends on who else was drawn."""
-    together = train_cohort(users, make_request(0, 1, 4, 5, critic__family=family))
+    together = train_cohort(users, make_request(0, 1, 4, 5, kind=kind))
     alone = sum(
-        train_cohort(users, make_request(u, critic__family=family)).total for u in (0, 1, 4, 5)
+        train_cohort(users, make_request(u, kind=kind)).total for u in (0, 1, 4, 5)
     )
     np.testing.assert_allclose(together.total, alone, atol=2e-6)
 
 
 @BOTH
-def test_one_users_change_moves_the_sum_by_twice_the_clip_at_most(users, make_request, family):
-    request = make_request(0, 1, critic__family=family, privacy__clipping_norm=0.01)
+def test_one_users_change_moves_the_sum_by_twice_the_clip_at_most(users, make_request, kind):
+    request = make_request(0, 1, kind=kind, clipping_norm=0.01)
     before = train_cohort(users, request)
     changed = users.images.copy()
     changed[:10] = 255 - changed[:10]
@@ -36,10 +36,10 @@ def test_one_users_change_moves_the_sum_by_twice_the_clip_at_most(users, make_re
 @BOTH
 @pytest.mark.parametrize("label", [-1, 10, 99])
 def test_labels_outside_the_schema_reach_no_other_user_and_fail_no_node(
-    users, make_request, family, label
+    users, make_request, kind, label
 ):
     bound = 0.01
-    request = make_request(0, 1, 2, critic__family=family, privacy__clipping_norm=bound)
+    request = make_request(0, 1, 2, kind=kind, clipping_norm=bound)
     honest = train_cohort(users, request).total
     labels = users.labels.copy()
     labels[10:20] = label
@@ -49,22 +49,22 @@ def test_labels_outside_the_schema_reach_no_other_user_and_fail_no_node(
 
 
 @BOTH
-def test_users_with_one_or_no_record(users, make_request, family):
-    reply = train_cohort(users, make_request(5, 6, critic__family=family))
+def test_users_with_one_or_no_record(users, make_request, kind):
+    reply = train_cohort(users, make_request(5, 6, kind=kind))
     assert np.isfinite(reply.total).all() and reply.norms.sum() == 2
     assert np.linalg.norm(reply.total) > 0
-    empty = train_cohort(users, make_request(6, critic__family=family))
+    empty = train_cohort(users, make_request(6, kind=kind))
     assert np.linalg.norm(empty.total) == 0 and empty.norms[0] == 1
 
 
 @BOTH
 def test_a_request_is_reproducible_and_its_seed_matters_only_for_batches(
-    users, make_request, family
+    users, make_request, kind
 ):
-    first, again = (train_cohort(users, make_request(0, 1, critic__family=family)) for _ in "ab")
+    first, again = (train_cohort(users, make_request(0, 1, kind=kind)) for _ in "ab")
     assert np.array_equal(first.total, again.total)
-    other = train_cohort(users, make_request(0, 1, critic__family=family, seed=6))
-    assert np.array_equal(first.total, other.total) == (family == "frozen")
+    other = train_cohort(users, make_request(0, 1, kind=kind, seed=6))
+    assert np.array_equal(first.total, other.total) == (kind == "frozen")
 
 
 @pytest.mark.parametrize("chosen", [(), (0, 0), (7,), (-1,)])
@@ -75,14 +75,14 @@ def test_a_request_for_nobody_a_stranger_or_one_user_twice_is_refused(users, mak
 
 def test_a_user_whose_update_is_not_finite_contributes_nothing(users, make_request, monkeypatch):
     honest = train_cohort(users, make_request(1)).total
-    updates = FAMILIES["frozen"].updates
+    updates = CLIENT_TASKS["frozen"].updates
 
     def poisoned(self, cohort, seeds):
         rows = updates(self, cohort, seeds).dense()
         rows[0, 3] = float("nan")
         return rows
 
-    monkeypatch.setattr(FAMILIES["frozen"], "updates", poisoned)
+    monkeypatch.setattr(CLIENT_TASKS["frozen"], "updates", poisoned)
     reply = train_cohort(users, make_request(0, 1))
     np.testing.assert_allclose(reply.total, honest, atol=1e-9)
 
@@ -93,12 +93,12 @@ def test_the_batched_local_steps_are_plain_sgd_user_by_user(users, make_request)
 
     from models.limits import clamp_weights, weight_limits
 
-    request = make_request(0, critic__family="wgan", critic__local_steps=3, critic__local_batch=6)
-    local = FAMILIES["wgan"](users, request)
+    request = make_request(0, kind="wgan", local_steps=3, local_batch=6)
+    local = CLIENT_TASKS["wgan"](users, request)
     seed = 13
     batched = local.updates([users.user(0)], [seed])[0]
 
-    real, labels, fake = local._draw(users.user(0), seed)
+    real, labels, fake = local._user_steps._draw(users.user(0), seed)
     critic = WganCritic(users.shape, users.classes)
     vector_to_parameters(torch.from_numpy(request.weights["critic"].copy()), critic.parameters())
     start = parameters_to_vector(critic.parameters()).detach().clone()
@@ -118,7 +118,7 @@ def test_the_frozen_update_is_the_mean_feature_vector_of_each_class(users, make_
     from models.features import PatchFeatures
 
     data: LocalData = users.user(2)
-    update = FAMILIES["frozen"](users, make_request(2)).updates([data], [0]).dense()[0]
+    update = CLIENT_TASKS["frozen"](users, make_request(2)).updates([data], [0]).dense()[0]
     features = PatchFeatures(users.shape, 123)
     rows = features(data.images)
     expected = torch.zeros(users.classes, rows.shape[1]).index_add_(0, data.labels, rows)

@@ -1,4 +1,4 @@
-"""A user's update in the privatizer's part, and users as they are seen behind a filter."""
+"""A user's update in the privatizer's task, and users as they are seen behind a filter."""
 
 from __future__ import annotations
 
@@ -15,18 +15,24 @@ from client.clipping import clip_and_sum
 from client.cohort import train_cohort
 from client.cohort_data import CohortData, UserSeeds, sound_records
 from client.data import ArrayUsers, LocalData, NodeDataError, open_node_users
-from client.filtered import FilteredUsers, as_asked, privatizer_settings
-from client.messages import TrainRequest
-from client.tasks.privatizer import PrivatizerLocalCritic
+from client.filtered import FilteredUsers, as_asked
+from client.messages import FilterSettings, TrainRequest
+from client.tasks.privatizer import PrivatizerLocalTask
 from models.vectors import to_vector
 from privatizers.methods import method_of
 from privatizers.networks.design import design, filter_network
 from privatizers.protocol import Batch, named_weights
 from server.config.tree import Config
-from server.tasks.privatizer import PrivatizerTrainer
+from server.mechanism import mechanism
+from server.tasks.privatizer import PrivatizerTask
+from server.tasks.protocol import TaskContext
 
-DENSE = {"privatizer.network": "dense", "privatizer.width": 6, "privatizer.readers": 5}
-UNET = {"privatizer.width": 2, "privatizer.readers": 2}
+DENSE = {
+    "privatizer.network": "dense",
+    "privatizer.width": 6,
+    "tasks.privatizer.adversary_width": 5,
+}
+UNET = {"privatizer.width": 2, "tasks.privatizer.adversary_width": 2}
 SENSITIVE = 3
 
 
@@ -46,24 +52,50 @@ def hiding(users) -> ArrayUsers:
 
 @pytest.fixture
 def asked():
-    """A request of the privatizer's part."""
+    """A request of the privatizer's task."""
 
     def make(*chosen: int, clip: float = 1e6, seed: int = 5, **changes: object) -> TrainRequest:
-        given = {"method": "information", "rounds": 2, "batch": 10, **changes}
-        settings = {**DENSE, **{f"privatizer.{k}": v for k, v in given.items()}}
-        if settings["privatizer.network"] == "unet":
-            settings |= UNET
-        config = Config().updated(settings)
-        trainer = PrivatizerTrainer(config, (1, 28, 28), 10, SENSITIVE)
-        flat = {k: v for k, v in config.flat().items() if k.startswith("privatizer.")}
-        flat |= {"privatizer.seed": 0, "family": "privatizer", "clipping_norm": clip}
-        return TrainRequest(1, tuple(chosen), flat, trainer.weights(), seed)
+        given = {"rounds": 2, "clipping_norm": clip, **changes}
+        beside = UNET if given.get("network") == "unet" else DENSE
+        owned = {k: v for k, v in given.items() if k in ("network", "consenting")}
+        config = Config().updated(
+            {
+                "schedule": "privatizer critic",
+                "privatizer.kind": "federated",
+                "tasks.privatizer.kind": "privatizer",
+                **beside,
+                **{f"privatizer.{k}": v for k, v in owned.items()},
+                **{f"tasks.privatizer.{k}": v for k, v in given.items() if k not in owned},
+            }
+        )
+        settings = config.tasks["privatizer"]
+        task = PrivatizerTask(
+            TaskContext(
+                config=config,
+                name="privatizer",
+                shape=(1, 28, 28),
+                classes=10,
+                record_classes=10,
+                sensitive_classes=SENSITIVE,
+                generator_weights=lambda: np.zeros(0, np.float32),
+            )
+        )
+        request = task.request()
+        return TrainRequest(
+            round=1,
+            users=tuple(chosen),
+            kind=settings.kind,
+            mechanism=mechanism(config, settings),
+            settings=request.settings.model_dump(),
+            weights=request.weights,
+            seed=seed,
+        )
 
     return make
 
 
 def rows_of(users, request):
-    critic = PrivatizerLocalCritic(users, request)
+    critic = PrivatizerLocalTask(users, request)
     drawn = CohortData(users, request.users)
     return critic, critic.updates(drawn, UserSeeds(request.seed, request.users))
 
@@ -94,7 +126,7 @@ def test_gradients_at_everybodys_scalars_add_up_to_that_of_the_squared_means(hid
     """(1-a)A^2 + aB^2 over all records, by one gradient over all of them."""
     users = replace(hiding, hides=None)
     request = asked(0, 1, 3)
-    critic = PrivatizerLocalCritic(users, request)
+    critic = PrivatizerLocalTask(users, request)
     drawn, seeds = CohortData(users, request.users), UserSeeds(request.seed, request.users)
     parts = [critic._draw(data, seed) for data, seed in zip(drawn, seeds, strict=True)]
     images, utility, sensitive, _, noise = (torch.cat(part) for part in zip(*parts, strict=True))
@@ -198,11 +230,11 @@ def test_who_hides_nothing_does_not_move_a_mean_over_those_who_hide(hiding, aske
 )
 def test_a_node_without_the_sensitive_attribute_takes_no_part(hiding, asked, change):
     with pytest.raises(NodeDataError, match="hides 'thickness'"):
-        PrivatizerLocalCritic(replace(hiding, **change), asked(0))
+        PrivatizerLocalTask(replace(hiding, **change), asked(0))
 
 
 def test_one_class_cannot_be_hidden(asked):
-    settings = privatizer_settings(asked(0).settings)
+    settings = dict(asked(0).settings)
     with pytest.raises(ValueError, match="one class"):
         design(settings, (1, 28, 28), 10, 1)
     with pytest.raises(ValueError, match="no privatizer 'magic'"):
@@ -212,7 +244,7 @@ def test_one_class_cannot_be_hidden(asked):
 
 
 def test_a_prior_with_an_absent_class_still_builds(asked):
-    settings = privatizer_settings(asked(0).settings)
+    settings = dict(asked(0).settings)
     planned = design(settings, (1, 28, 28), 10, 3)
     method = method_of(settings).build(planned.networks, settings, torch.tensor([1.0, 0.0, 0.0]))
     assert torch.isfinite(method.log_prior).all()
@@ -222,14 +254,27 @@ def test_a_prior_with_an_absent_class_still_builds(asked):
 
 
 def filtering(request: TrainRequest, vector, **changes) -> TrainRequest:
-    settings = {**request.settings, **{f"privatizer.{k}": v for k, v in changes.items()}}
-    return replace(request, settings=settings, weights={"filter": vector})
+    return replace(request, filter=told(**changes), weights={"filter": vector})
+
+
+def told(**changes) -> FilterSettings:
+    """What nodes need to run the filter."""
+    given = {
+        "network": "dense",
+        "width": DENSE["privatizer.width"],
+        "consenting": 0.0,
+        "output_noise_std": 0.0,
+        "sensitive_attribute": "thickness",
+        "pairs": False,
+        "seed": 0,
+    }
+    return FilterSettings(**{**given, **changes})
 
 
 @pytest.fixture
-def vector(asked):
+def vector():
     """A filter with weights that change an image visibly."""
-    network = filter_network(privatizer_settings(asked(0).settings), (1, 28, 28))
+    network = filter_network(told().model_dump(), (1, 28, 28))
     with torch.no_grad():
         network.correct.weight.mul_(100)
     return to_vector(network)
@@ -246,12 +291,10 @@ def test_users_are_filtered_once_with_noise_of_their_own(hiding, asked, vector):
     assert torch.equal(found.labels, raw.labels) and found.sensitive is None
     assert float((found.images - raw.images).abs().mean()) > 0.01
     assert float(found.images.abs().max()) <= 1
-    again = FilteredUsers.of(hiding, vector, privatizer_settings(request.settings))
+    again = FilteredUsers.of(hiding, vector, told())
     again.user(3)  # whoever else was asked for
     assert torch.equal(again.user(0).images, found.images)
-    other = FilteredUsers.of(
-        replace(hiding, partition=1), vector, privatizer_settings(request.settings)
-    )
+    other = FilteredUsers.of(replace(hiding, partition=1), vector, told())
     assert not torch.equal(other.user(0).images, found.images)
     assert len(shown.user(6).labels) == 0
 
@@ -269,7 +312,7 @@ def test_filtered_images_go_with_the_users_they_were_made_of(hiding, asked, vect
 
 
 def test_conditioned_classes_are_pairs_of_class_and_sensitive_attribute(hiding, asked, vector):
-    shown = as_asked(hiding, filtering(asked(0), vector, condition=True))
+    shown = as_asked(hiding, filtering(asked(0), vector, pairs=True))
     raw, found = hiding.user(1), shown.user(1)
     assert shown.classes == 30
     assert torch.equal(found.labels // 3, raw.labels) and torch.equal(
@@ -277,24 +320,33 @@ def test_conditioned_classes_are_pairs_of_class_and_sensitive_attribute(hiding, 
     )
     ignorant = replace(hiding, sensitive=None, sensitive_attribute="", sensitive_classes=0)
     with pytest.raises(NodeDataError, match="conditions on"):
-        as_asked(ignorant, filtering(asked(0), vector, condition=True))
+        as_asked(ignorant, filtering(asked(0), vector, pairs=True))
 
 
 def test_without_a_filter_users_are_as_they_are(hiding, make_request):
     assert as_asked(hiding, make_request(0)) is hiding
 
 
-@pytest.mark.parametrize("family", ["frozen", "wgan"])
-def test_critics_meet_filtered_images_alone(hiding, make_request, asked, vector, family):
+def test_a_filter_that_cannot_be_run_shows_nothing(hiding, make_request, vector):
+    """Rather than images as they are: the settings or the weights have been left out."""
+    request = make_request(0)
+    for incomplete in (
+        replace(request, filter=told()),
+        replace(request, weights={**request.weights, "filter": vector}),
+    ):
+        with pytest.raises(NodeDataError, match="lacks"):
+            as_asked(hiding, incomplete)
+
+
+@pytest.mark.parametrize("kind", ["frozen", "wgan"])
+def test_critics_meet_filtered_images_alone(hiding, make_request, kind):
     """A filter that answers with black images makes all users of equal classes alike."""
-    network = filter_network(privatizer_settings(asked(0).settings), (1, 28, 28))
+    network = filter_network(told().model_dump(), (1, 28, 28))
     with torch.no_grad():
         network.correct.bias.fill_(-1e3)
-    request = make_request(0, family=family)
-    carried = {**request.settings, **asked(0).settings, "family": family, "clipping_norm": 1.0}
-    black = replace(
-        request, settings=carried, weights={**request.weights, "filter": to_vector(network)}
-    )
+    request = make_request(0, kind=kind, clipping_norm=1.0)
+    weights = {**request.weights, "filter": to_vector(network)}
+    black = replace(request, filter=told(), weights=weights)
     inverted = replace(hiding, images=255 - hiding.images)
     totals = [train_cohort(as_asked(u, black), black).total for u in (hiding, inverted)]
     plain = [train_cohort(u, replace(black, weights=request.weights)).total for u in

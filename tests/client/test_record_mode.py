@@ -4,16 +4,17 @@ import numpy as np
 import pytest
 import torch
 
-from client.record_mode import record_gradients, train_records
-from client.tasks.wgan import LOSSES
+from client.cohort import train
+from client.tasks.wgan_networks import LOSSES
+from client.tasks.wgan_records import record_gradients
 from models.critics import WganCritic
 
 RECORD = {
-    "critic__family": "wgan",
-    "privacy__unit": "record",
-    "privacy__sampling_rate": 0.5,
-    "privacy__fixed_seed": 9,
-    "critic__local_batch": 25,
+    "kind": "wgan",
+    "unit": "record",
+    "sampling_rate": 0.5,
+    "fixed_seed": 9,
+    "denominator": 25.0,
 }
 
 
@@ -21,7 +22,7 @@ RECORD = {
 def test_gradients_are_each_records_own(users, loss):
     critic = WganCritic(users.shape, users.classes)
     data = users.user(0)
-    rows = record_gradients(critic, data.images, data.labels, {"loss": loss})
+    rows = record_gradients(critic, data.images, data.labels, hinge=loss == "hinge")
     for i in range(len(data.labels)):
         score = critic(data.images[i : i + 1], data.labels[i : i + 1])
         alone = torch.autograd.grad(LOSSES[loss].real(score), list(critic.parameters()))
@@ -31,11 +32,11 @@ def test_gradients_are_each_records_own(users, loss):
 def test_noise_has_the_standard_deviation_that_the_ledger_states(users, make_request):
     """Over seeds, the update varies by rate x z x C / batch in each coordinate, and more by
     nothing else: the sample drawn is fixed by drawing every record."""
-    common = {**RECORD, "privacy__sampling_rate": 1.0, "critic__weight_limit": 1e6}
+    common = {**RECORD, "sampling_rate": 1.0, "weight_limit": 1e6}
     z, bound, rate, batch = 3.0, 0.5, 0.05, 25
-    common |= {"privacy__noise_multiplier": z, "privacy__clipping_norm": bound}
+    common |= {"noise_multiplier": z, "clipping_norm": bound}
     totals = [
-        train_records(users, make_request(0, **{**common, "privacy__fixed_seed": s})).total
+        train(users, make_request(0, **{**common, "fixed_seed": s})).total
         for s in range(8)
     ]
     spread = np.stack(totals).std(axis=0, ddof=1)
@@ -44,11 +45,11 @@ def test_noise_has_the_standard_deviation_that_the_ledger_states(users, make_req
 
 
 def test_without_noise_one_record_moves_the_update_by_its_share_at_most(users, make_request):
-    settings = {**RECORD, "privacy__noise_multiplier": 0.0, "privacy__sampling_rate": 1.0}
-    settings |= {"privacy__clipping_norm": 0.01, "critic__weight_limit": 1e6}
-    before = train_records(users, make_request(0, **settings)).total
+    settings = {**RECORD, "noise_multiplier": 0.0, "sampling_rate": 1.0}
+    settings |= {"clipping_norm": 0.01, "weight_limit": 1e6}
+    before = train(users, make_request(0, **settings)).total
     users.images[0] = 255 - users.images[0]
-    after = train_records(users, make_request(0, **settings)).total
+    after = train(users, make_request(0, **settings)).total
     moved = np.linalg.norm(after - before)
     assert 0 < moved <= 2 * 0.05 * 0.01 / 25 * 1.01
 
@@ -57,13 +58,25 @@ def test_a_fixed_seed_from_a_server_is_refused_outside_tests(users, make_request
     request = make_request(0, **RECORD)
     monkeypatch.delenv("FEDLENS_TEST_MODE")
     with pytest.raises(ValueError, match="tests only"):
-        train_records(users, request)
+        train(users, request)
+
+
+def test_record_mode_computes_nothing_for_user_mode(users, make_request, monkeypatch):
+    """What users' steps are taken against is a model's worth of memory and time."""
+
+    def never(*_):
+        raise AssertionError("user mode's networks were built")
+
+    monkeypatch.setattr("client.tasks.wgan.UserSteps", never)
+    assert np.isfinite(train(users, make_request(0, **RECORD)).total).all()
+    with pytest.raises(AssertionError, match="user mode"):
+        train(users, make_request(0, kind="wgan"))
 
 
 def test_no_two_nodes_draw_the_same_noise(users, make_request):
     from client.data import ArrayUsers
 
-    settings = {**RECORD, "privacy__noise_multiplier": 500.0, "critic__weight_limit": 1e6}
+    settings = {**RECORD, "noise_multiplier": 500.0, "weight_limit": 1e6}
     other = ArrayUsers(**{**vars(users), "partition": 1})
-    first, second = (train_records(u, make_request(0, **settings)).total for u in (users, other))
+    first, second = (train(u, make_request(0, **settings)).total for u in (users, other))
     assert np.abs(np.corrcoef(first, second)[0, 1]) < 0.05

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from client import feature_cache
 from client.clipping import Blocks, clip_and_sum, clip_and_sum_products
+from client.cohort import train
 from client.data import ArrayUsers
-from client.record_mode import train_records
-from client.record_sums import SUMS, clipped_sum
+from client.record_sums import clipped_sum
+from client.tasks import CLIENT_TASKS
 from models.annotators import Annotator
 from models.features import PatchFeatures
 from models.focus import Focus
@@ -20,7 +21,7 @@ from models.vectors import to_vector
 
 SHAPE, CLASSES, COMPONENTS = (1, 28, 28), 10, 12
 FEATURES = "orientations"  # the faster ones
-ALL = pytest.mark.parametrize("family", ["frozen", "focused", "annotator"])
+ALL = pytest.mark.parametrize("kind", ["frozen", "focused", "annotator"])
 
 
 @pytest.fixture(scope="module")
@@ -45,18 +46,19 @@ def focus() -> Focus:
 def ask(make_request, annotator, focus):
     feature_cache._KEPT.clear()
 
-    def make(family: str, **changes: object):
+    def make(kind: str, **changes: object):
         common = {
-            "annotator__components": COMPONENTS,
-            "annotator__features": FEATURES,
-            "privacy__unit": "record",
-            "privacy__delta": 1e-5,
-            "privacy__sampling_rate": 1.0,
-            "privacy__fixed_seed": 4,
+            "unit": "record",
+            "sampling_rate": 1.0,
+            "noise_multiplier": 4.0,
+            "clipping_norm": 0.3,
+            "fixed_seed": 4,
         }
-        request = make_request(0, family=family, denominator=20.0, **{**common, **changes})
+        if kind == "annotator":
+            common |= {"components": COMPONENTS, "features": FEATURES}
+        request = make_request(0, kind=kind, denominator=20.0, **{**common, **changes})
         request.weights["annotator"] = to_vector(annotator)
-        if family == "focused":
+        if kind == "focused":
             request.weights["critic"] = focus.to_vector()
         return request
 
@@ -72,14 +74,15 @@ def without(users: ArrayUsers, record: int) -> ArrayUsers:
 
 
 def summed(users: ArrayUsers, request) -> np.ndarray:
-    family = SUMS[str(request.settings["family"])](users, request)
-    return clipped_sum(family, users.partition, request).numpy()
+    task = CLIENT_TASKS[request.kind](users, request)
+    size = len(task.record_update(users.partition))
+    return clipped_sum(task.portions(), size, users.partition, request).numpy()
 
 
 @ALL
 @pytest.mark.parametrize("bound", [10.0, 0.7, 0.01])
-def test_removing_one_record_moves_the_sum_by_the_clip_at_most(users, ask, family, bound):
-    request = ask(family, privacy__clipping_norm=bound)
+def test_removing_one_record_moves_the_sum_by_the_clip_at_most(users, ask, kind, bound):
+    request = ask(kind, clipping_norm=bound)
     whole = summed(users, request)
     for record in (0, 17, 50):
         moved = np.linalg.norm(whole - summed(without(users, record), request))
@@ -88,15 +91,15 @@ def test_removing_one_record_moves_the_sum_by_the_clip_at_most(users, ask, famil
 
 
 @ALL
-def test_a_tight_clip_binds_for_every_record(users, ask, family):
+def test_a_tight_clip_binds_for_every_record(users, ask, kind):
     bound = 1e-3
-    request = ask(family, privacy__clipping_norm=bound)
+    request = ask(kind, clipping_norm=bound)
     moved = np.linalg.norm(summed(users, request) - summed(without(users, 3), request))
     assert moved == pytest.approx(bound, rel=1e-3)
 
 
 def test_the_frozen_sum_is_that_of_the_feature_rows_at_their_classes(users, ask):
-    found = summed(users, ask("frozen", privacy__clipping_norm=2.0)).reshape(CLASSES, -1)
+    found = summed(users, ask("frozen", clipping_norm=2.0)).reshape(CLASSES, -1)
     features = PatchFeatures(SHAPE, 123)
     images = torch.from_numpy(users.images.astype(np.float32)) / 127.5 - 1
     rows, labels = features(images).double().numpy(), users.labels
@@ -105,7 +108,7 @@ def test_the_frozen_sum_is_that_of_the_feature_rows_at_their_classes(users, ask)
 
 
 def test_the_focused_sum_is_that_of_distances_from_the_centres_of_their_classes(users, ask, focus):
-    found = summed(users, ask("focused", privacy__clipping_norm=5.0)).reshape(CLASSES, -1)
+    found = summed(users, ask("focused", clipping_norm=5.0)).reshape(CLASSES, -1)
     images = torch.from_numpy(users.images.astype(np.float32)) / 127.5 - 1
     rows = PatchFeatures(SHAPE, 123)(images)[:, :-1] @ focus.basis
     labels = torch.from_numpy(users.labels)
@@ -117,7 +120,7 @@ def test_the_focused_sum_is_that_of_distances_from_the_centres_of_their_classes(
 def test_the_annotators_sum_is_minus_the_gradient_of_the_summed_cross_entropy(
     users, ask, annotator
 ):
-    found = summed(users, ask("annotator", privacy__clipping_norm=5.0))
+    found = summed(users, ask("annotator", clipping_norm=5.0))
     weight = annotator.weight.double().clone().requires_grad_()
     images = torch.from_numpy(users.images.astype(np.float32)) / 127.5 - 1
     logits = annotator.rows(images).double() @ weight.mT
@@ -128,12 +131,12 @@ def test_the_annotators_sum_is_minus_the_gradient_of_the_summed_cross_entropy(
 
 
 @ALL
-def test_records_are_drawn_by_poisson_sampling_afresh_each_round(users, ask, family):
-    whole = summed(users, ask(family, privacy__clipping_norm=1e-3))
+def test_records_are_drawn_by_poisson_sampling_afresh_each_round(users, ask, kind):
+    whole = summed(users, ask(kind, clipping_norm=1e-3))
     halves = []
     for number in range(1, 5):
         request = ask(
-            family, privacy__clipping_norm=1e-3, privacy__sampling_rate=0.5, round_number=number
+            kind, clipping_norm=1e-3, sampling_rate=0.5, round_number=number
         )
         halves.append(summed(users, request))
     again = summed(users, request)
@@ -143,55 +146,55 @@ def test_records_are_drawn_by_poisson_sampling_afresh_each_round(users, ask, fam
 
 
 @ALL
-def test_the_reply_is_the_noised_sum_over_the_declared_number(users, ask, family):
-    quiet = ask(family, privacy__noise_multiplier=0.0)
+def test_the_reply_is_the_noised_sum_over_the_declared_number(users, ask, kind):
+    quiet = ask(kind, noise_multiplier=0.0)
     expected = summed(users, quiet) / 20.0
-    np.testing.assert_allclose(train_records(users, quiet).total, expected, rtol=1e-12)
-    loud = ask(family, privacy__noise_multiplier=7.0, privacy__clipping_norm=0.4)
-    calm = ask(family, privacy__noise_multiplier=0.0, privacy__clipping_norm=0.4)
-    noise = train_records(users, loud).total - train_records(users, calm).total
+    np.testing.assert_allclose(train(users, quiet).total, expected, rtol=1e-12)
+    loud = ask(kind, noise_multiplier=7.0, clipping_norm=0.4)
+    calm = ask(kind, noise_multiplier=0.0, clipping_norm=0.4)
+    noise = train(users, loud).total - train(users, calm).total
     sigma = 7.0 * 0.4 / 20
     assert noise.std() == pytest.approx(sigma, rel=5 / np.sqrt(2 * len(noise)))
-    assert len(train_records(users, loud).norms) == 0
+    assert len(train(users, loud).norms) == 0
 
 
 @ALL
-def test_two_nodes_and_two_rounds_draw_other_noise(users, ask, family):
+def test_two_nodes_and_two_rounds_draw_other_noise(users, ask, kind):
     twin = ArrayUsers(**{**vars(users), "partition": 1})
-    loud = {"privacy__noise_multiplier": 500.0}
-    here, there = (train_records(u, ask(family, **loud)).total for u in (users, twin))
-    later = train_records(users, ask(family, round_number=2, **loud)).total
+    loud = {"noise_multiplier": 500.0}
+    here, there = (train(u, ask(kind, **loud)).total for u in (users, twin))
+    later = train(users, ask(kind, round_number=2, **loud)).total
     for other in (there, later):
         correlation = float(np.corrcoef(here, other)[0, 1])
         assert abs(correlation) < 6 / np.sqrt(len(here))
 
 
 @ALL
-def test_a_silo_without_records_replies_noise_alone(users, ask, family):
+def test_a_silo_without_records_replies_noise_alone(users, ask, kind):
     empty = ArrayUsers(**{**vars(users), "offsets": np.zeros(3, dtype=np.int64)})
-    quiet = train_records(empty, ask(family, privacy__noise_multiplier=0.0))
+    quiet = train(empty, ask(kind, noise_multiplier=0.0))
     assert np.linalg.norm(quiet.total) == 0
-    assert np.linalg.norm(train_records(empty, ask(family)).total) > 0
+    assert np.linalg.norm(train(empty, ask(kind)).total) > 0
 
 
 @ALL
 @pytest.mark.parametrize("label", [-1, 10])
-def test_unsound_records_are_left_out(users, ask, family, label):
+def test_unsound_records_are_left_out(users, ask, kind, label):
     labels = users.labels.copy()
     labels[3] = label
     spoiled = ArrayUsers(**{**vars(users), "labels": labels})
-    request = ask(family)
+    request = ask(kind)
     np.testing.assert_allclose(
         summed(spoiled, request), summed(without(users, 3), request), atol=1e-9
     )
 
 
 @ALL
-def test_a_fixed_seed_from_a_server_is_refused_outside_tests(users, ask, family, monkeypatch):
-    request = ask(family)
+def test_a_fixed_seed_from_a_server_is_refused_outside_tests(users, ask, kind, monkeypatch):
+    request = ask(kind)
     monkeypatch.delenv("FEDLENS_TEST_MODE")
     with pytest.raises(ValueError, match="tests only"):
-        train_records(users, request)
+        train(users, request)
 
 
 numbers = st.floats(-1e6, 1e6, width=32)

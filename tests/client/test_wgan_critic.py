@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from client.data import LocalData
-from client.tasks.wgan import WganLocalCritic
+from client.tasks.wgan import WganLocalTask
 from models.critics import WganCritic
 from models.limits import clamp_weights, weight_limits
 
@@ -17,8 +17,8 @@ LOSSES = pytest.mark.parametrize("loss", ["wasserstein", "hinge"])
 
 @LOSSES
 def test_one_step_is_plain_sgd_against_the_mean_of_each_classs_fakes(users, make_request, loss):
-    request = make_request(0, critic__family="wgan", critic__loss=loss)
-    local = WganLocalCritic(users, request)
+    request = make_request(0, kind="wgan", loss=loss)
+    local = WganLocalTask(users, request)
     data = users.user(0)
     updated = local.updates([data], [7])[0]
 
@@ -28,7 +28,7 @@ def test_one_step_is_plain_sgd_against_the_mean_of_each_classs_fakes(users, make
     real = critic(data.images, data.labels)
     value = F.relu(1 - real).mean() if loss == "hinge" else -real.mean()
     for label in data.labels.tolist():
-        fakes = local._fakes[label]
+        fakes = local._user_steps._fakes[label]
         fake = critic(fakes, torch.full((len(fakes),), label))
         part = F.relu(1 + fake).mean() if loss == "hinge" else fake.mean()
         value = value + part / len(data.labels)
@@ -43,10 +43,10 @@ def test_one_step_is_plain_sgd_against_the_mean_of_each_classs_fakes(users, make
 
 def test_a_user_whose_images_are_the_generators_changes_nothing(users, make_request):
     """What all users have in common with the generator takes up none of their clip."""
-    free = {"critic__local_batch": 25, "critic__weight_limit": 0.0}
-    request = make_request(0, critic__family="wgan", **free)
-    local = WganLocalCritic(users, request)
-    fakes = LocalData(local._fakes[3], torch.full((25,), 3))
+    free = {"local_batch": 25, "weight_limit": 0.0}
+    request = make_request(0, kind="wgan", **free)
+    local = WganLocalTask(users, request)
+    fakes = LocalData(local._user_steps._fakes[3], torch.full((25,), 3))
     others = LocalData(users.user(0).images[:1].repeat(25, 1, 1, 1), torch.full((25,), 3))
     same, other = local.updates([fakes, others], [1, 2])
     assert float(same.norm()) < 1e-2 * float(other.norm())
@@ -54,10 +54,10 @@ def test_a_user_whose_images_are_the_generators_changes_nothing(users, make_requ
 
 @pytest.mark.parametrize("steps", [1, 2])
 def test_no_update_leads_beyond_the_weights_limits(users, make_request, steps):
-    settings = {"critic__weight_limit": 0.5, "critic__local_rate": 100.0}
-    request = make_request(0, critic__family="wgan", critic__local_steps=steps, **settings)
+    settings = {"weight_limit": 0.5, "local_rate": 100.0}
+    request = make_request(0, kind="wgan", local_steps=steps, **settings)
     request.weights["critic"] *= 0.2
-    local = WganLocalCritic(users, request)
+    local = WganLocalTask(users, request)
     row = local.updates([users.user(0)], [1])[0]
     critic = WganCritic(users.shape, users.classes)
     reached = torch.from_numpy(request.weights["critic"]) + row

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from run_parts import PARTS
+from run_tasks import ANNOTATED, planned
 
 from privatizers import fitting
 from server import learner, privatizer_fit
@@ -39,7 +39,7 @@ def small_config():
 
     def make(**changes: object) -> Config:
         settings = {key.replace("__", "."): value for key, value in changes.items()}
-        return Config().updated({**SMALL, **settings})
+        return Config().updated(planned({**SMALL, **settings}))
 
     return make
 
@@ -91,13 +91,13 @@ def a_filter_in_no_time(monkeypatch):
 
 
 @pytest.fixture
-def parted(small_config, few_images_for_the_frame):
+def annotated(small_config, few_images_for_the_frame):
     """The configuration of a small run with an annotator, with changes."""
 
     def make(*more: dict[str, object], **changes: object) -> Config:
-        settings = {"tasks.critic.kind": "frozen", **PARTS}
-        for part in more:
-            settings |= part
+        settings = {"tasks.critic.kind": "frozen", **ANNOTATED}
+        for tables in more:
+            settings |= tables
         settings |= {key.replace("__", "."): value for key, value in changes.items()}
         return small_config(**{key.replace(".", "__"): v for key, v in settings.items()})
 

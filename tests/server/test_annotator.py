@@ -1,25 +1,31 @@
-"""The annotator's trainer: its steps, what it hands out, and that it goes on bit for bit."""
+"""The annotator on the server: its steps, what it hands out, and that it goes on bit for bit."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 import torch
+from run_tasks import context_of, planned
 from torch.nn import functional as F
 
 from client.datasets.embedded import load_embedded
 from models.annotators import Annotator
 from models.vectors import load_vector
-from server.config.tree import Config
-from server.tasks.annotator import AnnotatorTrainer
+from server.config.tree import Config, ConfigError
+from server.tasks.annotator import AnnotatorTask
 
 SHAPE, CLASSES, COMPONENTS = (1, 28, 28), 10, 40
 
 
-def trainer(rounds=4, **settings):
-    changes = {f"annotator.{name}": value for name, value in settings.items()}
-    known = {"annotator.rounds": rounds, "annotator.components": COMPONENTS}
-    return AnnotatorTrainer(Config().updated({**known, **changes}), SHAPE, CLASSES)
+def annotator(rounds=4, **settings):
+    known = {"rounds": rounds, "components": COMPONENTS, **settings}
+    changes = {f"tasks.annotator.{name}": value for name, value in known.items()}
+    config = Config().updated(planned({"tasks.critic.rounds": 1, **changes}))
+    return AnnotatorTask(context_of(config, "annotator", shape=SHAPE, classes=CLASSES))
+
+
+def begin(made, images):
+    made.prepare(lambda: (images, torch.zeros(len(images), dtype=torch.int64)))
 
 
 @pytest.fixture(scope="module")
@@ -35,9 +41,9 @@ def releases(count, seed=0):
 
 
 def iterate_of(made):
-    annotator = Annotator(SHAPE, CLASSES, COMPONENTS)
-    load_vector(annotator, made.weights())
-    return annotator.weight.numpy().ravel()
+    network = Annotator(SHAPE, CLASSES, COMPONENTS)
+    load_vector(network, made.weights())
+    return network.weight.numpy().ravel()
 
 
 def mean_of(made):
@@ -45,15 +51,16 @@ def mean_of(made):
 
 
 def test_it_begins_once_and_learns_only_after_that(digits):
-    made = trainer()
-    assert not made.begun and not made.ready
+    made = annotator()
+    assert not made.ready
     with pytest.raises(ValueError, match="no frame yet"):
         made.apply_release(releases(1)[0])
-    made.begin(digits[0][:50])
-    assert made.begun and not made.ready
+    begin(made, digits[0][:50])
+    assert not made.ready
+    frame = frame_of(made)
     assert made.size == CLASSES * (COMPONENTS + 1)
-    with pytest.raises(ValueError, match="taken once"):
-        made.begin(digits[0][50:99])
+    begin(made, digits[0][50:99])
+    assert frame_of(made) == frame  # it is taken once
     with pytest.raises(ValueError, match=r"shape \(3,\), expected \(410,\)"):
         made.apply_release(np.zeros(3))
     made.apply_release(releases(1)[0])
@@ -61,8 +68,8 @@ def test_it_begins_once_and_learns_only_after_that(digits):
 
 
 def test_a_release_moves_the_weight_along_it(digits):
-    made = trainer(rate=2.0, momentum=0.5)
-    made.begin(digits[0][:50])
+    made = annotator(rate=2.0, momentum=0.5)
+    begin(made, digits[0][:50])
     first, second = releases(2)
     made.apply_release(first)
     np.testing.assert_allclose(iterate_of(made), 2 * first, atol=1e-6)
@@ -72,39 +79,41 @@ def test_a_release_moves_the_weight_along_it(digits):
 
 @pytest.mark.parametrize("rounds", [1, 4, 5])
 def test_the_network_has_the_mean_of_the_last_quarter(digits, rounds):
-    made = trainer(rounds, rate=1.0)
-    made.begin(digits[0][:50])
+    made = annotator(rounds, rate=1.0)
+    begin(made, digits[0][:50])
     iterates = []
     for release in releases(rounds):
         made.apply_release(release)
         iterates.append(iterate_of(made))
         counted = iterates[3 * rounds // 4 :] or iterates[-1:]
         np.testing.assert_allclose(mean_of(made), np.mean(counted, axis=0), atol=1e-6)
-    assert made.network.frame_digest() == trainer_frame(made)
+    assert made.network.frame_digest() == frame_of(made)
 
 
-def trainer_frame(made):
-    annotator = Annotator(SHAPE, CLASSES, COMPONENTS)
-    load_vector(annotator, made.weights())
-    return annotator.frame_digest()
+def frame_of(made):
+    network = Annotator(SHAPE, CLASSES, COMPONENTS)
+    load_vector(network, made.weights())
+    return network.frame_digest()
 
 
 @pytest.mark.parametrize("cut", [0, 1, 3])
 def test_a_restored_one_goes_on_bit_for_bit(digits, cut):
     def fresh():
-        return trainer(momentum=0.9)
+        return annotator(momentum=0.9)
 
     whole = fresh()
-    whole.begin(digits[0][:50])
+    begin(whole, digits[0][:50])
     for release in releases(4):
         whole.apply_release(release)
     before = fresh()
-    before.begin(digits[0][:50])
+    begin(before, digits[0][:50])
     for release in releases(4)[:cut]:
         before.apply_release(release)
     after = fresh()
     after.restore({name: value.copy() for name, value in before.state().items()})
-    assert (after.begun, after.ready) == (True, cut > 0)
+    assert after.ready == (cut > 0) and frame_of(after) == frame_of(whole)
+    begin(after, digits[0][50:99])  # as a resumed run does; the frame stays
+    assert frame_of(after) == frame_of(whole)
     for release in releases(4)[cut:]:
         after.apply_release(release)
     for name, value in whole.state().items():
@@ -114,8 +123,8 @@ def test_a_restored_one_goes_on_bit_for_bit(digits, cut):
 
 
 def test_a_state_is_a_copy(digits):
-    made = trainer()
-    made.begin(digits[0][:50])
+    made = annotator()
+    begin(made, digits[0][:50])
     kept = {name: value.copy() for name, value in made.state().items()}
     held = made.state()
     made.apply_release(releases(1)[0])
@@ -124,8 +133,8 @@ def test_a_state_is_a_copy(digits):
 
 def test_rounds_without_noise_teach_it_digits_it_has_not_seen(digits):
     images, labels = digits
-    made = trainer(rounds=40, rate=60.0)
-    made.begin(images[:400])
+    made = annotator(rounds=40, rate=60.0)
+    begin(made, images[:400])
     node = Annotator(SHAPE, CLASSES, COMPONENTS)
     for _ in range(40):
         load_vector(node, made.weights())
@@ -138,18 +147,24 @@ def test_rounds_without_noise_teach_it_digits_it_has_not_seen(digits):
 
 def test_the_loss_is_a_sharpened_cross_entropy_that_reaches_the_images(digits):
     images, labels = digits[0][:20], digits[1][:20]
-    plain, sharp = trainer(sharpness=1.0), trainer(sharpness=3.0)
-    for made in (plain, sharp):
-        made.begin(digits[0][:50])
+    plain, sharp, light = (
+        annotator(sharpness=1.0, weight=1.0),
+        annotator(sharpness=3.0, weight=1.0),
+        annotator(sharpness=1.0, weight=0.25),
+    )
+    for made in (plain, sharp, light):
+        begin(made, digits[0][:50])
         made.apply_release(releases(1)[0])
-    logits = plain.network(images)
-    torch.testing.assert_close(plain.loss(images, labels), F.cross_entropy(logits, labels))
-    torch.testing.assert_close(sharp.loss(images, labels), F.cross_entropy(3 * logits, labels))
+    logits, wanted = plain.network(images[::2]), labels[::2]  # every other image is enough
+    expected = F.cross_entropy(logits, wanted)
+    torch.testing.assert_close(plain.loss(images, labels), expected)
+    torch.testing.assert_close(sharp.loss(images, labels), F.cross_entropy(3 * logits, wanted))
+    torch.testing.assert_close(light.loss(images, labels), expected / 4)
     watched = images.clone().requires_grad_()
     sharp.loss(watched, labels).backward()
     assert float(watched.grad.abs().sum()) > 0
 
 
 def test_too_many_components_are_refused():
-    with pytest.raises(ValueError, match="components=5000"):
-        trainer(components=5000)
+    with pytest.raises(ConfigError, match=r"tasks\.annotator\.components = 5000"):
+        annotator(components=5000)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from run_parts import RECORD
+from run_tasks import RECORD_ANNOTATED, context_of, planned
 
 from client.data import LocalData
 from client.messages import TrainRequest
-from client.tasks.focused import FocusedLocalCritic
-from client.tasks.frozen import FrozenLocalCritic
+from client.tasks.focused import FocusedLocalTask
+from client.tasks.frozen import FrozenLocalTask
 from server.config.tree import Config, ConfigError
-from server.tasks.focused import FocusedCritic
-from server.tasks.frozen import FrozenCritic
+from server.mechanism import mechanism
+from server.tasks.focused import FocusedTask
+from server.tasks.frozen import FrozenTask
 
 SHAPE, CLASSES, EACH = (1, 28, 28), 3, 6
 
@@ -41,14 +42,15 @@ def _images(n, seed):
 @pytest.fixture
 def config():
     return Config().updated(
-        {
-            "critic.family": "focused",
-            "critic.components": 12,
-            "warmup.rounds": 1,
-            "privacy.noise_multiplier": 0.0,
-            "warmup.noise_multiplier": 0.0,
+        planned({
+            "tasks.critic.kind": "focused",
+            "tasks.critic.components": 12,
+            "tasks.warmup.rounds": 1,
+            "tasks.critic.noise_multiplier": 0.0,
+            "tasks.warmup.noise_multiplier": 0.0,
             "data.users": 10,
-        }
+            "data.nodes": 1,
+        })
     )
 
 
@@ -58,18 +60,36 @@ def _cohort():
 
 
 def _warm(config):
-    """A warm-up critic that has absorbed what ten users release without noise."""
-    critic = FrozenCritic(config, SHAPE, CLASSES, config.warmup)
-    request = TrainRequest(1, (), {"feature_seed": 123}, {}, 0)
-    rows = FrozenLocalCritic(_Users, request).updates(_cohort(), [0] * 10)
+    """A frozen critic that has taken in what ten users release without noise."""
+    critic = FrozenTask(context_of(config, "warmup", shape=SHAPE, classes=CLASSES))
+    request = _request(config, "warmup", critic)
+    rows = FrozenLocalTask(_Users, request).updates(_cohort(), [0] * 10)
     total = torch.zeros(CLASSES, rows.values.shape[1]).index_add_(0, rows.places, rows.values)
     critic.apply_release(total.reshape(-1).double().numpy() / 10)
     return critic
 
 
-def _updates(critic):
-    request = TrainRequest(2, (), {"feature_seed": 123}, {"critic": critic.weights()}, 0)
-    blocks = FocusedLocalCritic(_Users, request).updates(_cohort(), [0] * 10)
+def _request(config, name, task):
+    settings, asked = config.tasks[name], task.request()
+    return TrainRequest(
+        round=1,
+        users=(),
+        kind=settings.kind,
+        mechanism=mechanism(config, settings),
+        settings=asked.settings.model_dump(),
+        weights=asked.weights,
+        seed=0,
+    )
+
+
+def _focused(config, warmup=None):
+    earlier = {"warmup": warmup or _warm(config)}
+    return FocusedTask(context_of(config, "critic", shape=SHAPE, classes=CLASSES, **earlier))
+
+
+def _updates(config, critic):
+    request = _request(config, "critic", critic)
+    blocks = FocusedLocalTask(_Users, request).updates(_cohort(), [0] * 10)
     dense = torch.zeros(10, CLASSES, 12)
     dense[blocks.owners, blocks.places] = blocks.values
     return dense
@@ -77,27 +97,27 @@ def _updates(critic):
 
 def test_without_noise_the_target_is_the_real_class_means_whatever_the_centres(config):
     warmup = _warm(config)
-    critic = FocusedCritic(config, SHAPE, CLASSES, warmup)
+    critic = _focused(config, warmup)
     for seed in (1, 2):  # two rounds with different centres
-        critic.look(*_images(300, seed))
-        critic.apply_release(_updates(critic).mean(0).reshape(-1).double().numpy())
+        critic.prepare(lambda seed=seed: _images(300, seed))
+        critic.apply_release(_updates(config, critic).mean(0).reshape(-1).double().numpy())
     real = torch.from_numpy(warmup.means).float() @ critic._sharp().basis
     assert torch.allclose(critic._target, real, atol=1e-3)
 
 
 def test_focused_updates_are_shorter_than_whole_ones(config):
-    critic = FocusedCritic(config, SHAPE, CLASSES, _warm(config))
-    critic.look(*_images(300, 1))
-    request = TrainRequest(1, (), {"feature_seed": 123}, {}, 0)
-    whole = FrozenLocalCritic(_Users, request).updates(_cohort(), [0] * 10)
+    critic = _focused(config)
+    critic.prepare(lambda: _images(300, 1))
+    request = _request(config, "warmup", _warm(config))
+    whole = FrozenLocalTask(_Users, request).updates(_cohort(), [0] * 10)
     lengths = torch.zeros(10).index_add_(0, whole.owners, whole.values.square().sum(1)).sqrt()
-    assert float((_updates(critic).flatten(1).norm(dim=1) / lengths).mean()) < 0.7
+    assert float((_updates(config, critic).flatten(1).norm(dim=1) / lengths).mean()) < 0.7
 
 
 def test_images_like_the_real_ones_have_the_smaller_loss(config):
-    critic = FocusedCritic(config, SHAPE, CLASSES, _warm(config))
-    critic.look(*_images(300, 1))
-    critic.apply_release(_updates(critic).mean(0).reshape(-1).double().numpy())
+    critic = _focused(config)
+    critic.prepare(lambda: _images(300, 1))
+    critic.apply_release(_updates(config, critic).mean(0).reshape(-1).double().numpy())
     images, labels = _images(90, 7)
     order = torch.argsort(labels, stable=True)
     alike = critic.loss(images[order], labels[order])
@@ -106,34 +126,35 @@ def test_images_like_the_real_ones_have_the_smaller_loss(config):
 
 def test_a_state_is_taken_up_whole(config):
     warmup = _warm(config)
-    critic = FocusedCritic(config, SHAPE, CLASSES, warmup)
+    critic = _focused(config, warmup)
     critic.restore(critic.state())  # before there is a focus
-    critic.look(*_images(300, 1))
-    critic.apply_release(_updates(critic).mean(0).reshape(-1).double().numpy())
-    other = FocusedCritic(config, SHAPE, CLASSES, warmup)
+    critic.prepare(lambda: _images(300, 1))
+    critic.apply_release(_updates(config, critic).mean(0).reshape(-1).double().numpy())
+    other = _focused(config, warmup)
     other.restore(critic.state())
     images, labels = _images(90, 7)
     order = torch.argsort(labels, stable=True)
     assert torch.equal(
         other.loss(images[order], labels[order]), critic.loss(images[order], labels[order])
     )
-    assert np.array_equal(other.weights(), critic.weights())
+    ours, theirs = (task.request().weights["critic"] for task in (critic, other))
+    assert np.array_equal(ours, theirs)
 
 
-def test_it_needs_a_warm_up():
-    with pytest.raises(ConfigError, match=r"warmup.rounds = 0"):
-        Config().updated({"critic.family": "focused"})
+def test_it_needs_a_frozen_task_before_it():
+    with pytest.raises(ConfigError, match=r"tasks\.critic\.kind = 'focused'.* of kind 'frozen'"):
+        Config().updated({"tasks.critic.kind": "focused"})
 
 
-@pytest.mark.parametrize("mode", [{}, RECORD], ids=["user", "record"])
-def test_a_whole_run_charges_and_repeats_itself(parted, run_small, mode):
+@pytest.mark.parametrize("mode", [{}, RECORD_ANNOTATED], ids=["user", "record"])
+def test_a_whole_run_charges_and_repeats_itself(annotated, run_small, mode):
     focused = {
-        "critic.family": "focused",
-        "critic.components": 8,
-        "warmup.rounds": 1,
-        "warmup.steps": 2,
-        "rounds.count": 2,
+        "tasks.critic.kind": "focused",
+        "tasks.critic.components": 8,
+        "tasks.warmup.rounds": 1,
+        "tasks.warmup.generator_steps": 2,
+        "tasks.critic.rounds": 2,
     }
-    first = run_small(parted(focused, mode), "one")
+    first = run_small(annotated(focused, mode), "one")
     assert first.rounds == 5
-    assert first.model_sha256 == run_small(parted(focused, mode), "two").model_sha256
+    assert first.model_sha256 == run_small(annotated(focused, mode), "two").model_sha256

@@ -35,14 +35,14 @@ def rates_of(made, **plan):
 
 def test_the_rate_falls_along_one_cosine_over_all_calls():
     whole = rates_of(trainer(), steps=9, rate=0.4, done=0, planned=9)
-    parts = trainer()
-    shared = rates_of(parts, steps=4, rate=0.4, done=0, planned=9)
-    shared += rates_of(parts, steps=5, rate=0.4, done=4, planned=9)
+    shared_out = trainer()
+    shared = rates_of(shared_out, steps=4, rate=0.4, done=0, planned=9)
+    shared += rates_of(shared_out, steps=5, rate=0.4, done=4, planned=9)
     assert whole == shared
     assert whole[0] == 0.4
     assert whole == sorted(whole, reverse=True)
     assert rates_of(trainer(), steps=1, rate=0.4, done=1000, planned=1001)[0] < 0.0201
-    assert rates_of(parts, steps=1, rate=0.1, done=0, planned=300) == [0.1]
+    assert rates_of(shared_out, steps=1, rate=0.1, done=0, planned=300) == [0.1]
 
 
 def test_steps_lower_the_loss_and_are_told():

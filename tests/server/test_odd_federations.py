@@ -1,10 +1,10 @@
-"""Odd data and odd replies in runs of several parts, through the in-process transport."""
+"""Odd data and odd replies in runs of several tasks, through the in-process transport."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from run_parts import FOCUSED, RECORD, WARM
+from run_tasks import FOCUSED, RECORD_ANNOTATED, WARM
 
 from accountant.ledger.ledger import Ledger
 from client.app import build_client_app
@@ -64,16 +64,16 @@ CASES = {
 }
 
 
-SCATTERED = {**FOCUSED, "annotator.features": "scattering"}
+SCATTERED = {**FOCUSED, "tasks.annotator.features": "scattering"}
 
 
-@pytest.mark.parametrize("mode", [{}, RECORD], ids=["user", "record"])
-@pytest.mark.parametrize("family", [{}, SCATTERED, WARM], ids=["frozen", "focused", "wgan"])
+@pytest.mark.parametrize("mode", [{}, RECORD_ANNOTATED], ids=["user", "record"])
+@pytest.mark.parametrize("kind", [{}, SCATTERED, WARM], ids=["frozen", "focused", "wgan"])
 @pytest.mark.parametrize("case", CASES)
 def test_odd_federations_train_to_finite_models_and_samples_of_every_class(
-    parted, run_small, tmp_path, case, family, mode
+    annotated, run_small, tmp_path, case, kind, mode
 ):
-    config = parted(family, mode, release__agreement=0.4)
+    config = annotated(kind, mode, release__agreement=0.4)
     outcome = run_small(config, app=Federation(CASES[case]))
     assert outcome.rounds == total_rounds(config) and outcome.stopped is None
     snapshot = RunDirectory(tmp_path / "run").load_state()
@@ -84,22 +84,22 @@ def test_odd_federations_train_to_finite_models_and_samples_of_every_class(
         assert sorted(s.requested_class for s in released) == list(range(10))
 
 
-@pytest.mark.parametrize("mode", [{}, RECORD], ids=["user", "record"])
-@pytest.mark.parametrize("family", [{}, FOCUSED, WARM], ids=["frozen", "focused", "wgan"])
+@pytest.mark.parametrize("mode", [{}, RECORD_ANNOTATED], ids=["user", "record"])
+@pytest.mark.parametrize("kind", [{}, FOCUSED, WARM], ids=["frozen", "focused", "wgan"])
 @pytest.mark.parametrize("shape", [(3, 32, 32), (3, 28, 28), (1, 32, 32)])
-def test_colour_and_larger_images_train_through_all_parts(parted, run_small, shape, family, mode):
+def test_colour_and_larger_images_train_through_all_tasks(annotated, run_small, shape, kind, mode):
     users = some_users(40, lambda user: [user % 4, 1], shape)
     app = Federation(users, shape, classes=4)
-    assert run_small(parted(family, mode), app=app).stopped is None
+    assert run_small(annotated(kind, mode), app=app).stopped is None
 
 
 @pytest.mark.parametrize("shape", [(1, 16, 16), (2, 28, 28), (1, 28, 32)])
 def test_images_that_no_network_is_built_for_are_refused_before_anything_is_begun(
-    parted, run_small, tmp_path, shape
+    annotated, run_small, tmp_path, shape
 ):
     app = Federation(some_users(40, lambda user: [1], shape), shape)
     with pytest.raises(ShapeError):
-        run_small(parted(), app=app)
+        run_small(annotated(), app=app)
     assert not (tmp_path / "run" / "ledger.jsonl").exists()
 
 
@@ -123,16 +123,16 @@ class Spoiled:
         return reply
 
 
-@pytest.mark.parametrize("mode", [{}, RECORD], ids=["user", "record"])
+@pytest.mark.parametrize("mode", [{}, RECORD_ANNOTATED], ids=["user", "record"])
 @pytest.mark.parametrize(
     "change",
     [lambda x: x * 1e6, lambda x: x * np.nan, lambda x: x[:-1]],
     ids=["too large", "NaN", "short"],
 )
-def test_a_bad_reply_in_any_part_is_left_out_and_a_failed_round_is_charged(
-    parted, run_small, tmp_path, change, mode
+def test_a_bad_reply_in_any_task_is_left_out_and_a_failed_round_is_charged(
+    annotated, run_small, tmp_path, change, mode
 ):
-    config = parted(mode)
+    config = annotated(mode)
     assert run_small(config, "one", Spoiled(change, (1, 2, 3))).rounds == 3
     with pytest.raises(NoUsableReply, match="round 2"):
         run_small(config, "both", Spoiled(change, (2,), (0, 1)))
@@ -141,8 +141,8 @@ def test_a_bad_reply_in_any_part_is_left_out_and_a_failed_round_is_charged(
 
 
 def test_an_honest_silo_of_several_times_the_declared_records_is_not_refused(
-    parted, run_small, caplog
+    annotated, run_small, caplog
 ):
-    config = parted(RECORD, critic__local_batch=40, privacy__noise_multiplier=0.5)
+    config = annotated(RECORD_ANNOTATED, data__records_per_node=40, tasks__critic__noise_multiplier=0.5)
     run_small(config)  # each node has 100
     assert "refused" not in caplog.text

@@ -7,17 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from run_parts import TINY
+from run_tasks import TINY
 
 from client.filtered import FilteredUsers
 from fedlens.cli import main
-from models.vectors import to_vector
 from privatizers.export import load_filter
 from server.config.tree import Config, ConfigError
 from server.pretrained_filter import check_filter
-from server.privatizer_fit import SyntheticPrivatizer
+from server.privatizer_fit import FilterFit
 from server.run_directory import RunDirectory
-from server.sampler import restored_filter
 from simulations.engine import train_in_process
 from simulations.reading import kept_run_filter, kept_sampler
 from studies.papers.federated import seconded
@@ -67,7 +65,7 @@ def test_released_pixels_carry_as_much_noise_as_was_asked_for(trained, output_no
     assert torch.allclose(exported(*one), network(*one), atol=1e-5)
 
 
-def test_nodes_that_are_given_a_filter_release_with_its_noise(trained, tmp_path, monkeypatch):
+def test_nodes_with_a_pretrained_filter_release_with_its_noise(trained, tmp_path, monkeypatch):
     directory, met, released = trained(0.4), [], FilteredUsers._released
     monkeypatch.setattr(FilteredUsers, "_released", lambda s, *a: met.append(s) or released(s, *a))
     config = seconded(directory.config(), directory.path)
@@ -83,7 +81,7 @@ def test_noise_beyond_what_a_filter_is_fitted_with_changes_its_release_alone(tra
     bare = replace(kept_sampler(directory), privatizer=None, sensitive_classes=1)
     for output_noise_std in (0.02, 0.1, 0.4):
         config = directory.config().updated({"privatizer.output_noise_std": output_noise_std})
-        fitted = SyntheticPrivatizer(config, SHAPE, 2)
+        fitted = FilterFit.of(config, SHAPE, 2)
         fitted.fit(bare, lambda done, planned: None)
         assert fitted.network.output_noise_std == output_noise_std
         found[output_noise_std] = fitted.state()
@@ -92,35 +90,14 @@ def test_noise_beyond_what_a_filter_is_fitted_with_changes_its_release_alone(tra
     assert not np.array_equal(found[0.02]["mean"], found[0.1]["mean"])
 
 
-def test_a_run_from_before_there_was_the_setting_releases_with_a_tenth(trained):
-    directory = trained(0.1)
-    kept = directory.path / "config.toml"
-    lines = kept.read_text().splitlines(keepends=True)
-    older = [line for line in lines if not line.startswith("output_noise_std")]
-    assert len(older) == len(lines) - 1
-    kept.write_text("".join(older))
-    again = RunDirectory.open(directory.path)
-    network, _ = kept_run_filter(again.path)
-    assert network.output_noise_std == 0.1
-    train_in_process(again.config(), again, again.default_store, None)  # it is the same run
-    check_filter(seconded(again.config(), again.path))
-    assert restored_filter(again.config(), SHAPE, to_vector(network)).output_noise_std == 0.1
+@pytest.mark.parametrize("network", ["unet", "dense"])
+def test_filters_that_release_none_are_given_none(network):
+    given = {"kind": "pretrained", "path": "x", "network": network, "output_noise_std": 0.2}
+    refused = rf"output_noise_std = 0\.2 .*'{network}' releases no such noise"
+    with pytest.raises(ConfigError, match=refused):
+        Config().updated({f"privatizer.{key}": value for key, value in given.items()})
 
 
-def test_what_cannot_be_is_refused():
-    for network in ("unet", "dense"):
-        given = {
-            "method": "pretrained",
-            "filter": "x",
-            "sensitive_attribute": "thickness",
-            "network": network,
-        }
-        refused = rf"output_noise_std = 0\.2 .*'{network}' does not look at it"
-        with pytest.raises(ConfigError, match=refused):
-            Config().updated({**_section(given), "privatizer.output_noise_std": 0.2})
-    with pytest.raises(ConfigError, match=r"privatizer\.output_noise_std = 2\.5 .*give at most 2"):
+def test_more_noise_than_there_is_range_is_refused():
+    with pytest.raises(ConfigError, match=r"privatizer\.output_noise_std = 2\.5 .*2\.0 at most"):
         Config().updated({**TINY, "privatizer.output_noise_std": 2.5})
-
-
-def _section(settings):
-    return {f"privatizer.{key}": value for key, value in settings.items()}

@@ -26,7 +26,11 @@ from server.run_directory import RunDirectory, RunDirectoryError
 from server.run_ledger import RunLedger
 from server.store import open_store
 
-ADVERSARY = {"privacy__fixed_seed": -1, "privacy__population": "clinic", "generator__steps": 1}
+SPENDING = {
+    "privacy__fixed_seed": -1,
+    "privacy__population": "clinic",
+    "tasks__critic__generator_steps": 1,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +41,7 @@ def home(tmp_path, monkeypatch):
 @pytest.fixture
 def config(small_config):
     def make(**changes):
-        return small_config(**{**ADVERSARY, **changes})
+        return small_config(**{**SPENDING, **changes})
 
     return make
 
@@ -48,7 +52,7 @@ def clinic(small_config):
 
     def make(rounds=5, **changes):
         config, account = small_config(), DifferentialAccountant()
-        account.compose(round_event(config), rounds)
+        account.compose(round_event(config, config.tasks["critic"]), rounds)
         delta = config.privacy.delta
         budget = account.epsilon(delta).epsilon * (1 + 1e-9)
         fields = {"unit": "user", "delta": delta, "epsilon_budget": budget, **changes}
@@ -94,8 +98,8 @@ def test_a_runs_own_budget_stops_it_too_and_says_so(config, clinic, run_small):
     assert "budget 0.01" in outcome.stopped and "population" not in outcome.stopped
 
 
-def test_several_parts_that_the_rest_cannot_pay_are_refused_before_anybody_is_asked(
-    parted, clinic, run_small, tmp_path
+def test_several_tasks_that_the_rest_cannot_pay_are_refused_before_anybody_is_asked(
+    annotated, clinic, run_small, tmp_path
 ):
     """Else warm-up and critic would be paid for, and the annotator cut off."""
 
@@ -103,31 +107,31 @@ def test_several_parts_that_the_rest_cannot_pay_are_refused_before_anybody_is_as
         raise AssertionError("a node was asked")
 
     clinic(rounds=5)
-    config = parted(
-        ADVERSARY, annotator__noise_multiplier=4.0
+    config = annotated(
+        SPENDING, tasks__annotator__noise_multiplier=4.0
     )  # three rounds, each like the clinic's
     assert run_small(config, "one").stopped is None
-    with pytest.raises(PopulationError, match="in its part 'annotator'"):
+    with pytest.raises(PopulationError, match="in its task 'annotator'"):
         run_small(config, "two", app=build_client_app(never))
     assert not (tmp_path / "two" / "ledger.jsonl").exists()
     RunLedger(config, RunDirectory.open(tmp_path / "two"), "stopped")  # in its first round, unpaid
-    with pytest.raises(PopulationError, match="in its part 'annotator'"):
+    with pytest.raises(PopulationError, match="in its task 'annotator'"):
         run_small(config, "two", app=build_client_app(never))
     assert run_small(config, "one").rounds == 3  # a finished run is no new one
-    lean = parted(ADVERSARY, annotator__noise_multiplier=4.0, annotator__rounds=1)
+    lean = annotated(SPENDING, tasks__annotator__noise_multiplier=4.0, tasks__annotator__rounds=1)
     assert run_small(lean, "lean").stopped is None
     assert check(tmp_path, "one", "lean") == 5
 
 
-def test_through_flower_a_refusal_leaves_no_run_behind(parted, clinic, tmp_path):
+def test_through_flower_a_refusal_leaves_no_run_behind(annotated, clinic, tmp_path):
     """Else the mend that the message names would meet a run of another configuration."""
     clinic(rounds=1)
-    poor = parted(ADVERSARY, annotator__noise_multiplier=4.0)
-    mean = parted(privacy__epsilon_budget=0.01)
+    poor = annotated(SPENDING, tasks__annotator__noise_multiplier=4.0)
+    mean = annotated(privacy__epsilon_budget=0.01)
     for config, error in ((poor, PopulationError), (mean, ConfigError)):
         settings = {**config.flat(), "run.out": str(tmp_path / "run"), "run.store": ""}
         context = Context(1, 0, {}, RecordDict(), settings)
-        with pytest.raises(error, match="in its part"):
+        with pytest.raises(error, match="in its task"):
             app(None, context)
         assert not (tmp_path / "run").exists()
 
@@ -193,11 +197,11 @@ def test_a_budget_taken_by_another_while_nodes_work_releases_nothing(
     clinic(rounds=2)
     gather = PrivateStep.gather
 
-    def slow(self, number, weights):
+    def slow(self, number, asked):
         if number == 2:
             other = Population.open(population_folder("clinic"))
-            other.charge(round_event(config()), run="other", number=1)
-        return gather(self, number, weights)
+            other.charge(round_event(config(), config().tasks["critic"]), run="other", number=1)
+        return gather(self, number, asked)
 
     monkeypatch.setattr(PrivateStep, "gather", slow)
     monkeypatch.setattr(PrivateStep, "release", _counting(PrivateStep.release, released := []))
@@ -221,11 +225,11 @@ def test_a_population_harmed_while_nodes_work_releases_nothing(
     clinic()
     gather = PrivateStep.gather
 
-    def harm(self, number, weights):
+    def harm(self, number, asked):
         if number == 2:
             path = population_folder("clinic") / "ledger.jsonl"
             path.write_bytes(path.read_bytes()[:-2])
-        return gather(self, number, weights)
+        return gather(self, number, asked)
 
     monkeypatch.setattr(PrivateStep, "gather", harm)
     monkeypatch.setattr(PrivateStep, "release", _counting(PrivateStep.release, released := []))
@@ -238,7 +242,7 @@ def test_a_population_harmed_while_nodes_work_releases_nothing(
 def test_a_failed_round_is_charged_to_both(config, clinic, run_small, monkeypatch, tmp_path):
     clinic()
 
-    def fail(self, number, weights):
+    def fail(self, number, asked):
         raise NoUsableReply("no node")
 
     monkeypatch.setattr(PrivateStep, "gather", fail)
@@ -317,8 +321,7 @@ def test_an_absolute_folder_is_used_as_it_is(config, clinic, tmp_path):
     assert population.ledger.path == tmp_path / "elsewhere" / "ledger.jsonl"
 
 
-def test_only_runs_in_a_population_have_it_in_their_digest(small_config):
-    """That runs from before keep theirs is tested with the configuration."""
+def test_the_population_is_part_of_the_digest(small_config):
     alone = small_config(privacy__fixed_seed=-1)
     named = small_config(privacy__fixed_seed=-1, privacy__population="clinic")
     other = small_config(privacy__fixed_seed=-1, privacy__population="other")
@@ -330,7 +333,7 @@ def test_two_runs_race_for_the_last_rounds(config, clinic, run_small, tmp_path):
     context = multiprocessing.get_context("fork")
     names = ["one", "two", "three"]
     racers = [
-        context.Process(target=run_small, args=(config(rounds__count=6), name)) for name in names
+        context.Process(target=run_small, args=(config(tasks__critic__rounds=6), name)) for name in names
     ]
     for racer in racers:
         racer.start()
@@ -346,7 +349,7 @@ def test_kills_at_random_moments_with_a_population(config, clinic, run_small, tm
     """Real SIGKILLs of two runs at once, each at a random moment; then both go on to their end."""
     rounds, kills = 40, 9
     clinic(rounds=10_000)
-    chosen = config(rounds__count=rounds)
+    chosen = config(tasks__critic__rounds=rounds)
     ledger = population_folder("clinic") / "ledger.jsonl"
     context, moments = multiprocessing.get_context("fork"), random.Random(1)
     for kill in range(kills):
@@ -371,7 +374,7 @@ def test_kills_at_random_moments_with_a_population(config, clinic, run_small, tm
     assert 2 * rounds <= granted <= 2 * rounds + 2 * kills
 
 
-def test_books_charge_the_population_first(config, clinic, tmp_path, monkeypatch):
+def test_a_run_ledger_charges_the_population_first(config, clinic, tmp_path, monkeypatch):
     clinic()
     directory = RunDirectory.create(tmp_path / "run", config())
     run_ledger, order, append = RunLedger(config(), directory, "abc"), [], Ledger.append
@@ -381,5 +384,5 @@ def test_books_charge_the_population_first(config, clinic, tmp_path, monkeypatch
         return append(self, *args, **keywords)
 
     monkeypatch.setattr(Ledger, "append", watch)
-    run_ledger.charge(round_event(config()), 1, None)
+    run_ledger.charge(round_event(config(), config().tasks["critic"]), 1, None)
     assert order == ["clinic", "run"]

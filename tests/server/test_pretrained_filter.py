@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from flwr.app import Context, RecordDict
-from run_parts import FOCUSED, PARTS
+from run_tasks import ANNOTATED, FOCUSED
 
 from client.cohort_data import sound_records
 from client.data import LocalData
@@ -22,15 +22,16 @@ from models.vectors import to_vector
 from server.app import app
 from server.config.tree import Config, ConfigError
 from server.enrolment import EnrolmentError, Federation, _agreed
-from server.learner import Learners
+from server.learner import Learner
 from server.pretrained_filter import check_filter, pretrained_filter
 from server.publication import Publication
 from server.run_directory import RunDirectory, RunDirectoryError
+from server.run_filter import kept_filter_weights
 from server.run_ledger import RunLedger, spending_of
 from server.sampling import Roster
-from server.schedule import parts, planned_epsilon
+from server.schedule import planned_epsilon, scheduled
 from server.store import SampleFilter, open_store
-from server.tasks.privatizer import PrivatizerTrainer
+from server.tasks.privatizer import PrivatizerTask
 from simulations.audits.canaries import stage_config
 from simulations.engine import measure_student
 from simulations.federation.apps import node_users
@@ -42,12 +43,12 @@ DENSE = {
 }
 TRAINS = {
     **DENSE,
-    "privatizer.method": "information",
-    "privatizer.rounds": 1,
-    "privatizer.readers": 4,
-    "privatizer.batch": 5,
-    "critic.family": "frozen",
-    "rounds.count": 1,
+    "privatizer.kind": "federated",
+    "tasks.privatizer.rounds": 1,
+    "tasks.privatizer.adversary_width": 4,
+    "tasks.privatizer.batch": 5,
+    "tasks.critic.kind": "frozen",
+    "tasks.critic.rounds": 1,
 }
 
 
@@ -67,10 +68,10 @@ def second(small_config):
     """The configuration of a run that takes a filter, with changes."""
 
     def make(folder: str, *more: dict[str, object], **changes) -> Config:
-        given = {**DENSE, "privatizer.method": "pretrained", "privatizer.filter": folder}
-        settings = {"critic.family": "frozen", **given}
-        for part in more:
-            settings |= part
+        given = {**DENSE, "privatizer.kind": "pretrained", "privatizer.path": folder}
+        settings = {"tasks.critic.kind": "frozen", **given}
+        for tables in more:
+            settings |= tables
         return small_config(**{**_keys(settings), **changes})
 
     return make
@@ -81,7 +82,10 @@ def _keys(settings: dict[str, object]) -> dict[str, object]:
 
 
 def kept(folder) -> np.ndarray:
-    return RunDirectory.open(Path(folder)).load_state().arrays["privatizer/mean"]
+    directory = RunDirectory.open(Path(folder))
+    vector = kept_filter_weights(directory.config(), directory.load_state().arrays)
+    assert vector is not None
+    return vector
 
 
 def test_every_image_of_a_run_with_a_pretrained_filter_goes_through_it(
@@ -100,9 +104,9 @@ def test_every_image_of_a_run_with_a_pretrained_filter_goes_through_it(
     assert len(shown) == 40 and len(users) == 2, "each user's images are filtered once"
     assert all(np.array_equal(to_vector(s.network), kept(folder)) for s in shown)
     assert np.array_equal(kept(tmp_path / "run"), kept(folder))
-    # it is paid for as a run without a filter is, and has no part of its own
-    plain = config.updated({"privatizer.method": "", "privatizer.filter": ""})
-    assert [part.name for part in parts(config)] == ["critic"]
+    # it is paid for as a run without a filter is, and has no task of its own
+    plain = config.updated({"privatizer.kind": "none"})
+    assert [task.name for task in scheduled(config)] == ["critic"]
     assert planned_epsilon(config, 1e-3) == planned_epsilon(plain, 1e-3)
 
 
@@ -119,11 +123,10 @@ def test_what_comes_of_it_is_read_as_of_any_run(first, second, run_small, tmp_pa
         assert store.samples(SampleFilter(run_id=outcome.run_id, purpose="release"))
 
 
-def test_a_pretrained_filter_serves_all_parts_and_pairs(
+def test_a_pretrained_filter_serves_all_tasks_and_pairs(
     first, second, run_small, few_images_for_the_frame, tmp_path
 ):
-    parted = {**PARTS, **FOCUSED}
-    config = second(first(), parted, privatizer__condition=True)
+    config = second(first(), {**ANNOTATED, **FOCUSED}, privatizer__condition=True)
     assert run_small(config).rounds == 5
     assert kept_sampler(RunDirectory.open(tmp_path / "run")).classes == 20
 
@@ -143,8 +146,8 @@ def test_a_filter_of_samples_serves_another_run(
 ):
     code = {"privatizer__network": "code", "privatizer__width": 2}
     code["privatizer__consenting"] = consenting
-    made = {"privatizer__method": "synthetic", "privatizer__steps": 2, **code}
-    run_small(small_config(critic__family="frozen", rounds__count=1, **made), "first")
+    made = {"privatizer__kind": "synthetic", "privatizer__steps": 2, **code}
+    run_small(small_config(tasks__critic__kind="frozen", tasks__critic__rounds=1, **made), "first")
     assert run_small(second(str(tmp_path / "first"), **code)).rounds == 3
     assert np.array_equal(kept(tmp_path / "run"), kept(tmp_path / "first"))
 
@@ -238,18 +241,18 @@ def test_another_kind_of_filter_is_refused_before_anything_is_spent(
 
 
 def test_a_filter_without_noise_serves_runs_that_promise_nothing(first, second, run_small):
-    folder = first(privatizer__noise_multiplier=0.0, privacy__fixed_seed=-1)
+    folder = first(tasks__privatizer__noise_multiplier=0.0, privacy__fixed_seed=-1)
     with pytest.raises(ConfigError, match="without noise"):
         run_small(second(folder, privacy__fixed_seed=-1), "private")
-    assert run_small(second(folder, privacy__noise_multiplier=0.0)).rounds == 3
+    assert run_small(second(folder, tasks__critic__noise_multiplier=0.0)).rounds == 3
 
 
 def test_folders_that_have_no_filter_are_told(first, second, small_config, run_small, tmp_path):
     for folder in (str(tmp_path / "nowhere"), "/no such run"):
-        with pytest.raises(ConfigError, match=r"privatizer\.filter = .* holds no run"):
+        with pytest.raises(ConfigError, match=r"privatizer\.path = .* holds no run"):
             run_small(second(folder), f"of {Path(folder).name}")
         assert not (tmp_path / f"of {Path(folder).name}" / "ledger.jsonl").exists()
-    run_small(small_config(critic__family="frozen"), "plain")
+    run_small(small_config(tasks__critic__kind="frozen"), "plain")
     with pytest.raises(ConfigError, match="has no filter, or is not done"):
         check_filter(second(str(tmp_path / "plain")))
     directory = RunDirectory.create(tmp_path / "coloured", second(first()))
@@ -259,7 +262,7 @@ def test_folders_that_have_no_filter_are_told(first, second, small_config, run_s
 
 def test_the_command_says_it_in_one_line(first, tmp_path, capsys):
     out = ["--out", str(tmp_path / "new"), "--no-student"]
-    settings = "privatizer.method=pretrained", f"privatizer.filter={tmp_path / 'no'}"
+    settings = "privatizer.kind=pretrained", f"privatizer.path={tmp_path / 'no'}"
     given = [word for text in settings for word in ("--set", text)]
     assert main(["simulate", "--preset", "demo", *given, *out]) != 0
     said = capsys.readouterr().err.strip().splitlines()
@@ -270,16 +273,22 @@ def test_the_command_says_it_in_one_line(first, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"method": "pretrained"}, "privatizer.filter"),
-        ({"method": "pretrained", "filter": "x", "rounds": 1}, "has no rounds of its own"),
-        ({"method": "pretrained", "filter": "x", "steps": 5}, "does not look at it"),
-        ({"method": "information", "rounds": 1, "filter": "x"}, "does not look at it"),
-        ({"method": "synthetic", "network": "code", "filter": "x"}, "does not look at it"),
+        ({"kind": "pretrained"}, r"privatizer\.path is missing: give it"),
+        ({"kind": "pretrained", "path": ""}, r"privatizer\.path = ''"),
+        ({"kind": "pretrained", "path": "x", "rounds": 1}, "unknown setting 'privatizer.rounds'"),
+        ({"kind": "pretrained", "path": "x", "steps": 5}, "unknown setting 'privatizer.steps'"),
+        ({"kind": "synthetic", "path": "x"}, "unknown setting 'privatizer.path'"),
+        ({"path": "x"}, "unknown setting 'privatizer.path'"),
     ],
 )
-def test_settings_that_contradict_are_refused(settings, said):
+def test_settings_of_another_kind_are_refused(settings, said):
     with pytest.raises(ConfigError, match=said):
         Config().updated({f"privatizer.{key}": value for key, value in settings.items()})
+
+
+def test_a_run_with_a_pretrained_filter_trains_none_of_its_own(second):
+    with pytest.raises(ConfigError, match="'federated' and a task of kind 'privatizer' belong"):
+        second("/x", {"tasks.privatizer.rounds": 1})
 
 
 def test_nodes_need_not_know_a_sensitive_attribute_that_is_hidden_already(second):
@@ -297,7 +306,8 @@ def test_requests_carry_the_filter_and_not_where_it_lay(first, second, run_small
         Request, "from_record", classmethod(lambda c, r: seen.append(read(c, r)) or seen[-1])
     )
     run_small(second(folder))
-    assert seen and all(folder not in map(str, r.settings.values()) for r in seen)
+    told = [{**r.settings, **r.filter.model_dump()} for r in seen]
+    assert seen and all(folder not in map(str, settings.values()) for settings in told)
     assert all("filter" in r.weights for r in seen)
 
 
@@ -307,8 +317,8 @@ def test_canaries_try_the_mechanism_of_such_a_run(second):
 
 def test_a_run_is_not_begun_without_the_filter_that_it_is_to_have(second):
     federation = Federation(Roster((7,), (40,)), (1, 28, 28), 10)
-    with pytest.raises(ValueError, match="without the given filter"):
-        Learners(second("/x"), federation)
+    with pytest.raises(ValueError, match="without the pretrained filter"):
+        Learner(second("/x"), federation)
 
 
 def test_a_filter_that_is_not_done_learning_is_refused(first, second, run_small, monkeypatch):
@@ -321,15 +331,15 @@ def test_a_filter_that_is_not_done_learning_is_refused(first, second, run_small,
 
     monkeypatch.setattr(RunDirectory, "save_state", killed_after_one)
     with pytest.raises(KeyboardInterrupt):
-        first("midway", privatizer__rounds=3, privatizer__lead=1)
+        first("midway", tasks__privatizer__rounds=3, tasks__privatizer__lead=1)
     monkeypatch.setattr(RunDirectory, "save_state", save)
     with pytest.raises(ConfigError, match="not done with it yet"):
         check_filter(second(_beside(first(), "midway")))
 
 
 def test_a_filter_whose_rounds_were_lost_is_refused(first, second, monkeypatch):
-    monkeypatch.setattr(PrivatizerTrainer, "ready", True)  # so that its run ends all the same
-    monkeypatch.setattr(PrivatizerTrainer, "apply_release", lambda self, release: None)
+    monkeypatch.setattr(PrivatizerTask, "ready", True)  # so that its run ends all the same
+    monkeypatch.setattr(PrivatizerTask, "apply_release", lambda self, release: {})
     folder = first()
     with pytest.raises(ConfigError, match="not done with it yet"):
         check_filter(second(folder))
@@ -341,18 +351,18 @@ def _beside(folder: str, name: str) -> str:
 
 def test_a_filter_is_taken_from_the_run_that_trained_it(first, second, run_small, tmp_path):
     run_small(second(first()), "second")
-    with pytest.raises(ConfigError, match=r"was given its filter too, .* name the one .*/first"):
+    with pytest.raises(ConfigError, match=r"took its filter from another .* name the one .*/first"):
         check_filter(second(str(tmp_path / "second")))
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda vector: vector[:-1], "it is of another version: .*; train it again"),
+        (lambda vector: vector[:-1], "it does not fit its network: .*; train it again"),
         (lambda vector: vector * np.float32("inf"), "not finite; train it again"),
     ],
 )
-def test_a_filter_of_another_version_is_refused_before_anything_is_spent(
+def test_a_filter_that_no_network_takes_is_refused_before_anything_is_spent(
     first, second, run_small, monkeypatch, tmp_path, change, said
 ):
     folder, load = first(), RunDirectory.load_state
@@ -360,7 +370,7 @@ def test_a_filter_of_another_version_is_refused_before_anything_is_spent(
     def other(directory):
         found = load(directory)
         if found is not None and directory.path.name == "first":
-            found.arrays["privatizer/mean"] = change(found.arrays["privatizer/mean"])
+            found.arrays["tasks/privatizer/mean"] = change(found.arrays["tasks/privatizer/mean"])
         return found
 
     monkeypatch.setattr(RunDirectory, "load_state", other)
@@ -394,9 +404,9 @@ def test_a_relative_path_is_made_absolute_by_the_command_and_refused_by_the_serv
     with pytest.raises(ConfigError, match="give the absolute path"):
         check_filter(second("runs/first"))
     monkeypatch.chdir(tmp_path)
-    given = ["--set", "privatizer.method=pretrained", "--set", "privatizer.filter=runs/first"]
+    given = ["--set", "privatizer.kind=pretrained", "--set", "privatizer.path=runs/first"]
     args = build_parser().parse_args(["simulate", *given])
-    assert config_of(args).privatizer.filter == str(tmp_path / "runs" / "first")
+    assert config_of(args).privatizer.path == str(tmp_path / "runs" / "first")
 
 
 def test_through_flower_a_refusal_leaves_no_run_behind(second, tmp_path):
@@ -409,9 +419,9 @@ def test_through_flower_a_refusal_leaves_no_run_behind(second, tmp_path):
 def test_the_run_whose_filter_is_taken_is_not_set_aside(first, tmp_path, capsys):
     folder = first(privacy__fixed_seed=-1)
     given = [
-        f"{key}={value}" for key, value in {**DENSE, "privatizer.method": "pretrained"}.items()
+        f"{key}={value}" for key, value in {**DENSE, "privatizer.kind": "pretrained"}.items()
     ]
-    given += [f"privatizer.filter={folder}"]
+    given += [f"privatizer.path={folder}"]
     sets = [word for text in given for word in ("--set", text)]
     assert main(["simulate", *sets, "--out", folder, "--overwrite", "--no-student"]) == 2
     assert "name another --out" in capsys.readouterr().err

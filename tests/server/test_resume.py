@@ -34,16 +34,16 @@ POST_PROCESSING = [
 LOSING = [(RunLedger, "charge", "after"), (RunDirectory, "save_release", "before")]
 
 
-@pytest.mark.parametrize("family", ["frozen", "wgan"])
+@pytest.mark.parametrize("kind", ["frozen", "wgan"])
 @pytest.mark.parametrize("point", POST_PROCESSING, ids=lambda p: f"{p[2]}-{p[1]}")
 def test_a_run_cut_outside_the_private_instant_ends_with_the_same_model(
-    small_config, run_small, monkeypatch, tmp_path, point, family
+    small_config, run_small, monkeypatch, tmp_path, point, kind
 ):
-    config = small_config(critic__family=family)
+    config = small_config(tasks__critic__kind=kind)
     whole = run_small(config, "whole")
     resumed = interrupted(monkeypatch, run_small, config, point)
     assert resumed.model_sha256 == whole.model_sha256
-    check_books(tmp_path / "run", resumed, lost=0)
+    check_ledger(tmp_path / "run", resumed, lost=0)
 
 
 @pytest.mark.parametrize("point", LOSING, ids=lambda p: f"{p[2]}-{p[1]}")
@@ -52,11 +52,11 @@ def test_a_release_lost_with_the_process_stays_paid_for_and_is_not_drawn_again(
 ):
     config = small_config()
     resumed = interrupted(monkeypatch, run_small, config, point)
-    check_books(tmp_path / "run", resumed, lost=1)
+    check_ledger(tmp_path / "run", resumed, lost=1)
     assert resumed.spending.rounds == 3
 
 
-def check_books(path, outcome, lost=None, rounds=3):
+def check_ledger(path, outcome, lost=None, rounds=3):
     entries = Ledger.verify(path / "ledger.jsonl")
     assert [e.round for e in entries] == list(range(1, rounds + 1))
     with open_store(outcome.store) as store:
@@ -72,7 +72,7 @@ def check_books(path, outcome, lost=None, rounds=3):
 
 
 def test_a_ledger_cut_behind_a_states_back_is_not_resumed(small_config, run_small, tmp_path):
-    run_small(small_config(rounds__count=3))
+    run_small(small_config(tasks__critic__rounds=3))
     ledger = tmp_path / "run" / "ledger.jsonl"
     ledger.write_text("".join(ledger.read_text().splitlines(keepends=True)[:-1]))
     with pytest.raises(LedgerError):
@@ -101,7 +101,7 @@ def size_of(path):
 def test_twenty_kills_at_random_moments(small_config, run_small, tmp_path):
     """Real SIGKILLs of a forked process, each at a random moment of a run of eighty rounds."""
     rounds = 80
-    config = small_config(rounds__count=rounds, privacy__fixed_seed=-1, generator__steps=1)
+    config = small_config(tasks__critic__rounds=rounds, privacy__fixed_seed=-1, tasks__critic__generator_steps=1)
     context = multiprocessing.get_context("fork")
     moments, kills, ledger = random.Random(0), 0, tmp_path / "run" / "ledger.jsonl"
     while kills < 20:
@@ -120,7 +120,7 @@ def test_twenty_kills_at_random_moments(small_config, run_small, tmp_path):
     outcome = run_small(config)
     assert kills == 20, f"the run was over after {kills} kills: make it longer"
     assert begun > 3, "every kill came before the rounds: wait longer before each"
-    check_books(tmp_path / "run", outcome, rounds=rounds)
+    check_ledger(tmp_path / "run", outcome, rounds=rounds)
 
 
 @pytest.mark.parametrize("part", [True, False])

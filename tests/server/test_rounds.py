@@ -24,7 +24,7 @@ FAMILIES = pytest.mark.parametrize("family", ["frozen", "wgan"])
 def test_a_run_leaves_a_ledger_a_model_and_samples_that_agree(
     small_config, run_small, tmp_path, family
 ):
-    outcome = run_small(small_config(critic__family=family))
+    outcome = run_small(small_config(tasks__critic__kind=family))
     directory = RunDirectory(tmp_path / "run")
     entries = Ledger.verify(directory.ledger)
     assert [e.round for e in entries] == [1, 2, 3]
@@ -44,15 +44,15 @@ def test_a_run_leaves_a_ledger_a_model_and_samples_that_agree(
 def test_the_same_fixed_seed_gives_the_same_model_and_another_gives_another(
     small_config, run_small, family
 ):
-    config = small_config(critic__family=family, privacy__sampling_rate=0.5)
+    config = small_config(tasks__critic__kind=family, tasks__critic__sampling_rate=0.5)
     first = run_small(config, "one").model_sha256
     assert first == run_small(config, "two").model_sha256
-    other = small_config(critic__family=family, privacy__sampling_rate=0.5, privacy__fixed_seed=4)
+    other = small_config(tasks__critic__kind=family, tasks__critic__sampling_rate=0.5, privacy__fixed_seed=4)
     assert first != run_small(other, "three").model_sha256
 
 
 def test_noise_from_the_operating_system_never_repeats(small_config, run_small):
-    config = small_config(privacy__fixed_seed=-1, privacy__noise_multiplier=5.0)
+    config = small_config(privacy__fixed_seed=-1, tasks__critic__noise_multiplier=5.0)
     assert run_small(config, "one").model_sha256 != run_small(config, "two").model_sha256
 
 
@@ -60,9 +60,9 @@ def test_record_mode_runs_and_is_accounted_at_record_level(small_config, run_sma
     config = small_config(
         privacy__unit="record",
         privacy__delta=1e-5,
-        privacy__sampling_rate=0.2,
-        critic__local_steps=4,
-        critic__local_batch=20,
+        tasks__critic__sampling_rate=0.2,
+        tasks__critic__local_steps=4,
+        tasks__critic__local_batch=20,
     )
     outcome = run_small(config)
     entries = Ledger.verify(tmp_path / "run" / "ledger.jsonl")
@@ -77,8 +77,8 @@ def test_in_record_mode_a_bad_reply_is_left_out_and_a_failed_round_is_charged(
     small_config, run_small, tmp_path, fault
 ):
     config = small_config(
-        privacy__unit="record", privacy__delta=1e-5, privacy__sampling_rate=0.2,
-        critic__local_batch=20, critic__local_rate=0.5,
+        privacy__unit="record", privacy__delta=1e-5, tasks__critic__sampling_rate=0.2,
+        tasks__critic__local_batch=20, tasks__critic__local_rate=0.5,
     )  # fmt: skip
     assert run_small(config, "one", Spoiled(SPOILS[fault])).rounds == 3
     with pytest.raises(NoUsableReply):
@@ -88,7 +88,7 @@ def test_in_record_mode_a_bad_reply_is_left_out_and_a_failed_round_is_charged(
 
 
 def test_without_noise_every_figure_is_infinite_and_the_run_is_not_private(small_config, run_small):
-    outcome = run_small(small_config(privacy__noise_multiplier=0.0, privacy__fixed_seed=-1))
+    outcome = run_small(small_config(tasks__critic__noise_multiplier=0.0, privacy__fixed_seed=-1))
     assert outcome.spending.dp_epsilon == outcome.spending.bdp_corrected == math.inf
     with open_store(outcome.store) as store:
         assert store.run(outcome.run_id).private is False
@@ -96,12 +96,12 @@ def test_without_noise_every_figure_is_infinite_and_the_run_is_not_private(small
 
 
 def test_an_empty_cohort_is_noised_and_accounted(small_config, run_small, tmp_path):
-    outcome = run_small(small_config(privacy__sampling_rate=1e-9))
+    outcome = run_small(small_config(tasks__critic__sampling_rate=1e-9))
     assert len(Ledger.verify(tmp_path / "run" / "ledger.jsonl")) == outcome.rounds == 3
 
 
 def test_the_budget_stops_before_the_round_that_would_pass_it(small_config, run_small, tmp_path):
-    free = run_small(small_config(rounds__count=2), "free").spending.dp_epsilon
+    free = run_small(small_config(tasks__critic__rounds=2), "free").spending.dp_epsilon
     outcome = run_small(small_config(privacy__epsilon_budget=free * 1.01), "bound")
     assert outcome.rounds == 2 and "budget" in outcome.stopped
     assert outcome.spending.dp_epsilon <= free * 1.01
@@ -235,7 +235,7 @@ def test_the_ledger_and_the_store_hold_what_is_listed_here_and_nothing_else(
     """Whatever a round adds to them must be added here, by somebody who asks whether it may."""
     import json
 
-    outcome = run_small(small_config(privacy__sampling_rate=0.5))
+    outcome = run_small(small_config(tasks__critic__sampling_rate=0.5))
     lines = [json.loads(x) for x in (tmp_path / "run" / "ledger.jsonl").read_text().splitlines()]
     entry = {
         "at", "event", "evidence_digest", "index", "previous", "purpose", "round", "sha256",
@@ -255,7 +255,7 @@ def test_the_ledger_and_the_store_hold_what_is_listed_here_and_nothing_else(
 def test_bayesian_figures_leave_the_books_rounded_up_and_never_above_dp_at_their_delta(
     small_config, run_small
 ):
-    spending = run_small(small_config(privacy__sampling_rate=0.5)).spending
+    spending = run_small(small_config(tasks__critic__sampling_rate=0.5)).spending
     cap = spending.dp_epsilon_at_bdp_delta
     assert spending.bdp_as_published == float(f"{spending.bdp_as_published:.2g}")
     assert spending.bdp_corrected in (cap, float(f"{spending.bdp_corrected:.2g}"))
@@ -278,7 +278,7 @@ def test_a_folder_that_has_come_to_hold_another_run_is_left_alone(
     assert content() == before
 
 
-@pytest.mark.parametrize("setting", ["privacy.delta", "rounds.count"])
+@pytest.mark.parametrize("setting", ["privacy.delta", "tasks.critic.rounds"])
 def test_a_ledger_of_another_configuration_is_refused(small_config, run_small, tmp_path, setting):
     run_small(small_config())
     other = small_config(**{setting.replace(".", "__"): {"privacy.delta": 1e-4}.get(setting, 5)})

@@ -1,8 +1,9 @@
-"""The parts of a run: their order, what they cost, refusals, and noise scaled to a guarantee."""
+"""The tasks of a run: their order, what they cost, refusals, and noise scaled to a guarantee."""
 
 from __future__ import annotations
 
 import pytest
+from run_tasks import planned as with_schedule
 
 from accountant.dp.differential import DifferentialAccountant
 from server.config.tree import Config, ConfigError
@@ -11,66 +12,72 @@ from server.run_ledger import planned
 from server.schedule import (
     check_affordable,
     costs,
-    part_of,
-    parts,
     planned_epsilon,
     scaled,
+    scheduled,
+    task_at,
     total_rounds,
 )
 
 TWO = {
-    "rounds.count": 2,
-    "privacy.noise_multiplier": 10.0,
-    "annotator.rounds": 20,
-    "annotator.sampling_rate": 0.2,
-    "annotator.noise_multiplier": 6.0,
+    "tasks.critic.rounds": 2,
+    "tasks.critic.noise_multiplier": 10.0,
+    "tasks.annotator.rounds": 20,
+    "tasks.annotator.sampling_rate": 0.2,
+    "tasks.annotator.noise_multiplier": 6.0,
 }
-THREE = {**TWO, "critic.family": "wgan", "warmup.rounds": 1, "warmup.noise_multiplier": 12.0}
+THREE = {
+    **TWO,
+    "tasks.critic.kind": "wgan",
+    "tasks.warmup.rounds": 1,
+    "tasks.warmup.noise_multiplier": 12.0,
+}
 
 
 def made(settings: dict[str, object], **changes: object) -> Config:
     more = {key.replace("__", "."): value for key, value in changes.items()}
-    return Config().updated({**settings, **more})
+    return Config().updated(with_schedule({**settings, **more}))
 
 
-def test_rounds_are_numbered_over_all_parts_in_their_order():
-    found = parts(made(THREE))
-    assert [(p.name, p.family, p.first, p.last) for p in found] == [
+def test_rounds_are_numbered_over_all_tasks_in_their_order():
+    found = scheduled(made(THREE))
+    assert [(t.name, t.settings.kind, t.first, t.last) for t in found] == [
         ("warmup", "frozen", 1, 1),
         ("critic", "wgan", 2, 3),
         ("annotator", "annotator", 4, 23),
     ]
     assert total_rounds(made(THREE)) == 23
-    assert [part_of(made(THREE), n).name for n in (1, 2, 3, 4, 23)] == [
+    assert [task_at(made(THREE), n).name for n in (1, 2, 3, 4, 23)] == [
         "warmup", "critic", "critic", "annotator", "annotator",
     ]  # fmt: skip
     for number in (0, 24):
         with pytest.raises(ValueError, match="rounds 1 to 23"):
-            part_of(made(THREE), number)
+            task_at(made(THREE), number)
 
 
-def test_each_part_has_its_own_mechanism():
-    warmup, critic, annotator = (part.event for part in parts(made(THREE, critic__local_steps=3)))
+def test_each_task_has_its_own_mechanism():
+    warmup, critic, annotator = (task.event for task in scheduled(made(THREE, tasks__critic__local_steps=3)))
     assert (warmup.noise_multiplier, critic.noise_multiplier) == (12.0, 10.0)
     assert (annotator.sampling_rate, annotator.sampler) == (0.2, "poisson")
-    assert critic == round_event(made(THREE, critic__local_steps=3))
-    record = parts(made(THREE, privacy__unit="record", critic__local_steps=3))
-    assert [(p.event.unit, p.event.count) for p in record] == [
+    config = made(THREE, tasks__critic__local_steps=3)
+    assert critic == round_event(config, config.tasks["critic"])
+    record = scheduled(made(THREE, privacy__unit="record", tasks__critic__local_steps=3))
+    assert [(task.event.unit, task.event.count) for task in record] == [
         ("record", 1), ("record", 3), ("record", 1),
     ]  # fmt: skip
 
 
-def test_a_run_of_before_is_a_schedule_of_one_part():
-    (only,) = parts(Config())
-    assert (only.name, only.first, only.rounds) == ("critic", 1, 4)
-    assert only.event == round_event(Config())
+def test_the_defaults_are_a_schedule_of_one_task():
+    (only,) = scheduled(Config())
+    assert (only.name, only.settings.kind, only.first, only.rounds) == ("critic", "frozen", 1, 4)
+    assert only.event == round_event(Config(), Config().tasks["critic"])
 
 
-def test_what_is_planned_is_what_the_books_will_say():
+def test_what_is_planned_is_what_the_ledger_will_say():
     config = made(THREE)
     account = DifferentialAccountant()
-    for part in parts(config):
-        account.compose(part.event, part.rounds)
+    for task in scheduled(config):
+        account.compose(task.event, task.rounds)
     expected = account.epsilon(config.privacy.delta).epsilon
     assert planned(config).dp_epsilon == pytest.approx(expected, rel=1e-12)
     assert planned(config).rounds == 23
@@ -81,20 +88,20 @@ def test_shares_add_up_to_one_and_follow_the_noise():
     found = costs(made(THREE))
     assert [name for name, _, _ in found] == ["warmup", "critic", "annotator"]
     assert sum(share for _, _, share in found) == pytest.approx(1.0)
-    louder = {name: share for name, _, share in costs(made(THREE, annotator__noise_multiplier=12))}
+    louder = {name: share for name, _, share in costs(made(THREE, tasks__annotator__noise_multiplier=12))}
     assert louder["annotator"] < {name: share for name, _, share in found}["annotator"]
     whole = planned_epsilon(made(THREE), 1e-5)
     assert all(0 < epsilon < whole for _, epsilon, _ in found)
-    (open_part,) = [c for c in costs(made(TWO, annotator__noise_multiplier=0.0)) if c[2] == 1.0]
-    assert open_part[:2] == ("annotator", float("inf"))
+    (open_task,) = [c for c in costs(made(TWO, tasks__annotator__noise_multiplier=0.0)) if c[2] == 1.0]
+    assert open_task[:2] == ("annotator", float("inf"))
 
 
-def test_a_schedule_above_its_budget_is_refused_naming_the_part_and_all_costs():
+def test_a_schedule_above_its_budget_is_refused_naming_the_task_and_all_costs():
     need = planned_epsilon(made(THREE), 1e-5)
     first_two = planned_epsilon(made(THREE), 1e-5, "warmup", "critic")
     check_affordable(made(THREE))
     check_affordable(made(THREE, privacy__epsilon_budget=need))
-    for budget, part in (
+    for budget, task in (
         (need * 0.999, "annotator"),
         (first_two * 0.99, "critic"),
         (0.1, "warmup"),
@@ -102,20 +109,20 @@ def test_a_schedule_above_its_budget_is_refused_naming_the_part_and_all_costs():
         with pytest.raises(ConfigError) as refusal:
             check_affordable(made(THREE, privacy__epsilon_budget=budget))
         message = str(refusal.value)
-        assert f"in its part '{part}'" in message and "privacy.epsilon_budget" in message
+        assert f"in its task '{task}'" in message and "privacy.epsilon_budget" in message
         assert all(f"{name} " in message for name in ("warmup", "critic", "annotator"))
 
 
-def test_without_noise_any_budget_is_too_small_and_one_part_alone_is_left_to_stop():
+def test_without_noise_any_budget_is_too_small_and_one_task_alone_is_left_to_stop():
     with pytest.raises(ConfigError, match="infinite"):
-        check_affordable(made(TWO, annotator__noise_multiplier=0.0, privacy__epsilon_budget=5.0))
+        check_affordable(made(TWO, tasks__annotator__noise_multiplier=0.0, privacy__epsilon_budget=5.0))
     check_affordable(Config().updated({"privacy.epsilon_budget": 1e-3}))
 
 
 @pytest.mark.parametrize(
     ("epsilon", "delta"), [(1.0, 1e-10), (1.0, 1e-5), (10.0, 1e-5), (0.05, 1e-6)]
 )
-@pytest.mark.parametrize("settings", [TWO, THREE], ids=["two parts", "three parts"])
+@pytest.mark.parametrize("settings", [TWO, THREE], ids=["two tasks", "three tasks"])
 def test_scaled_noise_meets_the_guarantee_closely_and_keeps_its_proportions(
     settings, epsilon, delta
 ):
@@ -124,18 +131,11 @@ def test_scaled_noise_meets_the_guarantee_closely_and_keeps_its_proportions(
     assert epsilon * 0.999 <= planned_epsilon(after, delta) <= epsilon
     ratios = [
         new.event.noise_multiplier / old.event.noise_multiplier
-        for old, new in zip(parts(before), parts(after), strict=True)
+        for old, new in zip(scheduled(before), scheduled(after), strict=True)
     ]
     assert max(ratios) / min(ratios) == pytest.approx(1.0, rel=1e-5)
     untouched = {k: v for k, v in after.flat().items() if not k.endswith("noise_multiplier")}
     assert untouched.items() <= before.flat().items()
-
-
-def test_a_part_that_is_not_there_keeps_its_noise():
-    after = scaled(made(TWO), epsilon=1.0, delta=1e-5)
-    assert after.warmup == Config().warmup
-    alone = scaled(Config(), epsilon=1.0, delta=1e-5)
-    assert alone.annotator == Config().annotator
 
 
 @pytest.mark.parametrize(
@@ -153,28 +153,32 @@ def test_a_guarantee_that_is_none_is_refused(wrong, said):
 
 def test_noise_of_zero_cannot_be_scaled():
     with pytest.raises(ConfigError, match="'annotator' has noise multiplier 0"):
-        scaled(made(TWO, annotator__noise_multiplier=0.0), epsilon=1.0, delta=1e-5)
+        scaled(made(TWO, tasks__annotator__noise_multiplier=0.0), epsilon=1.0, delta=1e-5)
 
 
-def test_in_record_mode_every_part_is_divided_by_the_same_declared_silo():
+def test_in_record_mode_every_task_is_divided_by_the_same_declared_silo():
     config = made(
-        THREE, privacy__unit="record", privacy__sampling_rate=0.1, critic__local_batch=300
+        THREE,
+        privacy__unit="record",
+        tasks__critic__sampling_rate=0.1,
+        data__records_per_node=3000,
     )
-    found = {part.name: denominator(config, part.settings) for part in parts(config)}
+    found = {task.name: denominator(config, task.settings) for task in scheduled(config)}
     assert found == {"warmup": 3000.0, "critic": 300.0, "annotator": pytest.approx(600.0)}
-    users = {part.name: denominator(made(THREE), part.settings) for part in parts(made(THREE))}
+    config = made(THREE)
+    users = {task.name: denominator(config, task.settings) for task in scheduled(config)}
     assert users == {"warmup": 1000.0, "critic": 1000.0, "annotator": 200.0}
 
 
 def test_a_releases_noise_is_averaged_over_the_nodes_of_record_mode():
     user = made(TWO)
-    assert release_deviation(user, user.privacy) == pytest.approx(10 * 0.3 / 1000)
-    record = made(TWO, privacy__unit="record", critic__local_batch=500, data__nodes=4)
-    assert release_deviation(record, record.privacy) == pytest.approx(10 * 0.3 / 500 / 2)
+    assert release_deviation(user, user.tasks["critic"]) == pytest.approx(10 * 0.3 / 1000)
+    record = made(TWO, privacy__unit="record", data__records_per_node=500, data__nodes=4)
+    assert release_deviation(record, record.tasks["critic"]) == pytest.approx(10 * 0.3 / 500 / 2)
 
 
 def test_the_bound_of_a_noised_sum_is_finite_and_leaves_room_for_the_noise():
-    config = made(TWO, privacy__unit="record", critic__local_batch=500)
+    config = made(TWO, privacy__unit="record", data__records_per_node=500)
     size = 2010
     bound = largest_sum(config, config.annotator, size)
     noise = 6.0 * 1.0 * size**0.5 / denominator(config, config.annotator)

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from run_parts import TINY
+from run_tasks import TINY
 
 from client.filtered import FilteredUsers, as_asked
 from client.messages import TrainRequest
@@ -22,10 +22,12 @@ from privatizers.export import load_filter
 from privatizers.protocol import PrivatizerError
 from server import privatizer_fit
 from server.config.tree import Config, ConfigError
-from server.privatizer_fit import SyntheticPrivatizer, leakage_of
+from server.mechanism import mechanism
+from server.privatizer_fit import FilterFit, leakage_of
 from server.run_directory import RunDirectory, RunDirectoryError
+from server.run_filter import told_to_nodes
 from server.sampler import Sampler, kept_arrays, restored_sampler
-from server.schedule import parts, planned_epsilon
+from server.schedule import planned_epsilon, scheduled
 from server.store import (
     Annotation,
     LabelRecord,
@@ -74,9 +76,9 @@ def test_a_run_stores_nothing_but_filtered_samples(tmp_path):
     shown, raw = sampler.draw(pairs, 3), bare.draw(pairs, 3)
     assert shown.shape == raw.shape and not torch.allclose(shown, raw, atol=0.1)
     assert not torch.allclose(sampler.unfiltered().draw(pairs, 3), raw, atol=0.1)
-    # nothing but the parts of a run without a filter is paid for
-    assert [part.name for part in parts(config)] == ["critic"]
-    plain = config.updated({"privatizer.method": "", "privatizer.network": "unet"})
+    # nothing but the tasks of a run without a filter is paid for
+    assert [task.name for task in scheduled(config)] == ["critic"]
+    plain = config.updated({"privatizer.kind": "none"})
     assert planned_epsilon(config, 1e-3) == planned_epsilon(plain, 1e-3)
 
 
@@ -87,7 +89,7 @@ def test_a_runs_filter_is_exported_for_devices(tmp_path, capsys):
     images, noise = torch.rand(1, 1, 28, 28), torch.randn(1, 24 + 784)
     expected = kept_sampler(directory).privatizer(images, noise)
     assert torch.allclose(exported(images, noise), expected, atol=1e-5)
-    plain = config.updated({"privatizer.method": "", "privatizer.network": "unet"})
+    plain = config.updated({"privatizer.kind": "none"})
     other = RunDirectory.create(tmp_path / "plain", plain)
     train_in_process(plain, other, other.default_store, None)
     assert main(["privatizer", "export", str(other.path)]) == 1
@@ -123,15 +125,15 @@ def test_a_run_is_the_same_when_it_is_repeated_or_taken_up(tmp_path):
     # noise is from the operating system, so one run's state is taken up twice
     config, directory, _ = trained(tmp_path / "run")
     snapshot = directory.load_state()
-    vector = snapshot.arrays["privatizer/mean"]
+    vector = snapshot.arrays["filter/mean"]
     sampler = kept_sampler(directory)
-    again = SyntheticPrivatizer(config, (1, 28, 28), 2)
+    again = FilterFit.of(config, (1, 28, 28), 2)
     assert again.network is None
     assert again.state() == {}
     bare = replace(sampler, privatizer=None, sensitive_classes=1)
     again.fit(bare, lambda done, all_: None)
     assert np.array_equal(again.state()["mean"], vector)
-    other = SyntheticPrivatizer(config, (1, 28, 28), 2)
+    other = FilterFit.of(config, (1, 28, 28), 2)
     other.restore(again.state())
     assert np.array_equal(other.state()["mean"], vector)
     restored = restored_sampler(config, (1, 28, 28), 20, kept_arrays(sampler))
@@ -141,7 +143,7 @@ def test_a_run_is_the_same_when_it_is_repeated_or_taken_up(tmp_path):
 
 def test_a_run_that_its_budget_ends_early_has_a_filter_too(tmp_path):
     config = Config().updated(TINY)
-    half = planned_epsilon(config.updated({"rounds.count": 1}), 1e-3) * 1.01
+    half = planned_epsilon(config.updated({"tasks.critic.rounds": 1}), 1e-3) * 1.01
     config = config.updated({"privacy.epsilon_budget": half})
     directory = RunDirectory.create(tmp_path / "run", config)
     summary = simulate(config, directory)
@@ -198,7 +200,7 @@ def test_a_run_killed_before_its_filter_goes_on_with_it(tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(SyntheticPrivatizer, "fit", killed)
+        patched.setattr(FilterFit, "fit", killed)
         train_in_process(config, directory, directory.default_store, None)
     with open_store(directory.default_store) as store:
         (run,) = store.runs()
@@ -210,7 +212,7 @@ def test_a_run_killed_before_its_filter_goes_on_with_it(tmp_path, monkeypatch):
 def fitted(config: Config, directory: RunDirectory, told=None):
     """A filter, fitted again on the samples of a run."""
     bare = replace(kept_sampler(directory), privatizer=None, sensitive_classes=1)
-    hidden = SyntheticPrivatizer(config, (1, 28, 28), 2)
+    hidden = FilterFit.of(config, (1, 28, 28), 2)
     hidden.fit(bare, lambda done, all_: None if told is None else told.append((done, all_)))
     return hidden
 
@@ -284,14 +286,6 @@ def test_people_are_told_what_a_fresh_network_reads(tmp_path, monkeypatch, capsy
     assert (found["sensitive_read"], found["sensitive_read_nats"]) == (0.71, nats)
 
 
-def test_a_state_of_before_keeps_its_filter(tmp_path):
-    config, directory, _ = trained(tmp_path / "run")
-    mean = directory.load_state().arrays["privatizer/mean"]
-    older = SyntheticPrivatizer(config, (1, 28, 28), 2)
-    older.restore({"mean": mean})
-    assert set(older.state()) == {"mean"} and np.array_equal(older.state()["mean"], mean)
-
-
 @pytest.mark.parametrize(("readings", "later"), [([0.002], 0), ([0.2, 0.1, 0.3, 0.25], 3)])
 def test_fresh_adversaries_say_when_it_is_enough_and_which_filter_is_kept(
     tmp_path, monkeypatch, readings, later
@@ -362,9 +356,9 @@ def test_a_budget_above_all_there_is_to_know_is_refused(tmp_path):
 def test_nodes_give_pairs_of_unfiltered_images():
     config = Config().updated(TINY)
     users = node_users(config, 0)
-    request = TrainRequest(1, (0,), {}, {}, 0)
-    asked = replace(request, settings={"privatizer.pairs": True, "privatizer.seed": 0})
-    shown = as_asked(users, asked)
+    settings = config.tasks["critic"]
+    request = TrainRequest(1, (0,), settings.kind, mechanism(config, settings), {}, {}, 0)
+    shown = as_asked(users, replace(request, filter=told_to_nodes(config)))
     assert isinstance(shown, FilteredUsers) and shown.classes == 20
     raw, pairs = users.user(3), shown.user(3)
     assert torch.equal(pairs.images, raw.images)
@@ -387,31 +381,19 @@ def test_sensitive_values_of_samples_are_even_and_their_own(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"privatizer.rounds": 3}, "no rounds of its own"),
-        ({"privatizer.network": "unet"}, "belong together"),
-        ({"privatizer.method": "information", "privatizer.rounds": 3}, "belong together"),
-        ({"privatizer.method": "information", "privatizer.steps": 800}, "hides nothing"),
-        ({"privatizer.alpha": 0.9}, "privatizer.alpha = 0.9 .*does not look at it"),
-        ({"privatizer.readers": 8}, "privatizer.readers = 8 .*does not look at it"),
+        ({"privatizer.rounds": 3}, "unknown setting 'privatizer.rounds'"),
+        ({"privatizer.network": "unet"}, "privatizer.network = 'unet' .*'code'"),
+        ({"privatizer.kind": "federated"}, "belong together"),
+        ({"privatizer.alpha": 0.9}, "unknown setting 'privatizer.alpha'"),
+        ({"privatizer.condition": True}, "unknown setting 'privatizer.condition'"),
         ({"privatizer.steps": 0}, "privatizer.steps"),
         ({"privatizer.budget": -1.0}, "privatizer.budget"),
         ({"privatizer.distortion": -1.0}, "privatizer.distortion"),
         ({"privatizer.output_noise_std": -0.1}, "privatizer.output_noise_std"),
         ({"privatizer.output_noise_std": math.nan}, "privatizer.output_noise_std"),
-        (
-            {
-                "privatizer.method": "information",
-                "privatizer.network": "unet",
-                "privatizer.steps": 800,
-                "privatizer.budget": 0.003,
-                "privatizer.rounds": 3,
-                "privatizer.output_noise_std": 0.2,
-            },
-            "privatizer.output_noise_std = 0.2 .*does not look at it",
-        ),
         ({"privatizer.sensitive_attribute": ""}, "privatizer.sensitive_attribute"),
         ({"privatizer.consenting": 1.0}, "privatizer.consenting"),
-        ({"privacy.unit": "record"}, "privatizer.method"),
+        ({"privacy.unit": "record", "privacy.delta": 1e-5}, "privatizer.kind = .*not records"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(changes, text):

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from run_tasks import context_of
 
 from server.config.tree import Config, ConfigError
-from server.tasks.wgan import WganServerCritic
+from server.tasks.wgan import WganTask
 
 SHAPE, CLASSES = (1, 28, 28), 10
-FREE = {"critic.family": "wgan", "critic.weight_limit": 0.0, "critic.width": 2}
+FREE = {"tasks.critic.kind": "wgan", "tasks.critic.weight_limit": 0.0, "tasks.critic.width": 2}
 
 
-def critic_of(**changes: object) -> WganServerCritic:
+def critic_of(**changes: object) -> WganTask:
     settings = {k.replace("__", "."): v for k, v in changes.items()}
-    return WganServerCritic(Config().updated({**FREE, **settings}), SHAPE, CLASSES)
+    config = Config().updated({**FREE, **settings})
+    return WganTask(context_of(config, "critic", shape=SHAPE, classes=CLASSES))
 
 
-def steps(critic: WganServerCritic, rounds: int) -> list[float]:
+def steps(critic: WganTask, rounds: int) -> list[float]:
     """Lengths of the steps that releases of length 1 lead to."""
     release = np.full(critic.size, 1 / np.sqrt(critic.size))
     lengths = []
@@ -30,20 +32,24 @@ def steps(critic: WganServerCritic, rounds: int) -> list[float]:
 
 def test_the_rate_falls_along_a_cosine_to_its_share_at_the_last_round():
     critic = critic_of(
-        critic__optimiser="sgd", critic__rate=0.5, critic__last_rate=0.2, rounds__count=5
+        tasks__critic__optimiser="sgd", tasks__critic__rate=0.5, tasks__critic__last_rate=0.2, tasks__critic__rounds=5
     )
     expected = [0.5 * (0.2 + 0.8 * (1 + np.cos(np.pi * k / 4)) / 2) for k in range(5)]
     np.testing.assert_allclose(steps(critic, 5), expected, rtol=1e-3)
 
 
 def test_without_a_last_rate_no_rate_falls():
-    critic = critic_of(critic__optimiser="sgd", critic__rate=0.5, rounds__count=4)
+    critic = critic_of(tasks__critic__optimiser="sgd", tasks__critic__rate=0.5, tasks__critic__rounds=4)
     np.testing.assert_allclose(steps(critic, 4), 0.5, rtol=1e-3)
 
 
 @pytest.mark.parametrize("optimiser", ["sgd", "momentum", "adam"])
 def test_a_restored_critic_goes_on_where_it_was(optimiser):
-    settings = {"critic__optimiser": optimiser, "critic__last_rate": 0.1, "rounds__count": 6}
+    settings = {
+        "tasks__critic__optimiser": optimiser,
+        "tasks__critic__last_rate": 0.1,
+        "tasks__critic__rounds": 6,
+    }
     one, other = critic_of(**settings), critic_of(**settings)
     source = np.random.default_rng(4)
     releases = source.normal(0, 0.01, (6, one.size))
@@ -60,7 +66,7 @@ def test_plain_descent_keeps_the_ratio_of_signal_to_noise_and_adam_does_not():
     """One coordinate in a hundred holds a steady signal, four times the noise of each."""
 
     def gained(optimiser: str) -> float:
-        critic = critic_of(critic__optimiser=optimiser, critic__rate=0.001)
+        critic = critic_of(tasks__critic__optimiser=optimiser, tasks__critic__rate=0.001)
         source, start = np.random.default_rng(1), critic.weights()
         signal = np.zeros(critic.size)
         signal[::100] = 4.0
@@ -75,10 +81,17 @@ def test_plain_descent_keeps_the_ratio_of_signal_to_noise_and_adam_does_not():
 
 @pytest.mark.parametrize("share", [0.0, -0.1, 1.5, float("nan")])
 def test_a_share_that_is_none_is_refused(share):
-    with pytest.raises(ConfigError, match=r"critic\.last_rate"):
-        Config().updated({"critic.last_rate": share})
+    with pytest.raises(ConfigError, match=r"tasks\.critic\.last_rate"):
+        Config().updated({**FREE, "tasks.critic.last_rate": share})
 
 
-def test_runs_of_before_keep_their_digest():
-    assert Config().digest() == Config().updated({"critic.last_rate": 1.0}).digest()
-    assert Config().digest() != Config().updated({"critic.last_rate": 0.5}).digest()
+def test_its_request_carries_critic_and_generator_and_the_settings_of_both():
+    config = Config().updated({**FREE, "generator.width": 16, "generator.latent": 8})
+    weights = np.arange(3, dtype=np.float32)
+    critic = WganTask(context_of(config, "critic", generator_weights=lambda: weights))
+    asked = critic.request()
+    assert np.array_equal(asked.weights["generator"], weights)
+    assert np.array_equal(asked.weights["critic"], critic.weights())
+    settings = asked.settings.model_dump()
+    assert (settings["generator_width"], settings["generator_latent"]) == (16, 8)
+    assert settings["weight_limit"] == 0.0 and settings["width"] == 2

@@ -9,8 +9,8 @@ import torch
 import simulations.federation.apps
 from accountant.audit.sampling import sampling_test
 from client.data import ArrayUsers
-from client.tasks import FAMILIES
-from client.tasks.frozen import FrozenLocalCritic
+from client.tasks import CLIENT_TASKS
+from client.tasks.frozen import FrozenLocalTask
 from fedlens.cli import audit as audit_cli
 from server.config.tree import Config
 from simulations.audits import members, restarts
@@ -54,7 +54,7 @@ def test_a_canary_ten_times_too_long_arrives_at_the_clip(source):
 
 
 def test_a_canary_within_the_clip_arrives_as_it_was_sent(source):
-    schedule = make_schedule(privacy__sampling_rate=1.0)
+    schedule = make_schedule(tasks__critic__sampling_rate=1.0)
     short = random_directions(1, 3000, 0.5 * schedule.event.clipping_norm, source)
     total, _ = Stage(schedule, short, np.ones(1, dtype=bool)).gathered(1)
     assert np.allclose(total, short[0], atol=1e-7)
@@ -70,7 +70,7 @@ def test_left_out_canaries_add_nothing(source):
 
 
 def test_the_sampler_draws_everybody_with_the_claimed_probability(source):
-    schedule = make_schedule(privacy__sampling_rate=0.2, rounds__count=30)
+    schedule = make_schedule(tasks__critic__sampling_rate=0.2, tasks__critic__rounds=30)
     run = canary_run(schedule, canaries=200, dims=500, source=source)
     assert run.draws.shape == (30, 200)
     assert run.draws.sum() == pytest.approx(0.2 * 6000, abs=5 * np.sqrt(6000 * 0.16))
@@ -97,7 +97,7 @@ def test_a_source_that_starts_anew_with_each_process_is_noticed(monkeypatch):
 
 def test_record_mode_s_noise_is_that_of_the_nodes():
     schedule = make_schedule(
-        privacy__unit="record", critic__family="wgan", privacy__noise_multiplier=2.0
+        privacy__unit="record", tasks__critic__kind="wgan", tasks__critic__noise_multiplier=2.0
     )
     values = silent_silos(schedule, rounds=1)
     assert values.shape[0] == 2 and values.shape[1] > 10_000
@@ -113,10 +113,10 @@ def test_real_users_answer_as_ever_while_canaries_are_there():
     class Request:
         settings = {"feature_seed": 1}  # noqa: RUF012
 
-    before = FAMILIES["frozen"]
+    before = CLIENT_TASKS["frozen"]
     with canaries_answer("frozen"):
-        assert isinstance(FAMILIES["frozen"](users, Request()), FrozenLocalCritic)
-    assert FAMILIES["frozen"] is before is FrozenLocalCritic
+        assert isinstance(CLIENT_TASKS["frozen"](users, Request()), FrozenLocalTask)
+    assert CLIENT_TASKS["frozen"] is before is FrozenLocalTask
 
 
 def test_canaries_open_no_data_set(monkeypatch, source):
@@ -157,7 +157,7 @@ def test_faults_are_caught(fault, by):
 
 
 def test_another_sampling_rate_is_caught():
-    schedule = make_schedule(privacy__sampling_rate=0.1, rounds__count=40)
+    schedule = make_schedule(tasks__critic__sampling_rate=0.1, tasks__critic__rounds=40)
     with FAULTS["drawn half too often"]():
         assert "sampling" in raised(schedule)
     assert "sampling" not in raised(schedule, Plan("one-run", canaries=200, dims=1000))
@@ -171,11 +171,11 @@ def test_too_much_noise_is_no_privacy_leak_but_not_what_the_ledger_says():
 @pytest.mark.parametrize("clip", [0.3, 1000.0])
 def test_a_glaring_record_arrives_at_the_clip_and_a_missing_clip_is_caught(monkeypatch, clip):
     schedule = make_schedule(
-        privacy__unit="record", critic__family="wgan", privacy__clipping_norm=clip
+        privacy__unit="record", tasks__critic__kind="wgan", tasks__critic__clipping_norm=clip
     )
     assert silo_clip_probe(schedule) == pytest.approx(1.0, abs=1e-3)
     monkeypatch.setattr(
-        "client.record_mode.clip_and_sum", lambda rows, _: (rows.double().sum(0), None)
+        "client.tasks.wgan_records.clip_and_sum", lambda rows, _: (rows.double().sum(0), None)
     )
     assert silo_clip_probe(schedule) > 5
 
@@ -185,25 +185,25 @@ def test_weaker_noise_on_nodes_of_record_mode_is_caught(monkeypatch):
 
     real = client.silo.gaussian
     monkeypatch.setattr(client.silo, "gaussian", lambda *a, **k: 0.9 * real(*a, **k))
-    schedule = make_schedule(privacy__unit="record", critic__family="wgan", critic__width=4)
+    schedule = make_schedule(privacy__unit="record", tasks__critic__kind="wgan", tasks__critic__width=4)
     assert verdicts(schedule, Plan("noise")) == {"noise": "alarm"}
 
 
 def test_where_nothing_can_be_shown_the_audit_says_so():
-    schedule = make_schedule(privacy__noise_multiplier=0.4)
+    schedule = make_schedule(tasks__critic__noise_multiplier=0.4)
     with weaker_noise(0.0):
         found = verdicts(schedule, Plan("one-run", canaries=500, dims=8000))
     assert found["one-run"] == "cannot-detect"
 
 
 def test_nothing_is_audited_where_nothing_is_claimed():
-    for changes in ({"privacy__noise_multiplier": 0.0}, {"privacy__fixed_seed": 3}):
+    for changes in ({"tasks__critic__noise_multiplier": 0.0}, {"privacy__fixed_seed": 3}):
         with pytest.raises(NothingToAudit, match="claims no privacy"):
             make_schedule(**changes)
 
 
 def test_record_mode_refuses_canaries_with_the_reason(source):
-    schedule = make_schedule(privacy__unit="record", critic__family="wgan")
+    schedule = make_schedule(privacy__unit="record", tasks__critic__kind="wgan")
     with pytest.raises(NothingToAudit, match="no canary users"):
         list(run_audits(schedule, Plan("one-run"), source=source))
 

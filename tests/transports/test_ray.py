@@ -19,10 +19,10 @@ CONFIG = {
     "data.samples_per_user": 5,
     "privacy.delta": 1e-3,
     "privacy.fixed_seed": 3,
-    "privacy.sampling_rate": 0.5,
-    "rounds.count": 2,
-    "critic.family": "wgan",
-    "generator.steps": 3,
+    "tasks.critic.sampling_rate": 0.5,
+    "tasks.critic.rounds": 2,
+    "tasks.critic.kind": "wgan",
+    "tasks.critic.generator_steps": 3,
     "generator.batch": 40,
     "generator.width": 16,
     "release.samples": 10,
@@ -32,12 +32,12 @@ CONFIG = {
 
 TWO_PARTS = {
     **CONFIG,
-    "critic.family": "frozen",
-    "rounds.count": 1,
-    "annotator.rounds": 1,
-    "annotator.components": 6,
-    "annotator.features": "orientations",
-    "annotator.guided_steps": 2,
+    "tasks.critic.kind": "frozen",
+    "tasks.critic.rounds": 1,
+    "tasks.annotator.rounds": 1,
+    "tasks.annotator.components": 6,
+    "tasks.annotator.features": "orientations",
+    "tasks.annotator.guided_steps": 2,
     "release.agreement": 0.2,
 }
 
@@ -45,23 +45,23 @@ RECORDS = {
     **TWO_PARTS,
     "privacy.unit": "record",
     "privacy.delta": 1e-5,
-    "privacy.sampling_rate": 0.5,
-    "critic.family": "focused",
-    "critic.components": 6,
-    "critic.local_batch": 100,
-    "warmup.rounds": 1,
-    "warmup.steps": 2,
-    "annotator.sampling_rate": 0.5,
+    "tasks.critic.sampling_rate": 0.5,
+    "tasks.critic.kind": "focused",
+    "tasks.critic.components": 6,
+    "tasks.critic.local_batch": 100,
+    "tasks.warmup.rounds": 1,
+    "tasks.warmup.generator_steps": 2,
+    "tasks.annotator.sampling_rate": 0.5,
 }
 
 FILTERED = {
     **CONFIG,
-    "critic.family": "frozen",
-    "rounds.count": 1,
+    "tasks.critic.kind": "frozen",
+    "tasks.critic.rounds": 1,
     "privatizer.method": "information",
-    "privatizer.rounds": 1,
+    "tasks.privatizer.rounds": 1,
     "privatizer.width": 2,
-    "privatizer.readers": 2,
+    "tasks.privatizer.adversary_width": 2,
     "privatizer.consenting": 0.25,
     "privatizer.condition": True,
 }
@@ -76,7 +76,7 @@ def test_a_run_over_flower_takes_the_filter_of_another(tmp_path):
         **{k: v for k, v in FILTERED.items() if not k.startswith("privatizer.")},
         **{k: FILTERED[k] for k in ("privatizer.width", "privatizer.consenting")},
         "privatizer.method": "pretrained",
-        "privatizer.filter": str(first.path),
+        "privatizer.path": str(first.path),
     }
     config, digests = Config().updated(taken), []
     for name, trainer in (("in-process", train_in_process), ("ray", train_through_ray)):

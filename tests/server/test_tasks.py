@@ -1,4 +1,4 @@
-"""Runs of several parts: through the in-process transport, in both modes, killed, lost, refused."""
+"""Runs of several tasks: through the in-process transport, in both modes, killed, lost, refused."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import torch
 from power_cuts import interrupted
-from run_parts import FOCUSED, RECORD, WARM
+from run_tasks import FOCUSED, RECORD, RECORD_ANNOTATED, WARM
 
 from accountant.account import Account
 from accountant.ledger.ledger import Ledger
 from client.app import build_client_app
+from models.annotators import Annotator
 from server.config.tree import ConfigError
 from server.generator import GeneratorTrainer
 from server.private_step import PrivateStep
@@ -19,18 +20,18 @@ from server.run_directory import RunDirectory, load_generator
 from server.run_ledger import RunLedger
 from server.sampler import restored_sampler
 from server.store import SampleFilter, open_store
-from server.tasks.annotator import AnnotatorTrainer
+from server.tasks.annotator import AnnotatorTask
 
 
 def entries_of(tmp_path, name="run"):
     return Ledger.verify(tmp_path / name / "ledger.jsonl")
 
 
-@pytest.mark.parametrize("mode", [{}, RECORD], ids=["user", "record"])
-def test_every_part_is_charged_in_its_order_and_the_samples_have_their_filter(
-    parted, run_small, tmp_path, mode
+@pytest.mark.parametrize("mode", [{}, RECORD_ANNOTATED], ids=["user", "record"])
+def test_every_task_is_charged_in_its_order_and_the_samples_have_their_filter(
+    annotated, run_small, tmp_path, mode
 ):
-    config = parted(WARM, mode, release__agreement=0.05, warmup__noise_multiplier=9.0)
+    config = annotated(WARM, mode, release__agreement=0.05, tasks__warmup__noise_multiplier=9.0)
     outcome = run_small(config)
     entries = entries_of(tmp_path)
     assert [e.round for e in entries] == [1, 2, 3, 4]
@@ -53,17 +54,19 @@ def test_every_part_is_charged_in_its_order_and_the_samples_have_their_filter(
         assert strips == [1, 2, 4]
 
 
-@pytest.mark.parametrize("mode", [{}, RECORD], ids=["user", "record"])
-def test_the_same_fixed_seed_gives_the_same_model_and_another_another(parted, run_small, mode):
-    first = run_small(parted(mode), "one").model_sha256
-    assert first == run_small(parted(mode), "two").model_sha256
-    assert first != run_small(parted(mode, privacy__fixed_seed=4), "three").model_sha256
+@pytest.mark.parametrize("mode", [{}, RECORD_ANNOTATED], ids=["user", "record"])
+def test_the_same_fixed_seed_gives_the_same_model_and_another_another(annotated, run_small, mode):
+    first = run_small(annotated(mode), "one").model_sha256
+    assert first == run_small(annotated(mode), "two").model_sha256
+    assert first != run_small(annotated(mode, privacy__fixed_seed=4), "three").model_sha256
 
 
-def test_the_annotators_rounds_leave_what_was_learned_before_as_it_is(parted, run_small, tmp_path):
+def test_the_annotators_rounds_leave_what_was_learned_before_as_it_is(
+    annotated, small_config, run_small, tmp_path
+):
     """Without guided steps the generator is the one of a run without an annotator."""
-    run_small(parted(annotator__guided_steps=0), "with")
-    run_small(parted(annotator__rounds=0), "without")
+    run_small(annotated(tasks__annotator__guided_steps=0), "with")
+    run_small(small_config(tasks__critic__kind="frozen", tasks__critic__rounds=1), "without")
     found, alone = (
         load_generator(RunDirectory(tmp_path / name).generator_path(number))["average"]
         for name, number in (("with", 3), ("without", 1))
@@ -72,13 +75,13 @@ def test_the_annotators_rounds_leave_what_was_learned_before_as_it_is(parted, ru
 
 
 def test_the_guided_steps_bring_samples_nearer_to_what_the_annotator_takes_for_their_class(
-    parted, run_small, tmp_path
+    annotated, run_small, tmp_path
 ):
     labels = torch.arange(100) % 10
     believed = {}
     for weight in (0.0, 20.0):
-        config = parted(
-            annotator__weight=weight, annotator__guided_steps=30, annotator__rate=2.0
+        config = annotated(
+            tasks__annotator__weight=weight, tasks__annotator__guided_steps=30, tasks__annotator__rate=2.0
         )  # a gentle rate: noise alone would otherwise make it sure of anything
         run_small(config, str(weight))
         arrays = load_generator(RunDirectory(tmp_path / str(weight)).generator_path(3))
@@ -89,17 +92,19 @@ def test_the_guided_steps_bring_samples_nearer_to_what_the_annotator_takes_for_t
 
 
 def test_the_frame_is_fitted_to_images_of_the_generator_before_any_node_sees_the_annotator(
-    parted, run_small, monkeypatch
+    annotated, run_small, monkeypatch
 ):
     seen = []
-    begin, gather = AnnotatorTrainer.begin, PrivateStep.gather
+    fit_frame, gather = Annotator.fit_frame, PrivateStep.gather
     monkeypatch.setattr(
-        AnnotatorTrainer, "begin", lambda s, images: seen.append(images) or begin(s, images)
+        Annotator, "fit_frame", lambda s, images, p: seen.append(images) or fit_frame(s, images, p)
     )
     monkeypatch.setattr(
-        PrivateStep, "gather", lambda s, n, weights: seen.append(weights) or gather(s, n, weights)
+        PrivateStep,
+        "gather",
+        lambda s, n, asked: seen.append(asked.weights) or gather(s, n, asked),
     )
-    run_small(parted())
+    run_small(annotated())
     critic, images, first, second = seen
     assert critic == {} and set(first) == set(second) == {"annotator"}
     assert images.shape == (40, 1, 28, 28) and float(images.abs().max()) <= 1
@@ -113,8 +118,8 @@ CUTS = [
     (PrivateStep, "gather", "before"),
     (RunLedger, "charge", "before"),
     (RunDirectory, "save_release", "after"),
-    (AnnotatorTrainer, "apply_release", "before"),
-    (AnnotatorTrainer, "apply_release", "after"),
+    (AnnotatorTask, "apply_release", "before"),
+    (AnnotatorTask, "apply_release", "after"),
     (RunDirectory, "save_state", "before"),
     (RunDirectory, "save_state", "after"),
     (RunDirectory, "drop_release", "before"),
@@ -127,19 +132,19 @@ def whole_runs():
     return {}
 
 
-@pytest.mark.parametrize("mode", [{}, RECORD], ids=["user", "record"])
+@pytest.mark.parametrize("mode", [{}, RECORD_ANNOTATED], ids=["user", "record"])
 @pytest.mark.parametrize("point", CUTS, ids=lambda p: f"{p[2]}-{p[1]}")
 def test_a_run_cut_in_the_annotators_rounds_ends_with_the_same_model(
-    parted, run_small, monkeypatch, whole_runs, tmp_path, point, mode
+    annotated, run_small, monkeypatch, whole_runs, tmp_path, point, mode
 ):
     """Call 2 is in the annotator's first round, where its frame is not in any state yet."""
-    if mode is RECORD and point[1:] == ("gather", "before"):
+    if mode is RECORD_ANNOTATED and point[1:] == ("gather", "before"):
         pytest.skip("the entry is there already: that release is lost")
-    config = parted(mode, annotator__sampling_rate=0.5)
+    config = annotated(mode, tasks__annotator__sampling_rate=0.5)
     key = config.privacy.unit
     if key not in whole_runs:
         whole_runs[key] = run_small(config, "whole").model_sha256
-    call = 1 if point[0] is AnnotatorTrainer else 2
+    call = 1 if point[0] is AnnotatorTask else 2
     resumed = interrupted(monkeypatch, run_small, config, (*point, call))
     assert resumed.model_sha256 == whole_runs[key]
     assert [e.round for e in entries_of(tmp_path)] == [1, 2, 3]
@@ -148,10 +153,10 @@ def test_a_run_cut_in_the_annotators_rounds_ends_with_the_same_model(
 @pytest.mark.parametrize("mode", [{}, RECORD], ids=["user", "record"])
 @pytest.mark.parametrize("call", [2, 3])
 def test_a_run_cut_in_the_focused_critics_rounds_ends_with_the_same_model(
-    parted, run_small, monkeypatch, whole_runs, call, mode
+    small_config, few_images_for_the_frame, run_small, monkeypatch, whole_runs, call, mode
 ):
     """It looks at samples anew in each round, so these must be the same ones after the cut."""
-    config = parted(FOCUSED, mode, annotator__rounds=0)
+    config = small_config(**{k.replace(".", "__"): v for k, v in {**FOCUSED, **mode}.items()})
     key = f"focused {config.privacy.unit}"
     if key not in whole_runs:
         whole_runs[key] = run_small(config, "whole").model_sha256
@@ -160,22 +165,22 @@ def test_a_run_cut_in_the_focused_critics_rounds_ends_with_the_same_model(
 
 
 def test_a_run_cut_among_the_guided_steps_ends_with_the_same_model(
-    parted, run_small, monkeypatch, whole_runs
+    annotated, run_small, monkeypatch, whole_runs
 ):
-    config = parted(annotator__sampling_rate=0.5)
+    config = annotated(tasks__annotator__sampling_rate=0.5)
     point = (GeneratorTrainer, "_follow", "after", 2 + 1)  # the second round has no step
     if "user" not in whole_runs:
         whole_runs["user"] = run_small(config, "whole").model_sha256
     assert interrupted(monkeypatch, run_small, config, point).model_sha256 == whole_runs["user"]
 
 
-def test_a_lost_release_of_the_annotator_is_not_absorbed(parted, run_small, monkeypatch, tmp_path):
+def test_a_lost_release_of_the_annotator_is_not_taken_in(annotated, run_small, monkeypatch, tmp_path):
     applied = []
-    apply_release = AnnotatorTrainer.apply_release
+    apply_release = AnnotatorTask.apply_release
     monkeypatch.setattr(
-        AnnotatorTrainer, "apply_release", lambda s, r: applied.append(1) or apply_release(s, r)
+        AnnotatorTask, "apply_release", lambda s, r: applied.append(1) or apply_release(s, r)
     )
-    config = parted()
+    config = annotated()
     outcome = interrupted(
         monkeypatch, run_small, config, (RunDirectory, "save_release", "before", 2)
     )
@@ -187,9 +192,9 @@ def test_a_lost_release_of_the_annotator_is_not_absorbed(parted, run_small, monk
 
 
 def test_without_any_annotator_release_the_run_goes_on_without_an_annotator(
-    parted, run_small, monkeypatch, tmp_path
+    annotated, run_small, monkeypatch, tmp_path
 ):
-    config = parted(annotator__rounds=1, release__agreement=0.3)
+    config = annotated(tasks__annotator__rounds=1, release__agreement=0.3)
     outcome = interrupted(
         monkeypatch, run_small, config, (RunDirectory, "save_release", "before", 2)
     )
@@ -205,39 +210,39 @@ def test_without_any_annotator_release_the_run_goes_on_without_an_annotator(
 
 
 def test_a_schedule_above_its_budget_is_refused_before_anybody_is_asked(
-    parted, run_small, tmp_path
+    annotated, run_small, tmp_path
 ):
     def never(context):
         raise AssertionError("a node was asked")
 
-    config = parted(privacy__epsilon_budget=0.6)
-    with pytest.raises(ConfigError, match="in its part 'annotator'"):
+    config = annotated(privacy__epsilon_budget=0.6)
+    with pytest.raises(ConfigError, match="in its task 'annotator'"):
         run_small(config, app=build_client_app(never))
     assert not (tmp_path / "run" / "ledger.jsonl").exists()
-    enough = parted(privacy__epsilon_budget=5.0)
+    enough = annotated(privacy__epsilon_budget=5.0)
     outcome = run_small(enough, "enough")
     assert outcome.stopped is None and outcome.spending.dp_epsilon <= 5.0
 
 
 def test_a_population_that_stops_the_annotator_leaves_samples_without_its_filter(
-    parted, run_small, monkeypatch, tmp_path
+    annotated, run_small, monkeypatch, tmp_path
 ):
     """Another run took what was left meanwhile: nobody can know beforehand."""
     refusal = RunLedger.refusal
     monkeypatch.setattr(
         RunLedger, "refusal", lambda s, e: "spent" if len(s.entries) == 2 else refusal(s, e)
     )
-    outcome = run_small(parted(release__agreement=0.3))
+    outcome = run_small(annotated(release__agreement=0.3))
     assert outcome.rounds == 2 and outcome.stopped == "spent"
     kept = load_generator(RunDirectory(tmp_path / "run").generator_path(2))
     assert set(kept) == {"average"}
 
 
-@pytest.mark.parametrize("section", ["annotator", "critic"])
+@pytest.mark.parametrize("task", ["annotator", "critic"])
 def test_more_components_than_features_are_refused_before_anything_is_spent(
-    parted, run_small, tmp_path, section
+    annotated, run_small, tmp_path, task
 ):
-    config = parted(FOCUSED, **{f"{section}__components": 100_000})
-    with pytest.raises(ConfigError, match=rf"{section}\.components = 100000"):
+    config = annotated(FOCUSED, **{f"tasks__{task}__components": 100_000})
+    with pytest.raises(ConfigError, match=rf"tasks\.{task}\.components = 100000"):
         run_small(config)
     assert not (tmp_path / "run" / "ledger.jsonl").exists()

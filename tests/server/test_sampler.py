@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from run_tasks import planned
 from torch.nn import functional as F
 
 from models.annotators import Annotator
@@ -151,9 +152,14 @@ def test_what_cannot_be_drawn_from_is_refused(blobs, judge):
 
 @pytest.mark.parametrize("with_annotator", [False, True])
 def test_a_sampler_comes_back_from_what_is_kept_of_it(labels, tmp_path, with_annotator):
-    changes = {"generator.width": 8, "annotator.rounds": 2, "annotator.components": 10}
-    changes["release.agreement"] = 0.3
-    config = Config().updated(changes)
+    changes = {
+        "generator.width": 8,
+        "tasks.critic.rounds": 4,
+        "tasks.annotator.rounds": 2,
+        "tasks.annotator.components": 10,
+        "release.agreement": 0.3,
+    }
+    config = Config().updated(planned(changes))
     generator = Generator(SHAPE, CLASSES, 8).eval()
     annotator = Annotator(SHAPE, CLASSES, 10) if with_annotator else None
     if annotator is not None:

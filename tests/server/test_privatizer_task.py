@@ -1,4 +1,4 @@
-"""The part in which a federation trains its filter: charged, resumed, and then seen through."""
+"""The task in which a federation trains its filter: charged, resumed, and then seen through."""
 
 from __future__ import annotations
 
@@ -8,24 +8,26 @@ import numpy as np
 import pytest
 import torch
 from power_cuts import interrupted
-from run_parts import FOCUSED
+from run_tasks import FOCUSED, context_of, planned
 
 from accountant.ledger.ledger import Ledger
 from client.app import build_client_app
 from client.datasets.dataset import DatasetError
-from client.messages import Description, ReplyError, TrainReply
+from client.messages import TrainReply
 from client.messages import TrainRequest as Request
-from client.tasks.frozen import FrozenLocalCritic
+from client.tasks.frozen import FrozenLocalTask
 from models.vectors import to_vector
 from server.config.tree import Config, ConfigError
 from server.enrolment import EnrolmentError
-from server.learner import Learners, NothingLearned
+from server.learner import Learner
 from server.private_step import NoUsableReply, PrivateStep
 from server.run_directory import RunDirectory, load_generator
+from server.run_filter import NothingLearned, kept_filter_weights
 from server.run_ledger import RunLedger
-from server.schedule import check_affordable, costs, parts, planned_epsilon, scaled
+from server.sampler import restored_filter
+from server.schedule import check_affordable, costs, planned_epsilon, scaled, scheduled
 from server.store import open_store
-from server.tasks.privatizer import PrivatizerTrainer, kept_filter
+from server.tasks.privatizer import PrivatizerTask
 from simulations import engine
 from simulations.engine import measure_student, train_in_process
 from simulations.federation.apps import (
@@ -37,34 +39,52 @@ from simulations.federation.apps import (
 from simulations.reading import as_devices_send, kept_run_filter
 
 FILTERED = {
-    "privatizer.method": "information",
-    "privatizer.rounds": 2,
+    "privatizer.kind": "federated",
+    "tasks.privatizer.rounds": 2,
     "privatizer.network": "dense",
     "privatizer.width": 4,
-    "privatizer.readers": 4,
-    "privatizer.batch": 5,
-    "annotator.rounds": 1,
+    "tasks.privatizer.adversary_width": 4,
+    "tasks.privatizer.batch": 5,
+    "tasks.annotator.rounds": 1,
 }
 
 
 @pytest.fixture
-def config(parted):
+def config(annotated):
     """Two rounds of a tiny privatizer before a critic and an annotator, with changes."""
 
     def make(*more, **changes) -> Config:
-        return parted(FILTERED, *more, **changes)
+        return annotated(FILTERED, *more, **changes)
 
     return make
 
 
-def trainer(rounds=8, **changes) -> PrivatizerTrainer:
-    settings = {**FILTERED, "privatizer.rounds": rounds}
-    settings |= {f"privatizer.{k}": v for k, v in changes.items()}
-    settings = {k: v for k, v in settings.items() if k.startswith("privatizer.")}
-    return PrivatizerTrainer(Config().updated(settings), (1, 28, 28), 10, 2)
+@pytest.fixture
+def plain(small_config):
+    """Two rounds of a tiny privatizer before a critic alone, with changes."""
+
+    def make(*more, **changes) -> Config:
+        settings = {"tasks.critic.kind": "frozen", "tasks.critic.rounds": 1, **FILTERED}
+        settings = {k: v for k, v in settings.items() if not k.startswith("tasks.annotator")}
+        for tables in more:
+            settings |= tables
+        return small_config(**{k.replace(".", "__"): v for k, v in settings.items()}, **changes)
+
+    return make
 
 
-# The trainer
+def untrained(config: Config) -> PrivatizerTask:
+    """The task of a run, before its first round."""
+    return PrivatizerTask(context_of(config, "privatizer", sensitive_classes=2))
+
+
+def trainer(rounds=8, **changes) -> PrivatizerTask:
+    settings = {**FILTERED, "tasks.critic.rounds": 1, "tasks.privatizer.rounds": rounds}
+    settings |= {f"tasks.privatizer.{k}": v for k, v in changes.items()}
+    return untrained(Config().updated(planned(settings)))
+
+
+# The task
 
 
 def test_a_release_steps_every_network_and_the_filter_rests_in_the_lead():
@@ -144,48 +164,41 @@ def test_a_release_of_another_shape_is_refused():
         trainer().apply_release(np.zeros(3))
 
 
-# Schedule and books
+# Schedule and ledger
 
 
 def test_the_privatizer_comes_first_and_shares_budget_and_scaling(config):
-    made = config(privatizer__noise_multiplier=9.0, privacy__epsilon_budget=3.0)
-    assert [(p.name, p.first, p.rounds) for p in parts(made)] == [
+    made = config(tasks__privatizer__noise_multiplier=9.0, privacy__epsilon_budget=3.0)
+    assert [(task.name, task.first, task.rounds) for task in scheduled(made)] == [
         ("privatizer", 1, 2), ("critic", 3, 1), ("annotator", 4, 1),
     ]  # fmt: skip
     assert sum(share for _, _, share in costs(made)) == pytest.approx(1)
     assert costs(made)[0][0] == "privatizer"
     found = scaled(made, epsilon=0.8, delta=1e-3)
     assert planned_epsilon(found, 1e-3) == pytest.approx(0.8, rel=2e-3)
-    assert found.privatizer.noise_multiplier != 9.0
-    with pytest.raises(ConfigError, match="in its part 'privatizer'"):
+    assert found.tasks["privatizer"].noise_multiplier != 9.0
+    with pytest.raises(ConfigError, match="in its task 'privatizer'"):
         check_affordable(made.updated({"privacy.epsilon_budget": 0.05}))
-    assert not made.updated({"privatizer.noise_multiplier": 0.0}).noised
-
-
-def test_runs_without_a_privatizer_keep_their_digest(parted):
-    assert "privatizer" not in str(parted().digest())
-    plain, named = parted(), parted(privatizer__alpha=0.25)
-    assert plain.digest() != named.digest()
-    assert Config().digest() == Config().updated({"privatizer.rounds": 0}).digest()
+    assert not made.updated({"tasks.privatizer.noise_multiplier": 0.0}).noised
 
 
 BAD = [
-    ({"privatizer.method": "magic"}, r"privatizer\.method = 'magic'"),
-    ({"privatizer.method": ""}, r"privatizer\.method = ''"),
+    ({"privatizer.kind": "magic"}, r"privatizer.* 'magic'.* none, federated, synthetic, pretrained"),
+    ({"privatizer.kind": "none"}, r"privatizer\.kind = 'none'.* belong together"),
     ({"privatizer.sensitive_attribute": ""}, r"privatizer\.sensitive_attribute = ''"),
-    ({"privatizer.alpha": 1.5}, r"privatizer\.alpha = 1\.5"),
-    ({"privatizer.alpha": -0.1}, r"privatizer\.alpha = -0\.1"),
-    ({"privatizer.method": "alpha", "privatizer.alpha": 0.0}, r"privatizer\.alpha = 0\.0"),
-    ({"privatizer.rounds": 0}, r"privatizer\.method = 'information' .*hides nothing"),
-    ({"privatizer.budget": 0.1}, r"privatizer\.budget = 0\.1 .*does not look at it"),
-    ({"privatizer.lead": 2}, r"privatizer\.lead = 2"),
+    ({"tasks.privatizer.alpha": 1.5}, r"tasks\.privatizer cannot be used: .*alpha: .*in \[0, 1\]"),
+    ({"tasks.privatizer.alpha": -0.1}, r"tasks\.privatizer\.alpha = -0\.1 .*≥ 0"),
+    ({"tasks.privatizer.method": "alpha", "tasks.privatizer.alpha": 0.0}, r"alpha: above 0"),
+    ({"tasks.privatizer.rounds": 0}, r"tasks\.privatizer\.rounds = 0"),
+    ({"privatizer.budget": 0.1}, "unknown setting 'privatizer.budget'"),
+    ({"tasks.privatizer.lead": 2}, "lead: the filter needs rounds too"),
     ({"privatizer.consenting": 0.5}, r"privatizer\.consenting = 0\.5"),
     ({"privatizer.network": "x"}, r"privatizer\.network = 'x'"),
-    (
-        {"privatizer.method": "", "privatizer.rounds": 0, "privatizer.condition": True},
-        r"privatizer\.condition = True",
-    ),
-    ({"privatizer.filter_share": 1.0}, r"privatizer\.filter_share = 1\.0"),
+    ({"privatizer.rounds": 3}, "unknown setting 'privatizer.rounds'"),
+    ({"privatizer.method": "alpha"}, "unknown setting 'privatizer.method'"),
+    ({"schedule": "critic privatizer annotator"}, "name it first"),
+    ({"schedule": "privatizer"}, "a filter alone has nothing to show"),
+    ({"tasks.privatizer.filter_share": 1.0}, r"privatizer\.filter_share = 1\.0"),
     ({"privacy.unit": "record", "privacy.delta": 1e-5}, "for users, not records"),
 ]
 
@@ -193,7 +206,13 @@ BAD = [
 @pytest.mark.parametrize(("changes", "match"), BAD, ids=lambda c: str(c)[:40])
 def test_bad_settings_are_refused_by_name(config, changes, match):
     with pytest.raises(ConfigError, match=match):
-        config(changes)
+        config().updated(changes)
+
+
+def test_an_unknown_method_is_refused_before_anything_is_spent(config, run_small, tmp_path):
+    with pytest.raises(ConfigError, match=r"tasks\.privatizer.* 'magic': .* information, alpha"):
+        run_small(config(tasks__privatizer__method="magic"))
+    assert not (tmp_path / "run" / "ledger.jsonl").exists()
 
 
 @pytest.mark.parametrize(
@@ -231,34 +250,37 @@ def test_a_column_that_cannot_be_a_sensitive_attribute_is_refused(config, tmp_pa
 # Whole runs
 
 
-def test_every_round_is_charged_and_later_parts_look_through_the_filter(
+def test_every_round_is_charged_and_later_tasks_look_through_the_filter(
     config, run_small, tmp_path, monkeypatch
 ):
     seen = []
-    rows = FrozenLocalCritic.rows
+    rows = FrozenLocalTask.rows
     monkeypatch.setattr(
-        FrozenLocalCritic, "rows", lambda s, images, y: seen.append(images) or rows(s, images, y)
+        FrozenLocalTask, "rows", lambda s, images, y: seen.append(images) or rows(s, images, y)
     )
     asked, gather = [], PrivateStep.gather
     monkeypatch.setattr(
-        PrivateStep, "gather", lambda s, n, weights: asked.append(set(weights)) or
-        gather(s, n, weights)
+        PrivateStep, "gather", lambda s, n, a: asked.append((set(a.weights), a.filter)) or
+        gather(s, n, a)
     )  # fmt: skip
-    blinding = PrivatizerTrainer.filter_weights
+    blinding = PrivatizerTask.filter_weights
 
     def blinded(self):  # as if training had ended with a filter that shows black images alone
         vector = blinding(self)
         vector[-28 * 28 :] = -1e3  # the last layer's biases
         return vector
 
-    monkeypatch.setattr(PrivatizerTrainer, "filter_weights", blinded)
+    monkeypatch.setattr(PrivatizerTask, "filter_weights", blinded)
     outcome = run_small(config())
     entries = Ledger.verify(tmp_path / "run" / "ledger.jsonl")
     assert [e.event.released for e in entries] == [
         "privatizer update", "privatizer update", "frozen critic update", "annotator update",
     ]  # fmt: skip
-    assert asked == [{"players", "public"}, {"players", "public"}, {"filter"},
-                     {"annotator", "filter"}]  # fmt: skip
+    assert [weights for weights, _ in asked] == [
+        {"networks", "public"}, {"networks", "public"}, {"filter"}, {"annotator", "filter"},
+    ]  # fmt: skip
+    told = [None if filter_ is None else filter_.network for _, filter_ in asked]
+    assert told == [None, None, "dense", "dense"], "the filter's own rounds send no filter"
     assert seen and all(float(images.max()) == -1 for images in seen)
     with open_store(outcome.store) as store:
         strips = [b.round for b in store.batches(outcome.run_id) if b.purpose == "strip"]
@@ -268,19 +290,17 @@ def test_every_round_is_charged_and_later_parts_look_through_the_filter(
 
 
 @pytest.mark.parametrize("order", [0.5, 1.0, 2.0])
-def test_a_whole_run_trains_an_alpha_releaser_of_any_order(config, run_small, tmp_path, order):
-    made = config(
-        privatizer__method="alpha", privatizer__alpha=order, privatizer__weight=2.0,
-        annotator__rounds=0,
+def test_a_whole_run_trains_an_alpha_releaser_of_any_order(plain, run_small, tmp_path, order):
+    made = plain(
+        tasks__privatizer__method="alpha", tasks__privatizer__alpha=order, tasks__privatizer__weight=2.0,
     )  # fmt: skip
     outcome = run_small(made)
     entries = Ledger.verify(tmp_path / "run" / "ledger.jsonl")
     assert [e.event.released for e in entries] == [
         "privatizer update", "privatizer update", "frozen critic update",
     ]  # fmt: skip
-    kept = RunDirectory(tmp_path / "run").load_state().arrays["privatizer/mean"]
-    untrained = PrivatizerTrainer(made, (1, 28, 28), 10, 2).network
-    assert np.isfinite(kept).all() and not np.array_equal(kept, to_vector(untrained))
+    kept = RunDirectory(tmp_path / "run").load_state().arrays["tasks/privatizer/mean"]
+    assert np.isfinite(kept).all() and not np.array_equal(kept, to_vector(untrained(made).network))
     assert run_small(made, "again").model_sha256 == outcome.model_sha256
 
 
@@ -289,24 +309,27 @@ def test_a_conditioned_run_draws_pairs_and_its_filter_is_kept(config, run_small,
     run_small(made)
     snapshot = RunDirectory(tmp_path / "run").load_state()
     assert snapshot.facts["classes"] == 20
-    network = kept_filter(made, (1, 28, 28), snapshot.arrays)
-    assert np.array_equal(to_vector(network), snapshot.arrays["privatizer/mean"])
+    vector = kept_filter_weights(made, snapshot.arrays)
+    assert np.array_equal(vector, snapshot.arrays["tasks/privatizer/mean"])
+    network = restored_filter(made, (1, 28, 28), vector)
     assert not np.array_equal(to_vector(network), to_vector(trainer().network))
     assert set(load_generator(RunDirectory(tmp_path / "run").generator_path(4))) == {
         "average", "annotator",
     }  # fmt: skip
 
 
-def test_the_focused_critic_looks_through_the_filter_too(config, run_small):
-    assert run_small(config(FOCUSED, annotator__rounds=0)).rounds == 5
+def test_the_focused_critic_looks_through_the_filter_too(
+    plain, few_images_for_the_frame, run_small
+):
+    assert run_small(plain(FOCUSED)).rounds == 5
 
 
 CUTS = [
     (PrivateStep, "gather", "before", 2),
     (RunLedger, "charge", "before", 1),
     (RunDirectory, "save_release", "after", 1),
-    (PrivatizerTrainer, "apply_release", "before", 2),
-    (PrivatizerTrainer, "apply_release", "after", 1),
+    (PrivatizerTask, "apply_release", "before", 2),
+    (PrivatizerTask, "apply_release", "after", 1),
     (RunDirectory, "save_state", "before", 2),
     (RunDirectory, "save_state", "after", 2),
     (RunDirectory, "save_release", "after", 3),  # the critic's round, through the filter
@@ -320,40 +343,40 @@ def whole_run():
 
 @pytest.mark.parametrize("point", CUTS, ids=lambda p: f"{p[2]}-{p[1]}-{p[3]}")
 def test_a_run_cut_in_the_privatizers_rounds_ends_with_the_same_model(
-    config, run_small, monkeypatch, whole_run, point
+    plain, run_small, monkeypatch, whole_run, point
 ):
-    made = config(privatizer__sampling_rate=0.5, annotator__rounds=0)
+    made = plain(tasks__privatizer__sampling_rate=0.5)
     if not whole_run:
         whole_run["sha256"] = run_small(made, "whole").model_sha256
     assert interrupted(monkeypatch, run_small, made, point).model_sha256 == whole_run["sha256"]
 
 
-def test_another_seed_of_the_noise_gives_another_filter(config, run_small, whole_run):
-    made = config(privatizer__sampling_rate=0.5, annotator__rounds=0, privacy__fixed_seed=4)
+def test_another_seed_of_the_noise_gives_another_filter(plain, run_small, whole_run):
+    made = plain(tasks__privatizer__sampling_rate=0.5, privacy__fixed_seed=4)
     assert run_small(made, "other").model_sha256 != whole_run.get("sha256")
 
 
-def test_a_lost_release_leaves_the_filter_as_it_was(config, run_small, monkeypatch, tmp_path):
-    applied, apply_release = [], PrivatizerTrainer.apply_release
+def test_a_lost_release_leaves_the_filter_as_it_was(plain, run_small, monkeypatch, tmp_path):
+    applied, apply_release = [], PrivatizerTask.apply_release
     monkeypatch.setattr(
-        PrivatizerTrainer, "apply_release", lambda s, r: applied.append(1) or apply_release(s, r)
+        PrivatizerTask, "apply_release", lambda s, r: applied.append(1) or apply_release(s, r)
     )
-    made = config(annotator__rounds=0)
+    made = plain()
     point = (RunDirectory, "save_release", "before", 1)
     assert interrupted(monkeypatch, run_small, made, point).rounds == 3
     assert len(applied) == 1
     assert len(Ledger.verify(tmp_path / "run" / "ledger.jsonl")) == 3
 
 
-def test_without_a_filter_that_learned_no_later_part_begins(
-    config, run_small, monkeypatch, tmp_path
+def test_without_a_filter_that_learned_no_later_task_begins(
+    plain, run_small, monkeypatch, tmp_path
 ):
-    made = config(annotator__rounds=0)
-    monkeypatch.setattr(PrivatizerTrainer, "ready", property(lambda self: False))
+    made = plain()
+    monkeypatch.setattr(PrivatizerTask, "ready", property(lambda self: False))
     with pytest.raises(NothingLearned, match="start a new run"):
         run_small(made)
     entries = Ledger.verify(tmp_path / "run" / "ledger.jsonl")
-    assert len(entries) == made.privatizer.rounds, "nothing was spent on parts that cannot begin"
+    assert len(entries) == made.tasks["privatizer"].rounds, "nothing was spent on tasks that cannot begin"
 
 
 # Nodes that are not what they should be
@@ -381,23 +404,10 @@ def test_nodes_must_know_the_same_sensitive_attribute(config, run_small, change,
     assert not (tmp_path / "run" / "ledger.jsonl").exists()
 
 
-def test_nodes_of_before_describe_no_sensitive_attribute():
-    record = Description(0, 7, (1, 28, 28), 10).to_record()
-    for name in ("sensitive_attribute", "sensitive_classes"):
-        del record["config"][name]
-    assert Description.from_record(record) == Description(0, 7, (1, 28, 28), 10)
-    attribute = "sensitive_attribute"
-    for name, value in ((attribute, 3), ("sensitive_classes", -1), (attribute, "x" * 65)):
-        record = Description(0, 7, (1, 28, 28), 10).to_record()
-        record["config"][name] = value
-        with pytest.raises(ReplyError):
-            Description.from_record(record)
-
-
 @pytest.mark.parametrize("damage", ["shape", "nan", "norm"])
-def test_malformed_replies_are_refused_in_this_part_too(config, run_small, monkeypatch, damage):
+def test_malformed_replies_are_refused_in_this_task_too(config, run_small, monkeypatch, damage):
     made = config()
-    size = Learners(made, _federation()).size(parts(made)[0])
+    size = Learner(made, _federation()).task(scheduled(made)[0]).size
     bad = {
         "shape": np.zeros(size + 1), "nan": np.full(size, np.nan), "norm": np.full(size, 1e3)
     }[damage]  # fmt: skip
@@ -421,7 +431,7 @@ def _federation():
 
 def test_some_simulated_users_consent_and_their_nodes_say_so(config):
     made = config(
-        privatizer__network="unet", privatizer__width=2, privatizer__readers=2,
+        privatizer__network="unet", privatizer__width=2, tasks__privatizer__adversary_width=2,
         privatizer__consenting=0.25,
     )  # fmt: skip
     hides = hiding_users(made)
@@ -432,16 +442,16 @@ def test_some_simulated_users_consent_and_their_nodes_say_so(config):
 
 
 def test_a_request_of_a_run_without_a_privatizer_says_nothing_of_one(
-    parted, run_small, monkeypatch
+    annotated, run_small, monkeypatch
 ):
     kept, to_record = [], Request.to_record
-    monkeypatch.setattr(Request, "to_record", lambda s: kept.append(s.settings) or to_record(s))
-    run_small(parted(annotator__rounds=0))
-    assert kept and not [key for key in kept[0] if key.startswith("privatizer")]
+    monkeypatch.setattr(Request, "to_record", lambda s: kept.append(s.filter) or to_record(s))
+    run_small(annotated())
+    assert kept == [None] * len(kept) and kept
 
 
-def test_students_are_tried_on_images_as_devices_send_them(config, tmp_path, monkeypatch):
-    made = config({"annotator.rounds": 0, "privatizer.rate": 3.0})
+def test_students_are_tried_on_images_as_devices_send_them(plain, tmp_path, monkeypatch):
+    made = plain({"tasks.privatizer.rate": 3.0})
     directory = RunDirectory.create(tmp_path / "run", made)
     train_in_process(made, directory, directory.default_store, None)
     met: list[torch.Tensor] = []

@@ -1,0 +1,88 @@
+"""Settings of small runs of several tasks, over those of the small federation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from client.messages import Vector
+from models.shapes import ImageShape
+from server.config.tree import Config
+from server.tasks.protocol import ServerTask, TaskContext
+
+KINDS = {"privatizer": "privatizer", "warmup": "frozen", "critic": "", "annotator": "annotator"}
+"""The tasks that these tests schedule, in their order, with the kinds that names stand for."""
+
+
+def planned(settings: dict[str, object]) -> dict[str, object]:
+    """Settings with a schedule of all the tasks that they speak of, where they give none."""
+    spoken_of = {key.split(".")[1] for key in settings if key.startswith("tasks.")}
+    names = [name for name in KINDS if name in spoken_of]
+    kinds = {f"tasks.{name}.kind": KINDS[name] for name in names if KINDS[name]}
+    return {"schedule": " ".join(names), **kinds, **settings}
+
+
+ANNOTATED = {
+    "tasks.critic.rounds": 1,
+    "tasks.annotator.rounds": 2,
+    "tasks.annotator.components": 6,
+    "tasks.annotator.features": "orientations",
+    "tasks.annotator.guided_steps": 2,
+}
+RECORD = {
+    "privacy.unit": "record",
+    "privacy.delta": 1e-5,
+    "data.records_per_node": 100,
+}
+RECORD_ANNOTATED = {**RECORD, "tasks.annotator.sampling_rate": 0.5}
+WARM = {
+    "tasks.warmup.rounds": 1,
+    "tasks.warmup.generator_steps": 2,
+    "tasks.critic.kind": "wgan",
+}
+FOCUSED = {
+    "tasks.warmup.rounds": 1,
+    "tasks.warmup.generator_steps": 2,
+    "tasks.critic.kind": "focused",
+    "tasks.critic.components": 6,
+    "tasks.critic.rounds": 2,
+}
+TINY = {
+    "data.users": 40,
+    "data.samples_per_user": 10,
+    "privacy.delta": 1e-3,
+    "tasks.critic.rounds": 2,
+    "tasks.critic.generator_steps": 2,
+    "generator.batch": 40,
+    "generator.width": 8,
+    "release.samples": 30,
+    "release.strip": 1,
+    "privatizer.kind": "synthetic",
+    "privatizer.width": 2,
+    "privatizer.steps": 2,
+}
+"""A run of a second whose filter is fitted on samples."""
+
+
+def context_of(
+    config: Config,
+    name: str,
+    *,
+    shape: ImageShape = (1, 28, 28),
+    classes: int = 10,
+    sensitive_classes: int = 0,
+    generator_weights: Callable[[], Vector] = lambda: np.zeros(0, np.float32),
+    **earlier: ServerTask,
+) -> TaskContext:
+    """What a task of a run may build on, for tasks that are tried without a run."""
+    return TaskContext(
+        config=config,
+        name=name,
+        shape=shape,
+        classes=classes,
+        record_classes=classes,
+        sensitive_classes=sensitive_classes,
+        generator_weights=generator_weights,
+        earlier=earlier,
+    )
