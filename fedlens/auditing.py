@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fedlens.presets import preset_config
 from fedlens.runs import Run
 from foundation.errors import WrongUse
-from simulations.audits.audit import Plan, run_audits
+from simulations.audits.audit import AuditPlan, run_audits
 from simulations.audits.report import earlier_reports, report, store_findings, write_report
 from simulations.audits.schedule import NothingToAudit, Schedule
 
@@ -37,7 +37,7 @@ class AuditReport:
     """
 
     schedule: Schedule
-    plan: Plan
+    plan: AuditPlan
     findings: tuple[Finding, ...]
     path: Path | None = None
 
@@ -94,7 +94,7 @@ def audit(
             else "--kind membership attacks what the run released: leave out other settings"
         )
     try:
-        plan = Plan(kind, canaries, dims, confidence)
+        plan = AuditPlan(kind, canaries, dims, confidence)
         if run is not None:
             _check_places(run)  # before minutes are spent on what cannot be kept
         config = run.config if run is not None else preset_config(str(subject))

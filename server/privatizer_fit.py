@@ -53,8 +53,8 @@ SHARES = (1.0, 0.1, 0.01)
 
 
 @dataclass(frozen=True, eq=False)
-class Samples:
-    """Samples of pairs, as a privatizer's step takes them.
+class PairSamples:
+    """PairSamples of pairs, as a privatizer's step takes them.
 
     Attributes:
         records: float32 [n, c, h, w].
@@ -149,7 +149,7 @@ class FilterFit:
                 return
 
     def _fitted(
-        self, samples: Samples, held: Samples, seed: int, share: float, on_step: Progress
+        self, samples: PairSamples, held: PairSamples, seed: int, share: float, on_step: Progress
     ) -> FittedFilter:
         """A filter, trained at a share of the configured rates."""
         settings, source = self._settings, torch.Generator().manual_seed(seed)
@@ -185,9 +185,9 @@ class FilterFit:
         )
         return fit_filter(build, samples, held, fit_config, on_step)
 
-    def _drawn(self, sampler: Sampler, count: int, seed: int) -> Samples:
+    def _drawn(self, sampler: Sampler, count: int, seed: int) -> PairSamples:
         pairs = torch.arange(count) % sampler.classes
-        return Samples(
+        return PairSamples(
             sampler.draw(pairs, seed),
             pairs // self.sensitive_classes,
             pairs % self.sensitive_classes,
@@ -220,7 +220,7 @@ def _adversary(shape: ImageShape, sensitive_classes: int, source: torch.Generato
     )
 
 
-def _reader(samples: Samples, shape: ImageShape, source: torch.Generator) -> nn.Module:
+def _reader(samples: PairSamples, shape: ImageShape, source: torch.Generator) -> nn.Module:
     """A network that reads the class of samples."""
     network = StudentCnn(shape, int(samples.utility.max()) + 1, generator=source)
     adam = torch.optim.Adam(network.parameters(), lr=READING_RATE)

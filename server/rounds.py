@@ -42,7 +42,7 @@ class Progress:
 Observer = Callable[[Progress], None]
 
 
-class Training:
+class TrainingRun:
     """One run over one federation; goes on by itself from what its directory holds."""
 
     def __init__(

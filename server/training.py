@@ -18,7 +18,7 @@ from server.learner import Learner
 from server.population import check_room
 from server.pretrained_filter import pretrained_filter
 from server.publication import Publication
-from server.rounds import Observer, Training
+from server.rounds import Observer, TrainingRun
 from server.run_directory import RunDirectory, RunDirectoryError
 from server.run_ledger import RunLedger
 from server.schedule import check_affordable
@@ -88,7 +88,7 @@ def train(
         label = name or directory.path.name
         publication = Publication(config, directory, store, run_ledger.run_id, label)
         publication.begin()
-        training = Training(
+        training = TrainingRun(
             config, directory, grid, federation, learner, run_ledger, publication, observer
         )
         try:

@@ -104,7 +104,7 @@ FASHION_MNIST = DatasetSpec(
     partial(_load, FASHION_MNIST_FILES),
     augmentation=Augmentation("flips", moving=0.1),
     distortion=Distortion(shading=0.5, patching=0.5),
-    lesson=2,  # worth more than a point of accuracy here, a quarter of one on digits
+    student_images=2,  # worth more than a point of accuracy here, a quarter of one on digits
     published="fashion",
 )
 """Clothes bear the mirror, and moving a little."""

@@ -86,7 +86,7 @@ class DatasetSpec:
         by_path: whether its name is followed by a path: ``npz:PATH``.
         augmentation: changes that keep the meaning of its images.
         distortion: further changes, for students that an annotator teaches.
-        lesson: how many times as many images such students learn from. Samples cost no privacy,
+        student_images: how many times as many images such students learn from. Samples cost no privacy,
             only seconds.
         published: its key in the table of published figures; empty where there are none.
     """
@@ -96,7 +96,7 @@ class DatasetSpec:
     by_path: bool = False
     augmentation: Augmentation = Augmentation("none")
     distortion: Distortion = Distortion()
-    lesson: int = 1
+    student_images: int = 1
     published: str = ""
 
 

@@ -39,7 +39,7 @@ KINDS = ("all", "one-run", "one-shot", "noise", "membership")
 
 
 @dataclass(frozen=True)
-class Plan:
+class AuditPlan:
     """What to audit, and how thoroughly."""
 
     kind: str = "all"
@@ -74,7 +74,7 @@ class Plan:
 
 def run_audits(
     schedule: Schedule,
-    plan: Plan,
+    plan: AuditPlan,
     *,
     source: np.random.Generator,
     samples: NDArray[np.uint8] | None = None,
@@ -108,7 +108,7 @@ def run_audits(
 
 
 def _with_canaries(
-    schedule: Schedule, plan: Plan, source: np.random.Generator, observer: Observer | None
+    schedule: Schedule, plan: AuditPlan, source: np.random.Generator, observer: Observer | None
 ) -> Iterator[Finding]:
     claim = schedule.stated
     probe = clip_probe(schedule, dims=plan.dims, source=source)
@@ -125,7 +125,7 @@ def _with_canaries(
         yield _one_shot(schedule, plan, found)
 
 
-def _one_run(schedule: Schedule, plan: Plan, found: CanaryRun) -> Finding:
+def _one_run(schedule: Schedule, plan: AuditPlan, found: CanaryRun) -> Finding:
     claim = schedule.stated_for(plan.canaries)
     return one_run_finding(
         found.scores,
@@ -136,7 +136,7 @@ def _one_run(schedule: Schedule, plan: Plan, found: CanaryRun) -> Finding:
     )
 
 
-def _one_shot(schedule: Schedule, plan: Plan, found: CanaryRun) -> Finding:
+def _one_shot(schedule: Schedule, plan: AuditPlan, found: CanaryRun) -> Finding:
     event = schedule.event
     expected, most = (
         expected_separation(
@@ -158,7 +158,7 @@ def _one_shot(schedule: Schedule, plan: Plan, found: CanaryRun) -> Finding:
     )
 
 
-def _of_noise(schedule: Schedule, plan: Plan, observer: Observer | None) -> Finding:
+def _of_noise(schedule: Schedule, plan: AuditPlan, observer: Observer | None) -> Finding:
     if schedule.record_mode:
         values = silent_silos(schedule, observer=observer)
         resolution = SINGLE if isinstance(schedule.task.settings, WganConfig) else DOUBLE
@@ -174,7 +174,7 @@ def _of_noise(schedule: Schedule, plan: Plan, observer: Observer | None) -> Find
 
 
 def _of_members(
-    schedule: Schedule, plan: Plan, samples: NDArray[np.uint8], source: np.random.Generator
+    schedule: Schedule, plan: AuditPlan, samples: NDArray[np.uint8], source: np.random.Generator
 ) -> Finding:
     claim = schedule.stated  # where nothing can be said of the whole
     try:

@@ -114,7 +114,7 @@ def canaries_answer(kind: str) -> Iterator[None]:
         yield
 
 
-class Stage:
+class CanaryFederation:
     """One federation of canaries and the real private step over it."""
 
     def __init__(self, schedule: Schedule, directions: Directions, included: Coins) -> None:

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from server.private_step import NoUsableReply
 from simulations.audits.canaries import (
     OVERLONG,
+    CanaryFederation,
     Coins,
     Floats,
-    Stage,
     random_directions,
 )
 from simulations.audits.schedule import Schedule
@@ -60,7 +60,7 @@ def canary_run(
     clip, rounds = schedule.event.clipping_norm, schedule.rounds
     raw = random_directions(canaries, dims, OVERLONG * clip, source)
     included = source.random(canaries) < 0.5
-    stage = Stage(schedule, raw, included)
+    stage = CanaryFederation(schedule, raw, included)
     total, refused = np.zeros(dims), 0
     draws = np.zeros((rounds, canaries), dtype=np.bool_)
     for number in range(1, rounds + 1):
@@ -91,7 +91,7 @@ def clip_probe(
     clip = schedule.event.clipping_norm
     raw = random_directions(1, dims, OVERLONG * clip, source)
     try:
-        total, refused = Stage(everybody, raw, np.ones(1, dtype=np.bool_)).gathered(1)
+        total, refused = CanaryFederation(everybody, raw, np.ones(1, dtype=np.bool_)).gathered(1)
     except NoUsableReply:
         return 0.0, 0.0, 1
     norm = float(np.linalg.norm(total))
@@ -117,7 +117,7 @@ def silent_releases(
     found = []
     for life in range(2):
         silent = np.zeros((schedule.config.data.nodes, size), dtype=np.float32)
-        stage = Stage(schedule, silent, np.zeros(len(silent), dtype=np.bool_))
+        stage = CanaryFederation(schedule, silent, np.zeros(len(silent), dtype=np.bool_))
         for number in range(1, rounds + 1):
             found.append(stage.released(number)[0] / deviation)
             if observer is not None:

@@ -13,7 +13,7 @@ from accountant.audit.finding import Finding
 from foundation.files import write_durably
 from server.run_directory import RunDirectory, RunDirectoryError
 from server.store import AuditRecord, Store
-from simulations.audits.audit import Plan
+from simulations.audits.audit import AuditPlan
 from simulations.audits.schedule import Schedule
 
 FILE = "audit.json"
@@ -23,7 +23,7 @@ MEMBERSHIP_WORDS = (
 )
 
 
-def report(schedule: Schedule, plan: Plan, findings: Sequence[Finding]) -> dict[str, Any]:
+def report(schedule: Schedule, plan: AuditPlan, findings: Sequence[Finding]) -> dict[str, Any]:
     """Everything that was audited and found, as JSON values."""
     event = schedule.event
     return {

@@ -68,7 +68,7 @@ def silent_silos(
     deviation = schedule.event.noise_multiplier
     found = []
     for life in range(2):
-        stage = _SiloStage(schedule, Silo(0))
+        stage = _NodeFederation(schedule, Silo(0))
         stage.begin_from_zeros()
         for number in range(1, rounds + 1):
             found.append(stage.released(number) / deviation)
@@ -87,7 +87,7 @@ def silo_clip_probe(schedule: Schedule) -> float:
     if not isinstance(schedule.task.settings, WganConfig):
         clip = min(schedule.event.clipping_norm, _SMALL_CLIP)
         quiet = quiet.with_mechanism(clipping_norm=clip)
-    return float(np.linalg.norm(_SiloStage(quiet, Silo(1)).released(1)))
+    return float(np.linalg.norm(_NodeFederation(quiet, Silo(1)).released(1)))
 
 
 def single_step(schedule: Schedule) -> dict[str, object]:
@@ -102,7 +102,7 @@ def single_step(schedule: Schedule) -> dict[str, object]:
     }
 
 
-class _SiloStage:
+class _NodeFederation:
     """One node, and the real private step of the task over it."""
 
     def __init__(self, schedule: Schedule, silo: Silo) -> None:

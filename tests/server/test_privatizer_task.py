@@ -183,7 +183,10 @@ def test_the_privatizer_comes_first_and_shares_budget_and_scaling(config):
 
 
 BAD = [
-    ({"privatizer.kind": "magic"}, r"privatizer.* 'magic'.* none, federated, synthetic, pretrained"),
+    (
+        {"privatizer.kind": "magic"},
+        r"privatizer.* 'magic'.* none, federated, synthetic, pretrained",
+    ),
     ({"privatizer.kind": "none"}, r"privatizer\.kind = 'none'.* belong together"),
     ({"privatizer.sensitive_attribute": ""}, r"privatizer\.sensitive_attribute = ''"),
     ({"tasks.privatizer.alpha": 1.5}, r"tasks\.privatizer cannot be used: .*alpha: .*in \[0, 1\]"),
@@ -376,7 +379,9 @@ def test_without_a_filter_that_learned_no_later_task_begins(
     with pytest.raises(NothingLearned, match="start a new run"):
         run_small(made)
     entries = Ledger.verify(tmp_path / "run" / "ledger.jsonl")
-    assert len(entries) == made.tasks["privatizer"].rounds, "nothing was spent on tasks that cannot begin"
+    assert len(entries) == made.tasks["privatizer"].rounds, (
+        "nothing was spent on tasks that cannot begin"
+    )
 
 
 # Nodes that are not what they should be

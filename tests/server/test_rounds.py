@@ -47,7 +47,9 @@ def test_the_same_fixed_seed_gives_the_same_model_and_another_gives_another(
     config = small_config(tasks__critic__kind=family, tasks__critic__sampling_rate=0.5)
     first = run_small(config, "one").model_sha256
     assert first == run_small(config, "two").model_sha256
-    other = small_config(tasks__critic__kind=family, tasks__critic__sampling_rate=0.5, privacy__fixed_seed=4)
+    other = small_config(
+        tasks__critic__kind=family, tasks__critic__sampling_rate=0.5, privacy__fixed_seed=4
+    )
     assert first != run_small(other, "three").model_sha256
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from server.config.tree import Config
-from simulations.audits.audit import Plan, run_audits
+from simulations.audits.audit import AuditPlan, run_audits
 from simulations.audits.schedule import Schedule
 from studies.benchmarks.audit_power import FAULTS
 
@@ -20,9 +20,9 @@ FILTERED = {
 }
 
 
-def verdicts(task: str, plan: Plan | None = None) -> dict[str, str]:
+def verdicts(task: str, plan: AuditPlan | None = None) -> dict[str, str]:
     schedule = Schedule.of(Config().updated(FILTERED), task=task)
-    small = plan or Plan(canaries=200, dims=3000)
+    small = plan or AuditPlan(canaries=200, dims=3000)
     found = run_audits(schedule, small, source=np.random.default_rng(7))
     return {finding.kind: finding.verdict for finding in found}
 
@@ -31,4 +31,4 @@ def verdicts(task: str, plan: Plan | None = None) -> dict[str, str]:
 def test_each_task_is_audited_with_its_own_mechanism(task):
     assert "alarm" not in verdicts(task).values()
     with FAULTS["no noise"]():
-        assert verdicts(task, Plan("noise"))["noise"] == "alarm"
+        assert verdicts(task, AuditPlan("noise"))["noise"] == "alarm"

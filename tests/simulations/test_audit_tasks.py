@@ -13,7 +13,7 @@ from server import learner
 from server.config.tree import Config
 from server.schedule import planned_epsilon
 from simulations.audits import audit as audits
-from simulations.audits.audit import Plan, run_audits
+from simulations.audits.audit import AuditPlan, run_audits
 from simulations.audits.probes import canary_run
 from simulations.audits.schedule import NothingToAudit, Schedule
 from simulations.audits.silos import silent_silos, silo_clip_probe
@@ -34,7 +34,7 @@ THREE = {
     "tasks.annotator.noise_multiplier": 8.0,
     "tasks.annotator.sampling_rate": 0.5,
 }
-SMALL = Plan(canaries=300, dims=5000)
+SMALL = AuditPlan(canaries=300, dims=5000)
 
 
 def make_schedule(task: str = "critic", **changes: object) -> Schedule:
@@ -42,7 +42,7 @@ def make_schedule(task: str = "critic", **changes: object) -> Schedule:
     return Schedule.of(Config().updated({**THREE, **settings}), task=task)
 
 
-def verdicts(schedule: Schedule, plan: Plan = SMALL) -> dict[str, str]:
+def verdicts(schedule: Schedule, plan: AuditPlan = SMALL) -> dict[str, str]:
     found = run_audits(schedule, plan, source=np.random.default_rng(7))
     return {finding.kind: finding.verdict for finding in found}
 
@@ -69,10 +69,12 @@ def test_the_task_is_named_and_its_own_mechanism_is_claimed():
 
 @pytest.mark.parametrize("task", TASKS)
 def test_no_task_raises_an_alarm_as_it_is_and_each_does_without_its_noise(task):
-    schedule = make_schedule(task, tasks__annotator__sampling_rate=1.0)  # which is priced in closed form
+    schedule = make_schedule(
+        task, tasks__annotator__sampling_rate=1.0
+    )  # which is priced in closed form
     assert "alarm" not in verdicts(schedule).values()
     with FAULTS["no noise"]():
-        assert verdicts(schedule, Plan("noise"))["noise"] == "alarm"
+        assert verdicts(schedule, AuditPlan("noise"))["noise"] == "alarm"
     with FAULTS["clipping off"]():
         assert verdicts(schedule)["clipping"] == "alarm"
 
@@ -92,7 +94,7 @@ def test_in_record_mode_each_tasks_nodes_noise_as_is_claimed(task):
     values = silent_silos(schedule, rounds=2)
     assert values.std() == pytest.approx(1.0, rel=5 / np.sqrt(2 * values.size))
     assert len(np.unique(values)) > 0.99 * values.size
-    assert verdicts(schedule, Plan("noise")) == {"noise": "nothing-found"}
+    assert verdicts(schedule, AuditPlan("noise")) == {"noise": "nothing-found"}
 
 
 @pytest.mark.parametrize("clip", [1.0, 0.001])
@@ -106,7 +108,9 @@ def test_in_record_mode_each_tasks_nodes_noise_as_is_claimed(task):
 def test_a_glaring_record_arrives_at_the_clip_of_its_task_and_a_missing_clip_is_caught(
     monkeypatch, task, module, function, clip
 ):
-    schedule = make_schedule(task, privacy__unit="record", **{f"tasks__{task}__clipping_norm": clip})
+    schedule = make_schedule(
+        task, privacy__unit="record", **{f"tasks__{task}__clipping_norm": clip}
+    )
     assert silo_clip_probe(schedule) == pytest.approx(1.0, abs=1e-3)
     home = import_module(f"client.tasks.{module}")
     real = getattr(home, function)
@@ -121,7 +125,7 @@ def test_weaker_noise_on_the_nodes_of_any_task_is_caught(monkeypatch):
     monkeypatch.setattr(client.silo, "gaussian", lambda *a, **k: 0.9 * real(*a, **k))
     for task in ("warmup", "annotator"):
         schedule = make_schedule(task, privacy__unit="record", tasks__annotator__components=400)
-        assert verdicts(schedule, Plan("noise")) == {"noise": "alarm"}
+        assert verdicts(schedule, AuditPlan("noise")) == {"noise": "alarm"}
 
 
 def test_the_focused_critics_nodes_are_audited_as_well():
@@ -151,7 +155,10 @@ def test_rounds_and_noise_are_changed_in_the_task_alone():
         Config().updated(THREE), task="annotator", rounds=9, noise_multiplier=3.0
     )
     assert (schedule.rounds, schedule.event.noise_multiplier) == (9, 3.0)
-    assert schedule.config.privacy == Config().privacy and schedule.config.tasks["critic"] == Config().updated(THREE).tasks["critic"]
+    assert (
+        schedule.config.privacy == Config().privacy
+        and schedule.config.tasks["critic"] == Config().updated(THREE).tasks["critic"]
+    )
 
 
 def test_samples_are_held_against_the_claim_of_the_whole_run(monkeypatch):
@@ -164,7 +171,7 @@ def test_samples_are_held_against_the_claim_of_the_whole_run(monkeypatch):
     monkeypatch.setattr(audits, "membership_audit", attacked)
     schedule = make_schedule()
     samples = np.zeros((4, 1, 28, 28), np.uint8)
-    plan = Plan("membership")
+    plan = AuditPlan("membership")
     with pytest.raises(NothingToAudit, match="enough"):
         list(run_audits(schedule, plan, source=np.random.default_rng(0), samples=samples))
     assert held == [schedule.whole_claim]

@@ -14,15 +14,20 @@ from client.tasks.frozen import FrozenLocalTask
 from fedlens.cli import audit as audit_cli
 from server.config.tree import Config
 from simulations.audits import members, restarts
-from simulations.audits.audit import KINDS, Plan, run_audits
-from simulations.audits.canaries import OVERLONG, Stage, canaries_answer, random_directions
+from simulations.audits.audit import KINDS, AuditPlan, run_audits
+from simulations.audits.canaries import (
+    OVERLONG,
+    CanaryFederation,
+    canaries_answer,
+    random_directions,
+)
 from simulations.audits.members import find_suspects, membership_audit, nearest
 from simulations.audits.probes import canary_run, clip_probe, silent_releases
 from simulations.audits.schedule import NothingToAudit, Schedule
 from simulations.audits.silos import silent_silos, silo_clip_probe
 from studies.benchmarks.audit_power import FAULTS, repeated_noise, weaker_noise
 
-SMALL = Plan(canaries=500, dims=8000)
+SMALL = AuditPlan(canaries=500, dims=8000)
 
 
 def make_schedule(**changes: object) -> Schedule:
@@ -35,12 +40,14 @@ def source() -> np.random.Generator:
     return np.random.default_rng(11)
 
 
-def verdicts(schedule: Schedule, plan: Plan = SMALL, seed: int | None = None) -> dict[str, str]:
+def verdicts(
+    schedule: Schedule, plan: AuditPlan = SMALL, seed: int | None = None
+) -> dict[str, str]:
     found = run_audits(schedule, plan, source=np.random.default_rng(seed))
     return {finding.kind: finding.verdict for finding in found}
 
 
-def raised(schedule: Schedule, plan: Plan = SMALL) -> set[str]:
+def raised(schedule: Schedule, plan: AuditPlan = SMALL) -> set[str]:
     return {kind for kind, verdict in verdicts(schedule, plan).items() if verdict == "alarm"}
 
 
@@ -56,7 +63,7 @@ def test_a_canary_ten_times_too_long_arrives_at_the_clip(source):
 def test_a_canary_within_the_clip_arrives_as_it_was_sent(source):
     schedule = make_schedule(tasks__critic__sampling_rate=1.0)
     short = random_directions(1, 3000, 0.5 * schedule.event.clipping_norm, source)
-    total, _ = Stage(schedule, short, np.ones(1, dtype=bool)).gathered(1)
+    total, _ = CanaryFederation(schedule, short, np.ones(1, dtype=bool)).gathered(1)
     assert np.allclose(total, short[0], atol=1e-7)
 
 
@@ -64,7 +71,7 @@ def test_left_out_canaries_add_nothing(source):
     schedule = make_schedule()
     raw = random_directions(40, 3000, OVERLONG * schedule.event.clipping_norm, source)
     included = np.arange(40) < 3
-    total, _ = Stage(schedule, raw, included).gathered(1)
+    total, _ = CanaryFederation(schedule, raw, included).gathered(1)
     clipped = raw / OVERLONG
     assert np.allclose(total, clipped[:3].sum(axis=0), atol=1e-6)
 
@@ -125,9 +132,9 @@ def test_canaries_open_no_data_set(monkeypatch, source):
 
     monkeypatch.setattr(simulations.federation.apps, "load", refuse)
     simulations.federation.apps.simulated_federation.cache_clear()
-    plan = Plan("one-run", canaries=100, dims=2000)
+    plan = AuditPlan("one-run", canaries=100, dims=2000)
     assert list(run_audits(make_schedule(), plan, source=source))
-    assert list(run_audits(make_schedule(), Plan("noise"), source=source))
+    assert list(run_audits(make_schedule(), AuditPlan("noise"), source=source))
 
 
 # What is caught
@@ -160,7 +167,7 @@ def test_another_sampling_rate_is_caught():
     schedule = make_schedule(tasks__critic__sampling_rate=0.1, tasks__critic__rounds=40)
     with FAULTS["drawn half too often"]():
         assert "sampling" in raised(schedule)
-    assert "sampling" not in raised(schedule, Plan("one-run", canaries=200, dims=1000))
+    assert "sampling" not in raised(schedule, AuditPlan("one-run", canaries=200, dims=1000))
 
 
 def test_too_much_noise_is_no_privacy_leak_but_not_what_the_ledger_says():
@@ -185,14 +192,16 @@ def test_weaker_noise_on_nodes_of_record_mode_is_caught(monkeypatch):
 
     real = client.silo.gaussian
     monkeypatch.setattr(client.silo, "gaussian", lambda *a, **k: 0.9 * real(*a, **k))
-    schedule = make_schedule(privacy__unit="record", tasks__critic__kind="wgan", tasks__critic__width=4)
-    assert verdicts(schedule, Plan("noise")) == {"noise": "alarm"}
+    schedule = make_schedule(
+        privacy__unit="record", tasks__critic__kind="wgan", tasks__critic__width=4
+    )
+    assert verdicts(schedule, AuditPlan("noise")) == {"noise": "alarm"}
 
 
 def test_where_nothing_can_be_shown_the_audit_says_so():
     schedule = make_schedule(tasks__critic__noise_multiplier=0.4)
     with weaker_noise(0.0):
-        found = verdicts(schedule, Plan("one-run", canaries=500, dims=8000))
+        found = verdicts(schedule, AuditPlan("one-run", canaries=500, dims=8000))
     assert found["one-run"] == "cannot-detect"
 
 
@@ -205,7 +214,7 @@ def test_nothing_is_audited_where_nothing_is_claimed():
 def test_record_mode_refuses_canaries_with_the_reason(source):
     schedule = make_schedule(privacy__unit="record", tasks__critic__kind="wgan")
     with pytest.raises(NothingToAudit, match="no canary users"):
-        list(run_audits(schedule, Plan("one-run"), source=source))
+        list(run_audits(schedule, AuditPlan("one-run"), source=source))
 
 
 @pytest.mark.parametrize(
@@ -213,7 +222,7 @@ def test_record_mode_refuses_canaries_with_the_reason(source):
 )
 def test_a_plan_that_measures_nothing_is_refused(wrong):
     with pytest.raises(NothingToAudit):
-        Plan(**wrong)
+        AuditPlan(**wrong)
 
 
 def test_the_command_knows_the_same_kinds():
