@@ -242,10 +242,10 @@ def train_point(
     )
     rate = settings.rate
     stages = [
-        Stage("meeting", {"sensitive_attribute": rate}, max(1, settings.steps // 8)),
+        Stage("meeting", {"adversary": rate}, max(1, settings.steps // 8)),
         Stage(
             "releasing",
-            {FILTER: rate, "sensitive": rate, "utility": rate / 4},
+            {FILTER: rate, "adversary": rate, "utility": rate / 4},
             settings.steps,
             settings.adversary_steps,
             last_rate=settings.last_rate,

@@ -231,7 +231,7 @@ def train_point(
     net, adversary = networks(settings, train, seed)
     method = AlphaPrivatizer(net, adversary, objective)
     stages = [
-        Stage("meeting", {"sensitive_attribute": settings.adversary_rate}, settings.meeting_steps),
+        Stage("meeting", {"adversary": settings.adversary_rate}, settings.meeting_steps),
         _releasing(settings),
     ]
     train_privatizer(method, train, stages, batch=settings.batch, seed=seed)
@@ -269,7 +269,7 @@ def networks(
 def _releasing(settings: Settings) -> Stage:
     return Stage(
         "releasing",
-        {FILTER: settings.rate, "sensitive_attribute": settings.adversary_rate},
+        {FILTER: settings.rate, "adversary": settings.adversary_rate},
         settings.steps,
         settings.adversary_steps,
         last_rate=settings.last_rate,

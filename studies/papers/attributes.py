@@ -53,10 +53,10 @@ COLUMNS = (
     "alpha",
     "budget",
     "seed",
-    "use_raw",
+    "utility_raw",
     "utility",
-    "paper_use",
-    "use_loss",
+    "paper_utility",
+    "utility_loss",
     "attacker_raw",
     "frozen",
     "attacker",
@@ -106,12 +106,12 @@ def run(
             for place, method in trained(settings, split.train, provider.reader, seed):
                 row = point_row(settings, method, provider, split, seed)
                 if place["filter"] in BASELINES:  # the paper's figures are of its own filter
-                    row |= {"paper_use": None, "paper_attacker": None}
+                    row |= {"paper_utility": None, "paper_attacker": None}
                 head: Row = {"data": source.partition(":")[0], **place, "seed": seed}
                 rows.append({**head, **row, "seconds": time.perf_counter() - began})
                 report(
                     f"attributes: {head['data']} {_named(place)} seed {seed}: use "
-                    f"{row['use']:.3f} of {row['use_raw']:.3f}, attacker {row['attacker']:.3f}"
+                    f"{row['utility']:.3f} of {row['utility_raw']:.3f}, attacker {row['attacker']:.3f}"
                 )
                 if seed == seeds[0]:
                     some = split.test.take(slice(0, SHOWN))
@@ -157,10 +157,10 @@ def point_row(
     )
     utility = accuracy(provider.reader, test.records, test.utility)
     return {
-        "use_raw": provider.utility,
+        "utility_raw": provider.utility,
         "utility": utility,
-        "paper_use": PAPER_USE,
-        "use_loss": provider.utility - utility,
+        "paper_utility": PAPER_USE,
+        "utility_loss": provider.utility - utility,
         "attacker_raw": provider.attacker,
         "frozen": judge(provider.frozen, test, seed, resamples=2).balanced_accuracy,
         "paper_attacker": PAPER_ATTACKER,
@@ -181,7 +181,7 @@ def _plot(rows: Sequence[Row], out: Path) -> None:
     lines: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
         for kind in ("attacker", "frozen"):
-            point = (100 * number(row, "use_loss"), number(row, kind))
+            point = (100 * number(row, "utility_loss"), number(row, kind))
             name = f"{row['data']}, {row['filter']}: {kind}"
             lines.setdefault(name, []).append(point)
     plot_lines(

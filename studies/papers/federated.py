@@ -125,7 +125,7 @@ def seconded(config: Config, folder: Path) -> Config:
     on. Pairs' sums differ by their noise too, so that what is read of samples may be no secret:
     rows ``transfer`` and ``taught`` tell.
     """
-    used = ("network", "width", "output_noise_std", "sensitive", "consenting")
+    used = ("network", "width", "output_noise_std", "sensitive_attribute", "consenting")
     kept = {f"privatizer.{name}": getattr(config.privatizer, name) for name in used}
     bare = {k: v for k, v in Config().flat().items() if k.startswith("privatizer.")}
     given = {"privatizer.method": "pretrained", "privatizer.filter": str(folder)}
