@@ -11,7 +11,7 @@ from fedlens.cli.output import add_json_flag, print_json, program, say
 
 if TYPE_CHECKING:
     from studies.tradeoff.figures import Curve
-    from studies.tradeoff.report import Plan
+    from studies.tradeoff.report import CurvePlan
 
 METHODS = ("information", "cloak", "alpha")
 KINDS = ("torch", "onnx")
@@ -108,14 +108,13 @@ def run_curve_verb(args: argparse.Namespace) -> int:
     from fedlens.cli import DONE, WrongUse
     from models.shapes import ShapeError
     from privatizers.protocol import PrivatizerError
-    from studies.papers.runner import StudyError
     from studies.tradeoff.report import run_curve
     from studies.tradeoff.store import store_curve
 
     try:
         plan = _plan(args)
         curve = run_curve(plan, _tell)
-    except (PrivatizerError, PrivateDataError, ShapeError, StudyError) as error:
+    except (PrivatizerError, PrivateDataError, ShapeError) as error:
         raise WrongUse(str(error)) from None
     _print(curve, plan)
     place = args.store or f"sqlite:///{plan.out / STORE}"
@@ -128,11 +127,11 @@ def run_curve_verb(args: argparse.Namespace) -> int:
     return DONE
 
 
-def _plan(args: argparse.Namespace) -> Plan:
-    from studies.tradeoff.report import Plan
+def _plan(args: argparse.Namespace) -> CurvePlan:
+    from studies.tradeoff.report import CurvePlan
 
     out = args.out or OUT / f"privatizer-{args.method}"
-    return Plan(
+    return CurvePlan(
         method=args.method,
         data=args.data,
         out=_folder(out),
@@ -165,12 +164,12 @@ def _folder(out: Path) -> Path:
     return out
 
 
-def _print(curve: Curve, plan: Plan) -> None:
-    from studies.papers.runner import table
+def _print(curve: Curve, plan: CurvePlan) -> None:
+    from studies.framework.tables import print_table, table_of
     from studies.tradeoff.certified import BOUND_WORDS
     from studies.tradeoff.figures import BLIND, LABEL, columns_of
 
-    say(table(curve.table(), columns_of(curve)))
+    print_table(table_of(curve.table(), columns_of(curve)))
     say()
     say("secret: balanced accuracy of attackers fitted on released records, scored on others")
     for name in BLIND:

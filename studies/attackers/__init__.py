@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 from studies.attackers.logistic import LogisticAttacker
 from studies.attackers.networks import NetworkAttacker
-from studies.attackers.protocol import Attacker, AttackError, Fitted
+from studies.attackers.protocol import Attacker, AttackError, FittedAttacker
 from studies.attackers.references import PriorAttacker, SideAttacker
 from studies.attackers.trees import TreesAttacker
 
-__all__ = ["ATTACKERS", "FRESH", "AttackError", "Attacker", "Fitted", "build_attacker"]
+__all__ = ["ATTACKERS", "FRESH", "AttackError", "Attacker", "FittedAttacker", "build_attacker"]
 
 ATTACKERS: dict[str, Callable[[], Attacker]] = {
     "prior": PriorAttacker,

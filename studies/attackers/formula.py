@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from studies.attackers.protocol import AttackError, Fitted, cautious, count_classes
+from studies.attackers.protocol import AttackError, FittedAttacker, cautious, count_classes
 
 Rule = Callable[[Tensor, Tensor | None], Tensor]
 """Released records [n, ...] and side information to answers: int64, the secret's shape, each at
@@ -35,7 +35,7 @@ class FormulaFitted:
     meaning: Tensor
 
     def log_probabilities(self, records: Tensor, side: Tensor | None = None) -> Tensor:
-        """See `Fitted.log_probabilities`; an answer never seen says what the prior does."""
+        """See `FittedAttacker.log_probabilities`; an answer never seen says what the prior does."""
         answers = self.rule(records, side)
         last = len(self.meaning) - 1
         known = torch.where((answers >= 0) & (answers < last), answers, last)
@@ -64,7 +64,7 @@ class FormulaAttacker:
         seed: int,
         *,
         classes: int | None = None,
-    ) -> Fitted:
+    ) -> FittedAttacker:
         """Count what each rule's answers mean and keep the one with the least cross-entropy."""
         found = count_classes(records, sensitive, side, classes)
         fitted = [

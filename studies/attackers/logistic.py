@@ -9,7 +9,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
-from studies.attackers.protocol import Fitted, count_classes
+from studies.attackers.protocol import FittedAttacker, count_classes
 from studies.attackers.tables import TableFitted, View, some_rows
 
 ITERATIONS = 150
@@ -35,7 +35,7 @@ class LogisticAttacker:
         seed: int,
         *,
         classes: int | None = None,
-    ) -> Fitted:
+    ) -> FittedAttacker:
         """Learn; see `Attacker.fit`."""
         found = count_classes(records, sensitive, side, classes)
         view = View(steps=sensitive.ndim == 2)

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from models.classifiers import ConvClassifier, Mlp
 from studies.attackers.features import beside
-from studies.attackers.protocol import AttackError, Fitted, cautious, count_classes
+from studies.attackers.protocol import AttackError, FittedAttacker, cautious, count_classes
 
 Build = Callable[[tuple[int, ...], int, float, torch.Generator], nn.Module]
 """From a record's shape (side information beside it), classes, width and a generator: a network of
@@ -62,7 +62,7 @@ class NetworkFitted:
 
     @torch.no_grad()
     def log_probabilities(self, records: Tensor, side: Tensor | None = None) -> Tensor:
-        """See `Fitted.log_probabilities`."""
+        """See `FittedAttacker.log_probabilities`."""
         logits = _logits(self.network, beside(records, side)).double()
         return cautious((self.sharpness * logits).softmax(-1))
 
@@ -91,7 +91,7 @@ class NetworkAttacker:
         seed: int,
         *,
         classes: int | None = None,
-    ) -> Fitted:
+    ) -> FittedAttacker:
         """Learn; see `Attacker.fit`.
 
         Raises:

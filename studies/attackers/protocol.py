@@ -17,7 +17,7 @@ class AttackError(PrivateDataError):
     """Records or secrets that no attacker can be fitted on; the message says the mend."""
 
 
-class Fitted(Protocol):
+class FittedAttacker(Protocol):
     """An attacker after its training."""
 
     def log_probabilities(self, records: Tensor, side: Tensor | None = None) -> Tensor:
@@ -44,7 +44,7 @@ class Attacker(Protocol):
         seed: int,
         *,
         classes: int | None = None,
-    ) -> Fitted:
+    ) -> FittedAttacker:
         """Learn from released ``records``.
 
         Args:

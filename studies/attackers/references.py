@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from studies.attackers.protocol import Fitted, cautious, count_classes
+from studies.attackers.protocol import FittedAttacker, cautious, count_classes
 from studies.attackers.tables import TableFitted, View, some_rows
 from studies.attackers.trees import ROWS, TreesAttacker
 
@@ -34,7 +34,7 @@ class PriorAttacker:
         seed: int,
         *,
         classes: int | None = None,
-    ) -> Fitted:
+    ) -> FittedAttacker:
         """Count; see `Attacker.fit`."""
         found = count_classes(records, sensitive, side, classes)
         shares = torch.bincount(sensitive.flatten(), minlength=found)
@@ -62,7 +62,7 @@ class SideAttacker:
         seed: int,
         *,
         classes: int | None = None,
-    ) -> Fitted:
+    ) -> FittedAttacker:
         """Learn from ``side``; see `Attacker.fit`."""
         found = count_classes(records, sensitive, side, classes)
         view = View(steps=sensitive.ndim == 2, record=False, position=self.position)

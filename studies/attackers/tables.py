@@ -71,7 +71,7 @@ class TableFitted:
     classes: int
 
     def log_probabilities(self, records: Tensor, side: Tensor | None = None) -> Tensor:
-        """See `Fitted.log_probabilities`."""
+        """See `FittedAttacker.log_probabilities`."""
         found = self.estimator.predict_proba(self.view(records, side).numpy())
         wide = torch.zeros(len(found), self.classes, dtype=torch.float64)
         wide[:, torch.from_numpy(np.asarray(self.estimator.classes_))] = torch.from_numpy(

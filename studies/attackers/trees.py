@@ -12,7 +12,7 @@ from sklearn.feature_selection import SelectKBest, f_classif
 from sklearn.pipeline import Pipeline, make_pipeline
 from torch import Tensor
 
-from studies.attackers.protocol import Fitted, count_classes
+from studies.attackers.protocol import FittedAttacker, count_classes
 from studies.attackers.tables import TableFitted, View, some_rows
 
 ROWS = 12_000
@@ -41,7 +41,7 @@ class TreesAttacker:
         seed: int,
         *,
         classes: int | None = None,
-    ) -> Fitted:
+    ) -> FittedAttacker:
         """Learn; see `Attacker.fit`."""
         found = count_classes(records, sensitive, side, classes)
         view = View(steps=sensitive.ndim == 2)

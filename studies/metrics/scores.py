@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from client.datasets.attributes.data import PrivateData
-from studies.attackers.protocol import Attacker, AttackError, Fitted
+from studies.attackers.protocol import Attacker, AttackError, FittedAttacker
 
 RESAMPLES = 1000
 CHUNK = 100
@@ -80,7 +80,9 @@ def attack(
     return judge(fitted, test, seed, resamples=resamples)
 
 
-def judge(fitted: Fitted, test: PrivateData, seed: int, *, resamples: int = RESAMPLES) -> Score:
+def judge(
+    fitted: FittedAttacker, test: PrivateData, seed: int, *, resamples: int = RESAMPLES
+) -> Score:
     """Score an attacker that is fitted already (perhaps on raw records: a frozen one)."""
     guesses = fitted.log_probabilities(test.records, test.side)
     return score(guesses, test.sensitive, seed=seed, owners=test.owners, resamples=resamples)

@@ -17,15 +17,15 @@ from privatizers.protocol import Privatizer, PrivatizerError, draw_noise
 from studies.attackers import build_attacker
 from studies.attackers.networks import NetworkAttacker
 from studies.attackers.protocol import Attacker, cautious
+from studies.framework.tables import Row
 from studies.metrics.scores import score
-from studies.papers.runner import Row
 
 CHUNK = 500
 RESAMPLES = 100
 
 
 @dataclass(frozen=True)
-class Reading:
+class LeakageEstimate:
     """What a fresh attacker read on test records.
 
     Attributes:
@@ -52,7 +52,7 @@ def release(method: Privatizer, data: PrivateData, seed: int) -> PrivateData:
 
 def read_sensitive(
     attacker: Attacker, attack: PrivateData, test: PrivateData, seed: int
-) -> Reading:
+) -> LeakageEstimate:
     """Fit on the released attack part and score on the released test part."""
     fitted = attacker.fit(
         attack.records, attack.sensitive, attack.side, seed, classes=attack.sensitive_classes
@@ -63,12 +63,12 @@ def read_sensitive(
     fair = cautious((guesses - shares.log()).softmax(-1))
     plain = score(guesses, test.sensitive, owners=test.owners, resamples=RESAMPLES)
     other = score(fair, test.sensitive, resamples=2)
-    return Reading(plain.balanced_accuracy, other.balanced_accuracy, plain.leak_lower_bound)
+    return LeakageEstimate(plain.balanced_accuracy, other.balanced_accuracy, plain.leak_lower_bound)
 
 
 def read_all(
     attackers: Mapping[str, Attacker], attack: PrivateData, test: PrivateData, seed: int
-) -> dict[str, Reading]:
+) -> dict[str, LeakageEstimate]:
     """Every attacker's reading, by name."""
     return {
         name: read_sensitive(attacker, attack, test, seed) for name, attacker in attackers.items()
@@ -86,7 +86,7 @@ def build_attackers(names: Sequence[str], steps: int) -> dict[str, Attacker]:
     return found
 
 
-def columns(readings: Mapping[str, Reading]) -> Row:
+def columns(readings: Mapping[str, LeakageEstimate]) -> Row:
     """A row's part: each attacker's figures, and the strongest of them."""
     row: Row = {}
     for name, reading in readings.items():

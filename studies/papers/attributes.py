@@ -24,13 +24,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from client.datasets.attributes import load_private
 from client.datasets.attributes.data import PrivateData, Split
 from privatizers.protocol import Privatizer
 from studies.attackers.networks import NetworkAttacker
-from studies.attackers.protocol import Attacker, Fitted
+from studies.attackers.protocol import Attacker, FittedAttacker
+from studies.framework.charts import plot_lines, plot_sheet
+from studies.framework.study import SeedTrial
+from studies.framework.tables import Row
 from studies.metrics.scores import judge
 from studies.papers.attacking import (
     accuracy,
@@ -42,9 +45,7 @@ from studies.papers.attacking import (
     small_reader,
 )
 from studies.papers.attributes_fader import BASELINES
-from studies.papers.attributes_training import Settings, trained
-from studies.papers.charts import plot_lines, plot_sheet
-from studies.papers.runner import Report, Row
+from studies.papers.attributes_training import AttributesSettings, trained
 from studies.tradeoff.stroke_formula import with_formula
 
 COLUMNS = (
@@ -71,7 +72,7 @@ SHOWN = 10
 
 
 @dataclass(frozen=True, eq=False)
-class Provider:
+class RawService:
     """What is there before any filter, of one source and seed.
 
     Attributes:
@@ -84,42 +85,40 @@ class Provider:
     reader: nn.Module
     utility: float
     attacker: float
-    frozen: Fitted
+    frozen: FittedAttacker
 
 
-def run(
-    settings: Settings,
-    *,
-    seeds: Sequence[int],
-    data_dir: Path | None,
-    out: Path,
-    report: Report,
-) -> list[Row]:
-    """A row for each source, seed and filter."""
+SETTINGS = AttributesSettings
+
+
+def run_seed(settings: AttributesSettings, trial: SeedTrial) -> list[Row]:
+    """A row for each source and filter."""
+    return [row for source in settings.data for row in _source_rows(settings, source, trial)]
+
+
+def _source_rows(settings: AttributesSettings, source: str, trial: SeedTrial) -> list[Row]:
+    """The rows of one source; images before and after each filter are drawn at the first seed."""
+    seed, data = trial.seed, source.partition(":")[0]
+    split = load_private(source, trial.data_dir, seed)
+    provider = provide(settings, split, seed)
+    some = split.test.take(slice(0, SHOWN))
+    sheet = {"raw": some.records}
     rows: list[Row] = []
-    for source in settings.data:
-        sheet: dict[str, Tensor] = {}
-        for seed in seeds:
-            split = load_private(source, data_dir, seed)
-            provider = provide(settings, split, seed)
-            began = time.perf_counter()
-            for place, method in trained(settings, split.train, provider.reader, seed):
-                row = point_row(settings, method, provider, split, seed)
-                if place["filter"] in BASELINES:  # the paper's figures are of its own filter
-                    row |= {"paper_utility": None, "paper_attacker": None}
-                head: Row = {"data": source.partition(":")[0], **place, "seed": seed}
-                rows.append({**head, **row, "seconds": time.perf_counter() - began})
-                report(
-                    f"attributes: {head['data']} {_named(place)} seed {seed}: use "
-                    f"{row['utility']:.3f} of {row['utility_raw']:.3f}, attacker {row['attacker']:.3f}"
-                )
-                if seed == seeds[0]:
-                    some = split.test.take(slice(0, SHOWN))
-                    sheet.setdefault("raw", some.records)
-                    sheet[_named(place)] = release(method, some, seed).records
-                began = time.perf_counter()
-        plot_sheet(sheet, out / f"attributes-{source.partition(':')[0]}-sheet.png")
-    _plot(rows, out)
+    began = time.perf_counter()
+    for place, method in trained(settings, split.train, provider.reader, seed):
+        row = point_row(settings, method, provider, split, seed)
+        if place["filter"] in BASELINES:  # the paper's figures are of its own filter
+            row |= {"paper_utility": None, "paper_attacker": None}
+        head: Row = {"data": data, **place, "seed": seed}
+        rows.append({**head, **row, "seconds": time.perf_counter() - began})
+        trial.report(
+            f"attributes: {data} {_named(place)} seed {seed}: utility {row['utility']:.3f} of "
+            f"{row['utility_raw']:.3f}, attacker {row['attacker']:.3f}"
+        )
+        sheet[_named(place)] = release(method, some, seed).records
+        began = time.perf_counter()
+    if trial.first:
+        plot_sheet(sheet, trial.out / f"attributes-{data}-sheet.png")
     return rows
 
 
@@ -128,7 +127,7 @@ def _named(place: Row) -> str:
     return " ".join([str(place["filter"]), *(f"{s}={v:g}" for s, v in found if v is not None)])
 
 
-def provide(settings: Settings, split: Split, seed: int) -> Provider:
+def provide(settings: AttributesSettings, split: Split, seed: int) -> RawService:
     """The provider's network, and attackers of raw images."""
     generator = torch.Generator().manual_seed(seed)
     train = split.train
@@ -141,13 +140,13 @@ def provide(settings: Settings, split: Split, seed: int) -> Provider:
         attack.records, attack.sensitive, None, seed, classes=attack.sensitive_classes
     )
     utility = accuracy(reader, split.test.records, split.test.utility)
-    return Provider(reader, utility, number(raw, "attacker"), frozen)
+    return RawService(reader, utility, number(raw, "attacker"), frozen)
 
 
 def point_row(
-    settings: Settings,
+    settings: AttributesSettings,
     method: Privatizer,
-    provider: Provider,
+    provider: RawService,
     split: Split,
     seed: int,
 ) -> Row:
@@ -169,14 +168,14 @@ def point_row(
     }
 
 
-def _attackers(settings: Settings, attack: PrivateData, seed: int) -> dict[str, Attacker]:
+def _attackers(settings: AttributesSettings, attack: PrivateData, seed: int) -> dict[str, Attacker]:
     """Fresh attackers of images as in ``attack``, the formula's with a reader of its own."""
     return with_formula(
         settings.fresh(), attack, attack.name, steps=settings.reading_steps, seed=seed + 7
     )
 
 
-def _plot(rows: Sequence[Row], out: Path) -> None:
+def draw(rows: Sequence[Row], settings: AttributesSettings, out: Path) -> None:
     """Attackers, fresh and frozen, against what the use loses."""
     lines: dict[str, list[tuple[float, float]]] = {}
     for row in rows:

@@ -19,6 +19,8 @@ from privatizers.protocol import FILTER, Privatizer, PrivatizerError
 from privatizers.training import Stage, train_identity, train_privatizer
 from studies.attackers import ATTACKERS
 from studies.attackers.protocol import Attacker
+from studies.framework.settings import check_names
+from studies.framework.tables import Row
 from studies.papers.attacking import build_attackers, joint_adversary
 from studies.papers.attributes_fader import (
     ALONE,
@@ -28,13 +30,12 @@ from studies.papers.attributes_fader import (
     behind,
     train_fader,
 )
-from studies.papers.runner import Row, check_names
 
 NETWORKS = ("unet", "code", "dense")
 
 
 @dataclass(frozen=True)
-class Settings:
+class AttributesSettings:
     """What ``attributes.toml`` sets.
 
     Attributes:
@@ -123,7 +124,7 @@ class Settings:
 
 
 def trained(
-    settings: Settings, train: PrivateData, reader: nn.Module, seed: int
+    settings: AttributesSettings, train: PrivateData, reader: nn.Module, seed: int
 ) -> Iterator[tuple[Row, Privatizer]]:
     """Every filter of a seed, one after another, and where it stands in the table."""
     for objective in settings.objectives():
@@ -147,7 +148,7 @@ def _place(objective: Objective) -> Row:
 
 
 def train_point(
-    settings: Settings,
+    settings: AttributesSettings,
     train: PrivateData,
     reader: nn.Module,
     objective: Objective,
@@ -185,7 +186,7 @@ def train_point(
 
 
 def starting_filter(
-    settings: Settings, train: PrivateData, generator: torch.Generator, seed: int
+    settings: AttributesSettings, train: PrivateData, generator: torch.Generator, seed: int
 ) -> nn.Module:
     """A filter that gives back about what it is given."""
     limits, shape = (train.low, train.high), check_image(train.shape)

@@ -13,7 +13,7 @@ from torch import nn
 from client.datasets.attributes.data import PrivateData
 from privatizers.export import release
 from simulations.plots.style import BLUE, GREEN, GREY, ORANGE
-from studies.papers.runner import Row
+from studies.framework.tables import Row
 
 SHOWN = 10
 DPI = 110

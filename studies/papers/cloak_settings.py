@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 from privatizers.networks.masks import NoiseMap
 from studies.attackers import ATTACKERS
-from studies.papers.runner import StudyError, check_names
+from studies.framework.errors import StudyError
+from studies.framework.settings import check_names
 
 
 @dataclass(frozen=True)
-class Settings:
+class CloakSettings:
     """Of the study; see `cloak.toml`.
 
     Attributes:

@@ -39,9 +39,12 @@ from simulations.students.students import train_student
 from studies.attackers import ATTACKERS, build_attacker
 from studies.attackers.networks import NetworkAttacker
 from studies.attackers.protocol import Attacker
+from studies.framework.errors import StudyError
+from studies.framework.settings import check_names
+from studies.framework.study import SeedTrial
+from studies.framework.tables import Row
 from studies.papers.attacking import columns, read_all
-from studies.papers.federated_data import Trained, groups_of, halves, opened, samples_of
-from studies.papers.runner import Report, Row, StudyError, check_names
+from studies.papers.federated_data import FilteredRun, groups_of, halves, opened, samples_of
 from studies.tradeoff.stroke_formula import with_formula
 
 COLUMNS = (
@@ -60,7 +63,7 @@ FORMULAS = {"thickness": "mnist-thickness"}
 
 
 @dataclass(frozen=True)
-class Settings:
+class FederatedSettings:
     """What is run and who attacks it.
 
     Attributes:
@@ -83,39 +86,38 @@ class Settings:
         check_names("attackers", self.attackers, ATTACKERS)
 
 
-def run(
-    settings: Settings,
-    *,
-    seeds: Sequence[int],
-    data_dir: Path | None,
-    out: Path,
-    report: Report,
-) -> list[Row]:
-    """Train (or take up) a run for each seed, and attack what comes of it.
+SETTINGS = FederatedSettings
+
+
+def run_seed(settings: FederatedSettings, trial: SeedTrial) -> list[Row]:
+    """Train (or take up) a run, and attack what comes of it.
 
     Raises:
         StudyError: the preset trains no privatizer.
         DatasetError, ConfigError: what they say.
     """
-    rows: list[Row] = []
-    for seed in seeds:
-        config = _config(settings, seed, data_dir)
-        first = _trained(config, out / f"run-{seed}")
-        report(f"seed {seed}: trained, {_words(_guarantee(config, first))}")
-        for row in _rows(settings, opened(config, first, seed)):
-            rows.append({"seed": seed, **row, **_guarantee(config, first)})
-            report(f"seed {seed}: {row['where']} attacker {row['attacker']:.3f}")
-        if not settings.second:
-            continue
-        second = RunDirectory(out / f"second-{seed}")
+    seed, report = trial.seed, trial.report
+    config = _config(settings, seed, trial.data_dir)
+    first = _trained(config, trial.out / f"run-{seed}")
+    spent = _guarantee(config, first)
+    report(f"seed {seed}: trained, {_words(spent)}")
+    rows = [{"seed": seed, **row, **spent} for row in _rows(settings, opened(config, first, seed))]
+    if settings.second:
+        second = RunDirectory(trial.out / f"second-{seed}")
         # a study that was moved goes on with the run that is there
         follows = second.config() if second.exists() else seconded(config, first.path)
         _trained(follows, second.path)
-        report(f"seed {seed}: second run trained, {_words(_guarantee(follows, first, second))}")
-        for row in _sample_rows(settings, opened(follows, second, seed), "second "):
-            rows.append({"seed": seed, **row, **_guarantee(follows, first, second)})
-            report(f"seed {seed}: {row['where']} attacker {row['attacker']:.3f}")
+        spent = _guarantee(follows, first, second)
+        report(f"seed {seed}: second run trained, {_words(spent)}")
+        found = _sample_rows(settings, opened(follows, second, seed), "second ")
+        rows += [{"seed": seed, **row, **spent} for row in found]
+    for row in rows:
+        report(f"seed {seed}: {row['where']} attacker {row['attacker']:.3f}")
     return rows
+
+
+def draw(rows: Sequence[Row], settings: FederatedSettings, out: Path) -> None:
+    """Nothing: the runs' own folders have their pictures."""
 
 
 def seconded(config: Config, folder: Path) -> Config:
@@ -140,7 +142,7 @@ def _trained(config: Config, folder: Path) -> RunDirectory:
     return directory
 
 
-def _config(settings: Settings, seed: int, data_dir: Path | None) -> Config:
+def _config(settings: FederatedSettings, seed: int, data_dir: Path | None) -> Config:
     config = read_config(PRESETS / f"{settings.preset}.toml").updated({"seed": seed})
     if not config.privatizer.active or config.privatizer.given:
         raise StudyError(f"preset {settings.preset!r} trains no privatizer: name one that does")
@@ -166,7 +168,7 @@ def _words(spent: Row) -> str:
     return f"DP ε = {spent['epsilon']:.3g} at δ = {spent['delta']:g}"
 
 
-def _rows(settings: Settings, trained: Trained) -> list[Row]:
+def _rows(settings: FederatedSettings, trained: FilteredRun) -> list[Row]:
     attack, test = trained.filtered(trained.attack), trained.filtered(trained.test)
     raw_utility = _use(settings, trained.attack, trained.test)
     rows = [
@@ -184,7 +186,7 @@ def _rows(settings: Settings, trained: Trained) -> list[Row]:
     return rows
 
 
-def _sample_rows(settings: Settings, trained: Trained, before: str = "") -> list[Row]:
+def _sample_rows(settings: FederatedSettings, trained: FilteredRun, before: str = "") -> list[Row]:
     """What is read of samples of pairs, by attackers that learned from them or from images."""
     attack, test = trained.filtered(trained.attack), trained.filtered(trained.test)
     samples = samples_of(trained, settings.samples)
@@ -198,7 +200,11 @@ def _sample_rows(settings: Settings, trained: Trained, before: str = "") -> list
 
 
 def _read(
-    settings: Settings, trained: Trained, where: str, taught: PrivateData, tried: PrivateData
+    settings: FederatedSettings,
+    trained: FilteredRun,
+    where: str,
+    taught: PrivateData,
+    tried: PrivateData,
 ) -> Row:
     """What fresh attackers that learned from the one read of the other."""
     fresh = with_formula(
@@ -211,7 +217,7 @@ def _read(
     return {"where": where, **columns(read_all(fresh, taught, tried, trained.seed))}
 
 
-def _attackers(settings: Settings) -> Mapping[str, Attacker]:
+def _attackers(settings: FederatedSettings) -> Mapping[str, Attacker]:
     found = {name: build_attacker(name) for name in settings.attackers}
     return {
         name: replace(attacker, steps=settings.attacker_steps)
@@ -221,7 +227,7 @@ def _attackers(settings: Settings) -> Mapping[str, Attacker]:
     }
 
 
-def _use(settings: Settings, taught: PrivateData, tried: PrivateData) -> float:
+def _use(settings: FederatedSettings, taught: PrivateData, tried: PrivateData) -> float:
     """How often a student of the one reads the class of the other."""
     student = train_student(
         taught.records,

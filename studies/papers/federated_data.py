@@ -19,7 +19,7 @@ from server.sampler import Sampler
 from server.tasks.privatizer import kept_filter
 from simulations.federation.apps import hiding_users, simulated_federation, simulated_sensitive
 from simulations.reading import kept_sampler
-from studies.papers.runner import StudyError
+from studies.framework.errors import StudyError
 
 CHUNK = 500
 MOST = 6000
@@ -27,7 +27,7 @@ MOST = 6000
 
 
 @dataclass(frozen=True, eq=False)
-class Trained:
+class FilteredRun:
     """A finished run with the data that it was simulated on."""
 
     config: Config
@@ -44,7 +44,7 @@ class Trained:
         return replace(data, records=_released(self.network, data.records, source, hides))
 
 
-def opened(config: Config, directory: RunDirectory, seed: int) -> Trained:
+def opened(config: Config, directory: RunDirectory, seed: int) -> FilteredRun:
     """A finished run, ready to be attacked.
 
     Raises:
@@ -68,10 +68,10 @@ def opened(config: Config, directory: RunDirectory, seed: int) -> Trained:
     if "privatizer/mean" not in snapshot.arrays:
         raise StudyError(f"{directory.path} ended before it had a filter: give it a larger budget")
     network = kept_filter(config, dataset.shape, snapshot.arrays)
-    return Trained(config, network, kept_sampler(directory), attack, test, seed)
+    return FilteredRun(config, network, kept_sampler(directory), attack, test, seed)
 
 
-def samples_of(trained: Trained, count: int) -> PrivateData:
+def samples_of(trained: FilteredRun, count: int) -> PrivateData:
     """Samples of all pairs of class and secret, with what was asked for."""
     sensitive_classes = trained.attack.sensitive_classes
     asked = torch.arange(count) % trained.sampler.classes
@@ -84,7 +84,7 @@ def samples_of(trained: Trained, count: int) -> PrivateData:
     )
 
 
-def groups_of(trained: Trained) -> dict[str, tuple[PrivateData, PrivateData]]:
+def groups_of(trained: FilteredRun) -> dict[str, tuple[PrivateData, PrivateData]]:
     """Released images of users by what they chose, each in two halves; none if nobody consents."""
     hides = hiding_users(trained.config)
     sensitive = simulated_sensitive(trained.config)

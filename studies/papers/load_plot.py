@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from client.datasets.attributes.data import PrivateData
 from simulations.plots.style import BLUE, GREEN, GREY
-from studies.papers.charts import save
+from studies.framework.charts import save
 
 
 def plot_loads(loads: Mapping[str, PrivateData], path: Path) -> Path:

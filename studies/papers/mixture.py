@@ -36,10 +36,11 @@ from privatizers.information import (
 from privatizers.networks.filters import LinearFilter, MlpFilter
 from privatizers.protocol import FILTER, PrivatizerError
 from privatizers.training import Stage, train_privatizer
+from studies.framework.charts import plot_plane
+from studies.framework.study import SeedTrial
+from studies.framework.tables import Row
 from studies.papers.attacking import parse_points
-from studies.papers.charts import plot_plane
-from studies.papers.mixture_exact import Point, best_linear, bound, evaluate
-from studies.papers.runner import Report, Row
+from studies.papers.mixture_exact import PlanePoint, best_linear, bound, evaluate
 
 COLUMNS = (
     "k",
@@ -60,7 +61,7 @@ READERS = (RAW_UTILITY, UTILITY, ADVERSARY)
 
 
 @dataclass(frozen=True)
-class Settings:
+class MixtureSettings:
     """What ``mixture.toml`` sets.
 
     Attributes:
@@ -98,45 +99,44 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Trained:
+class MixtureFilter:
     """A filter after training, where it stands, how it came there and what that took."""
 
-    point: Point
+    point: PlanePoint
     path: tuple[tuple[float, float], ...]
     seconds: float
 
 
-def run(
-    settings: Settings,
-    *,
-    seeds: Sequence[int],
-    data_dir: Path | None,
-    out: Path,
-    report: Report,
-) -> list[Row]:
-    """A row for each k, α and seed; the trajectories of the first seed as a plot."""
+SETTINGS = MixtureSettings
+
+
+def run_seed(settings: MixtureSettings, trial: SeedTrial) -> list[Row]:
+    """A row for each k and α; the trajectories of the first seed as a plot."""
     rows: list[Row] = []
     paths: dict[str, dict[str, tuple[tuple[float, float], ...]]] = {}
     for k, alpha in parse_points(settings.nonlinear):
-        if k not in settings.ks or alpha not in settings.alphas:
-            report(f"mixture: no non-linear filter for {k:g}:{alpha:g}, not of ks and alphas")
+        if trial.first and (k not in settings.ks or alpha not in settings.alphas):
+            trial.report(f"mixture: no non-linear filter for {k:g}:{alpha:g}, not of ks and alphas")
     for k in settings.ks:
         panel = paths.setdefault(_panel(k), {})
         for alpha in settings.alphas:
-            least, _ = best_linear(k, alpha)
-            for seed in seeds:
-                report(f"mixture: k={k:g} alpha={alpha:g} seed {seed}")
-                linear, free = _filters(settings, k, alpha, seed)
-                rows.append(_row(k, alpha, seed, least, linear, free))
-                if seed == seeds[0]:
-                    panel[f"linear, α={alpha:g}"] = linear.path
-                    if free is not None:
-                        panel[f"non-linear, α={alpha:g}"] = free.path
-    plot_plane(paths, {_panel(k): bound(k) for k in settings.ks}, out / "mixture-plane.png")
+            trial.report(f"mixture: k={k:g} alpha={alpha:g} seed {trial.seed}")
+            linear, free = _filters(settings, k, alpha, trial.seed)
+            rows.append(_row(k, alpha, trial.seed, best_linear(k, alpha)[0], linear, free))
+            panel[f"linear, α={alpha:g}"] = linear.path
+            if free is not None:
+                panel[f"non-linear, α={alpha:g}"] = free.path
+    if trial.first:
+        bounds = {_panel(k): bound(k) for k in settings.ks}
+        plot_plane(paths, bounds, trial.out / "mixture-plane.png")
     return rows
 
 
-def train_linear(settings: Settings, k: float, alpha: float, seed: int) -> Trained:
+def draw(rows: Sequence[Row], settings: MixtureSettings, out: Path) -> None:
+    """Nothing: the one plot has trajectories, which no row has."""
+
+
+def train_linear(settings: MixtureSettings, k: float, alpha: float, seed: int) -> MixtureFilter:
     """Paper 000's linear filter θx + z, by Algorithm 1."""
     readers = dict.fromkeys(READERS, settings.reader_rate)
     stage = Stage(
@@ -150,7 +150,7 @@ def train_linear(settings: Settings, k: float, alpha: float, seed: int) -> Train
     return _train(net, [stage], settings, k, alpha, seed, width=32)
 
 
-def train_nonlinear(settings: Settings, k: float, alpha: float, seed: int) -> Trained:
+def train_nonlinear(settings: MixtureSettings, k: float, alpha: float, seed: int) -> MixtureFilter:
     """A filter f(x, w) + z, by Algorithm 1 with several steps of wider readers an iteration."""
     readers = dict.fromkeys(READERS, settings.nonlinear_reader_rate)
     stages = [
@@ -169,8 +169,8 @@ def train_nonlinear(settings: Settings, k: float, alpha: float, seed: int) -> Tr
 
 
 def _filters(
-    settings: Settings, k: float, alpha: float, seed: int
-) -> tuple[Trained, Trained | None]:
+    settings: MixtureSettings, k: float, alpha: float, seed: int
+) -> tuple[MixtureFilter, MixtureFilter | None]:
     wanted = (k, alpha) in parse_points(settings.nonlinear)
     linear = train_linear(settings, k, alpha, seed)
     return linear, train_nonlinear(settings, k, alpha, seed) if wanted else None
@@ -179,13 +179,13 @@ def _filters(
 def _train(
     net: LinearFilter | MlpFilter,
     stages: Sequence[Stage],
-    settings: Settings,
+    settings: MixtureSettings,
     k: float,
     alpha: float,
     seed: int,
     *,
     width: int,
-) -> Trained:
+) -> MixtureFilter:
     started = time.perf_counter()
     data = load_private(f"mixture:{k:g}", seed=seed).train
     path: list[tuple[float, float]] = []
@@ -199,7 +199,7 @@ def _train(
     )
     point = evaluate(net, k)
     path.append((point.lost, point.leaked))
-    return Trained(point, tuple(path), time.perf_counter() - started)
+    return MixtureFilter(point, tuple(path), time.perf_counter() - started)
 
 
 def _method(
@@ -227,7 +227,12 @@ def _tracer(
 
 
 def _row(
-    k: float, alpha: float, seed: int, least: float, linear: Trained, free: Trained | None
+    k: float,
+    alpha: float,
+    seed: int,
+    least: float,
+    linear: MixtureFilter,
+    free: MixtureFilter | None,
 ) -> Row:
     edge, point = bound(k), linear.point
     return {

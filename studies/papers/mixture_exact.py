@@ -25,7 +25,7 @@ CENTRES = torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]], dtype=t
 
 
 @dataclass(frozen=True)
-class Point:
+class PlanePoint:
     """A filter in the plane of information, in nats.
 
     Attributes:
@@ -53,7 +53,7 @@ def bound(k: float, sigma: float = SIGMA) -> float:
 
 def evaluate(
     net: LinearFilter | MlpFilter, k: float, *, sigma: float = SIGMA, nodes: int = 5
-) -> Point:
+) -> PlanePoint:
     """The filter's A and B, exact to about 1e-4.
 
     Args:
@@ -68,7 +68,7 @@ def evaluate(
         else:
             means, weights = mlp_means(net, sigma, nodes)
         lost, leaked = informations(means, weights, mixture_joint(k), sigma)
-    return Point(float(lost), float(leaked))
+    return PlanePoint(float(lost), float(leaked))
 
 
 def informations(

@@ -23,7 +23,7 @@ seeds deal people, pictures and networks anew.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -42,9 +42,11 @@ from privatizers.protocol import FILTER, PrivatizerError, draw_noise
 from privatizers.training import Stage, train_identity, train_privatizer
 from simulations.students.augmentation import affine
 from studies.attackers import ATTACKERS, build_attacker
-from studies.papers.charts import plot_lines, plot_sheet
+from studies.framework.charts import plot_lines, plot_sheet
+from studies.framework.settings import check_names
+from studies.framework.study import SeedTrial
+from studies.framework.tables import Row
 from studies.papers.faces import SHAKEN, shaken
-from studies.papers.runner import Report, Row, check_names
 
 GROUPS = ("consenting", "seen", "unseen")
 """Who is recognised, private people the filter learned from, private people it never saw."""
@@ -68,7 +70,7 @@ U-Net has shortcuts for what it does not know."""
 
 
 @dataclass(frozen=True)
-class Settings:
+class SubjectsSettings:
     """What ``subjects.toml`` sets.
 
     Attributes:
@@ -135,33 +137,50 @@ class People:
         return len(self.group)
 
 
-def run(
-    settings: Settings,
-    *,
-    seeds: Sequence[int],
-    data_dir: Path | None,
-    out: Path,
-    report: Report,
-) -> list[Row]:
-    """A row for each α and seed; a plot over α, and faces before and after, of the first seed."""
+SETTINGS = SubjectsSettings
+
+
+def run_seed(settings: SubjectsSettings, trial: SeedTrial) -> list[Row]:
+    """A row for each α; of the first seed a plot over α, and faces before and after."""
+    seed = trial.seed
+    split = load_private(f"orl:{settings.side}", trial.data_dir, seed)
+    people = deal_people(split.train.sensitive_classes, settings, seed)
+    trial.report(f"subjects: seed {seed}, the network that knows everybody")
+    provider = train_provider(settings, split, seed)
+    raw = recognised(provider, split.test.records, split.test, people)
     rows: list[Row] = []
-    for seed in seeds:
-        split = load_private(f"orl:{settings.side}", data_dir, seed)
-        people = deal_people(split.train.sensitive_classes, settings, seed)
-        report(f"subjects: seed {seed}, the network that knows everybody")
-        provider = train_provider(settings, split, seed)
-        raw = recognised(provider, split.test.records, split.test, people)
-        sheets: dict[str, Tensor] = {}
-        for alpha in settings.alphas:
-            report(f"subjects: seed {seed}, alpha={alpha:g}")
-            row, sheets[f"α={alpha:g}"] = _point(settings, split, people, provider, alpha, seed)
-            rows.append({**row, **{f"raw_{group}": share for group, share in raw.items()}})
-        if seed == seeds[0]:
-            _draw(rows, split.test, people, sheets, out)
+    sheets: dict[str, Tensor] = {"raw": split.test.records}
+    for alpha in settings.alphas:
+        trial.report(f"subjects: seed {seed}, alpha={alpha:g}")
+        row, sheets[f"α={alpha:g}"] = _point(settings, split, people, provider, alpha, seed)
+        rows.append({**row, **{f"raw_{group}": share for group, share in raw.items()}})
+    if trial.first:
+        shown = torch.cat([people.rows(split.test, group).nonzero()[:4, 0] for group in GROUPS])
+        faces = {name: images[shown] for name, images in sheets.items()}
+        plot_sheet(faces, trial.out / "subjects-faces.png")
     return rows
 
 
-def deal_people(count: int, settings: Settings, seed: int) -> People:
+def draw(rows: Sequence[Row], settings: SubjectsSettings, out: Path) -> None:
+    """How often the owner is recognised over α, of the first seed."""
+    own = [row for row in rows if row["seed"] == rows[0]["seed"]]
+    lines = {
+        f"{reader} network, {group}": [
+            (float(row["alpha"] or 0.0), float(row[f"{reader}_{group}"] or 0.0)) for row in own
+        ]
+        for reader in ("fixed", "fresh")
+        for group in GROUPS
+    }
+    plot_lines(
+        lines,
+        xlabel="α",
+        ylabel=f"owner among the first {FIRST}",
+        level=("chance", float(rows[0]["chance"] or 0.0)),
+        path=out / "subjects-recognised.png",
+    )
+
+
+def deal_people(count: int, settings: SubjectsSettings, seed: int) -> People:
     """Consenting people, private ones the filter sees, and the others, at random.
 
     Raises:
@@ -179,7 +198,7 @@ def deal_people(count: int, settings: Settings, seed: int) -> People:
     return People(group)
 
 
-def train_provider(settings: Settings, split: Split, seed: int) -> nn.Module:
+def train_provider(settings: SubjectsSettings, split: Split, seed: int) -> nn.Module:
     """The fixed network: who of everybody is on a raw picture; learns from train and attack."""
     generator = torch.Generator().manual_seed(seed)
     faces = torch.cat([split.train.records, split.attack.records])
@@ -199,7 +218,7 @@ def train_provider(settings: Settings, split: Split, seed: int) -> nn.Module:
 
 
 def train_filter(
-    settings: Settings,
+    settings: SubjectsSettings,
     split: Split,
     people: People,
     provider: nn.Module,
@@ -276,7 +295,7 @@ def released(method: InformationPrivatizer, data: PrivateData, seed: int) -> Ten
 
 
 def _point(
-    settings: Settings,
+    settings: SubjectsSettings,
     split: Split,
     people: People,
     provider: nn.Module,
@@ -301,7 +320,7 @@ def _point(
 
 
 def _attacked(
-    settings: Settings,
+    settings: SubjectsSettings,
     method: InformationPrivatizer,
     split: Split,
     people: People,
@@ -322,25 +341,3 @@ def _attacked(
 def _first_five(answers: Tensor, data: PrivateData, people: People) -> dict[str, float]:
     hit = (answers.topk(FIRST, 1).indices == data.sensitive.unsqueeze(1)).any(1)
     return {group: float(hit[people.rows(data, group)].float().mean()) for group in GROUPS}
-
-
-def _draw(
-    rows: Sequence[Row], data: PrivateData, people: People, sheets: Mapping[str, Tensor], out: Path
-) -> None:
-    lines = {
-        f"{reader} network, {group}": [
-            (float(row["alpha"] or 0.0), float(row[f"{reader}_{group}"] or 0.0)) for row in rows
-        ]
-        for reader in ("fixed", "fresh")
-        for group in GROUPS
-    }
-    plot_lines(
-        lines,
-        xlabel="α",
-        ylabel=f"owner among the first {FIRST}",
-        level=("chance", FIRST / people.count),
-        path=out / "subjects-recognised.png",
-    )
-    shown = torch.cat([people.rows(data, group).nonzero()[:4, 0] for group in GROUPS])
-    images = {"raw": data.records, **sheets}
-    plot_sheet({name: faces[shown] for name, faces in images.items()}, out / "subjects-faces.png")

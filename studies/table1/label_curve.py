@@ -17,13 +17,13 @@ from torch import Tensor
 from simulations.students.augmentation import Augmentation, augment
 from simulations.students.distillation import Source
 from simulations.students.students import StudentResult, predict, train_student
-from studies.table1.effort import Effort
-from studies.table1.judges import LeNet
+from studies.table1.evaluation import EvaluationBudget
+from studies.table1.judges import JudgeNet
 
 EPOCHS = 2
 
 
-class Point(NamedTuple):
+class LabelPoint(NamedTuple):
     """Students of n labelled samples."""
 
     labels: int
@@ -38,13 +38,13 @@ class Point(NamedTuple):
 
 def label_curve(
     sampler: Source,
-    judge: LeNet,
+    judge: JudgeNet,
     test: tuple[Tensor, Tensor],
     *,
-    effort: Effort,
+    effort: EvaluationBudget,
     seed: int,
     augmentation: Augmentation,
-) -> list[Point]:
+) -> list[LabelPoint]:
     """Students of ever more labelled samples, all classes equally often.
 
     Args:
@@ -75,11 +75,11 @@ def label_curve(
             seed=seed,
         )
 
-    def point(count: int) -> Point:
+    def point(count: int) -> LabelPoint:
         first = student(count, annotated)
         guessed = predict(first.model, samples).argmax(1)
         guessed[:count] = annotated[:count]
         asked, extended = student(count, requested), student(most, guessed)
-        return Point(count, first.accuracy, asked.accuracy, extended.accuracy)
+        return LabelPoint(count, first.accuracy, asked.accuracy, extended.accuracy)
 
     return [point(count) for count in effort.labels]

@@ -40,8 +40,9 @@ from simulations.federation.apps import simulated_federation
 from simulations.plots.run import contact_sheet
 from simulations.reading import fresh_samples
 from simulations.students.students import train_student
-from studies.table1.providers import Report, Trained
-from studies.table1.published_training import Training
+from studies.framework.trials import Report
+from studies.table1.providers import Spent
+from studies.table1.published_training import PublishedRecipe
 
 _WEIGHTS, _FIGURES = "published.npy", "published.json"
 
@@ -64,14 +65,15 @@ def published(
         student: whether to train a student on the samples and test it on real images.
 
     Returns:
-        `Figures` as keys, ``student_accuracy`` in [0, 1] or None, and ``contact_sheet``'s path.
+        `PublishedSpending` as keys, ``student_accuracy`` in [0, 1] or None, and the path of the
+        ``contact_sheet``.
 
     Raises:
-        CellFailed: fewer records than a batch.
+        TrialFailed: fewer records than a batch.
     """
     dataset, _ = simulated_federation(config.data, config.seed)
     folder.mkdir(parents=True, exist_ok=True)
-    training = Training(config, dataset)
+    training = PublishedRecipe(config, dataset)
     for step in training.run():
         if step % 100 == 0:
             report(f"step {step} of {config.rounds.count}")
@@ -86,7 +88,7 @@ def published(
     return {**figures, "student_accuracy": accuracy, "contact_sheet": str(sheet)}
 
 
-def train(config: Config, folder: Path, report: Report) -> Trained:
+def train(config: Config, folder: Path, report: Report) -> Spent:
     """The provider's training: `published` without its student; what is there is not trained anew.
 
     The figures of differential privacy are the least valid ones, as for every other row.
@@ -94,7 +96,7 @@ def train(config: Config, folder: Path, report: Report) -> Trained:
     if not (folder / _FIGURES).is_file():
         published(config, folder, report, student=False)
     found = json.loads((folder / _FIGURES).read_text())["figures"]
-    return Trained(
+    return Spent(
         epsilon_dp=found["epsilon_dp"],
         delta_dp=found["delta_dp"],
         epsilon_dp_at_bdp_delta=found["epsilon_dp_at_bdp_delta"],

@@ -25,7 +25,7 @@ from models.critics import WganCritic
 from models.limits import clamp_weights, weight_limits
 from server.config.tree import Config
 from server.generator import GeneratorTrainer
-from studies.table1.errors import CellFailed
+from studies.framework.errors import TrialFailed
 
 ORDERS = tuple(range(2, 33))
 """The notebook's λ. With none above 32 no figure at δ = 1e-10 can be below 0.72."""
@@ -39,7 +39,7 @@ _FAKES = 25
 
 
 @dataclass(frozen=True)
-class Figures:
+class PublishedSpending:
     """What was spent, by each way of counting."""
 
     steps: int
@@ -59,7 +59,7 @@ class Figures:
     delta_dp: float
 
 
-class Training:
+class PublishedRecipe:
     """The recipe, step by step, and what is measured on the way.
 
     Args:
@@ -67,7 +67,7 @@ class Training:
         dataset: whose training images are the records.
 
     Raises:
-        CellFailed: fewer records than a batch.
+        TrialFailed: fewer records than a batch.
     """
 
     def __init__(self, config: Config, dataset: Dataset) -> None:
@@ -76,7 +76,7 @@ class Training:
         self._images = torch.from_numpy(dataset.train_images.copy())
         self._labels = torch.from_numpy(dataset.train_labels.copy())
         if len(self._labels) < self._batch:
-            raise CellFailed(
+            raise TrialFailed(
                 f"critic.local_batch = {self._batch}: there are {len(self._labels)} records only"
             )
         start = torch.Generator().manual_seed(config.seed)
@@ -196,11 +196,11 @@ class Training:
             planned=settings.steps * rounds,
         )
 
-    def figures(self) -> Figures:
+    def figures(self) -> PublishedSpending:
         """What the steps so far have spent."""
         privacy, steps = self._config.privacy, len(self._distances)
         apart = np.concatenate(self._distances) / privacy.clipping_norm
-        return Figures(
+        return PublishedSpending(
             steps=steps,
             distances={"median": float(np.median(apart)), "largest": float(apart.max())},
             clipped=self._clipped / steps,

@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 
 from client.datasets.attributes.data import PrivateData
 from simulations.plots.style import BLUE, GREEN, GREY, ORANGE
-from studies.papers.charts import plot_sheet, save
-from studies.tradeoff.figures import BLIND, LABEL, Curve, Place
+from studies.framework.charts import plot_sheet, save
+from studies.tradeoff.figures import BLIND, LABEL, Curve, CurvePoint
 from studies.tradeoff.points import IMAGES, SERIES, kind_of
 
 COLOURS = (BLUE, ORANGE, GREEN, "#8a6fb0", "#a61b1b", "#4f6d7a")
@@ -97,9 +97,8 @@ def _draw(
     )
 
 
-def _utility(place: Place) -> float:
-    found = place.figure(lambda one: one.utility)
-    return 0.0 if found is None else found[0]
+def _utility(place: CurvePoint) -> float:
+    return place.mean(lambda one: one.utility) or 0.0
 
 
 def _finish(figure: Figure, axes: Axes, curve: Curve, note: str, path: Path) -> Path:

@@ -20,14 +20,14 @@ from client.datasets.attributes.data import PrivateData, Split
 from privatizers.classifiers import noise_shape_of
 from privatizers.export import example_inputs, latency_ms
 from privatizers.networks.information import InformationError, mutual_information
-from studies.attackers import Fitted, build_attacker
+from studies.attackers import FittedAttacker, build_attacker
 from studies.attackers.protocol import Attacker, cautious
 from studies.metrics.fairness import FairnessError, fairness
 from studies.metrics.scores import score
 from studies.papers.attacking import CHUNK, accuracy, build_attackers
 from studies.papers.reading_nets import read_images, read_points
 from studies.tradeoff.certified import certify
-from studies.tradeoff.points import IMAGES, SERIES, Trained, kind_of
+from studies.tradeoff.points import IMAGES, SERIES, TrainedFilter, kind_of
 from studies.tradeoff.stroke_formula import formula_of
 
 CONFIDENCE = 0.95
@@ -39,7 +39,7 @@ FRESH_SEED = 104_729
 
 
 @dataclass(frozen=True)
-class Attack:
+class AttackFigures:
     """What one attacker reads; shares in [0, 1], nats, and 95% bootstrap intervals over owners.
 
     Attributes:
@@ -65,7 +65,7 @@ class Attack:
 
 
 @dataclass(frozen=True)
-class Measured:
+class FilterFigures:
     """All figures of one filter of one seed, or of no filter.
 
     Attributes:
@@ -81,7 +81,7 @@ class Measured:
 
     utility: float
     fresh: float | None
-    attacks: Mapping[str, Attack]
+    attacks: Mapping[str, AttackFigures]
     certified: float | None = None
     fairness: Mapping[str, float] = field(default_factory=dict)
     latency: float = 0.0
@@ -92,14 +92,14 @@ class Measured:
         return asdict(self)
 
     @classmethod
-    def read(cls, row: Mapping[str, Any]) -> Measured:
+    def read(cls, row: Mapping[str, Any]) -> FilterFigures:
         """Of a JSON object that :meth:`row` made."""
-        attacks = {name: Attack(**one) for name, one in row["attacks"].items()}
+        attacks = {name: AttackFigures(**one) for name, one in row["attacks"].items()}
         return cls(**{**row, "attacks": attacks})
 
 
 @dataclass(frozen=True, eq=False)
-class Judge:
+class FilterJudge:
     """What the filters of one seed are judged with.
 
     Attributes:
@@ -133,11 +133,11 @@ class Judge:
         return self._fresh_reader(self.split.attack)
 
     @cached_property
-    def raw_fitted(self) -> dict[str, Fitted]:
+    def raw_fitted(self) -> dict[str, FittedAttacker]:
         """The attackers as fitted on raw records."""
         return self._fit(self.split.attack, self.raw_reader)
 
-    def raw(self) -> Measured:
+    def raw(self) -> FilterFigures:
         """The lines of reference: raw records, and who does not look at them."""
         test = self.split.test
         lines = {name: self._read(fitted, test) for name, fitted in self.raw_fitted.items()}
@@ -154,14 +154,14 @@ class Judge:
                 classes=attack.sensitive_classes,
             )
             lines[name] = self._read(fitted, test)
-        return Measured(
+        return FilterFigures(
             utility=self._utility(self.provider, test),
             fresh=_accuracy(self.raw_reader, test),
             attacks=lines,
             fairness=self._fairness(self.provider, test),
         )
 
-    def measure(self, trained: Trained) -> Measured:
+    def measure(self, trained: TrainedFilter) -> FilterFigures:
         """All figures of a filter; the time that training took is the caller's to add."""
         attack = released(trained.filter, self.split.attack, FRESH_SEED + 2 * self.seed)
         test = released(trained.filter, self.split.test, FRESH_SEED + 2 * self.seed + 1)
@@ -169,11 +169,11 @@ class Judge:
         attacks = {}
         for name, fitted in self._fit(attack, reader).items():
             frozen = self._read(self.raw_fitted[name], test).balanced
-            attacks[name] = Attack(**{**asdict(self._read(fitted, test)), "frozen": frozen})
+            attacks[name] = AttackFigures(**{**asdict(self._read(fitted, test)), "frozen": frozen})
         inputs = example_inputs(trained.filter, self.split.test.records[0])
         if not noise_shape_of(trained.filter):
             inputs = (*inputs, inputs[0].new_zeros(1, 0))
-        return Measured(
+        return FilterFigures(
             utility=self._utility(trained.reader, test),
             fresh=_accuracy(reader, test),
             attacks=attacks,
@@ -182,7 +182,7 @@ class Judge:
             latency=latency_ms(trained.filter, inputs),
         )
 
-    def _fit(self, attack: PrivateData, reader: nn.Module | None) -> dict[str, Fitted]:
+    def _fit(self, attack: PrivateData, reader: nn.Module | None) -> dict[str, FittedAttacker]:
         fresh: dict[str, Attacker] = build_attackers(self.names, self.attacker_steps)
         formula = formula_of(attack.name, reader)
         if formula is not None:
@@ -198,14 +198,14 @@ class Judge:
             for name, attacker in fresh.items()
         }
 
-    def _read(self, fitted: Fitted, test: PrivateData) -> Attack:
+    def _read(self, fitted: FittedAttacker, test: PrivateData) -> AttackFigures:
         guesses = fitted.log_probabilities(test.records, test.side)
         plain = score(
             guesses, test.sensitive, seed=self.seed, owners=test.owners, resamples=RESAMPLES
         )
         fair = cautious((guesses - self.shares.log()).softmax(-1)).argmax(-1)
         balanced, low, high = balanced_accuracy(fair, test, self.seed)
-        return Attack(
+        return AttackFigures(
             balanced,
             low,
             high,

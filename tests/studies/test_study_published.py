@@ -12,8 +12,8 @@ from PIL import Image
 from client.datasets.registry import load
 from fedlens.cli.simulate import preset_names
 from server.config.tree import Config
+from studies.framework.errors import TrialFailed
 from studies.table1 import published, published_training
-from studies.table1.errors import CellFailed
 from studies.table1.rows import ROWS
 
 SMALL = {
@@ -52,7 +52,7 @@ def test_the_distances_are_those_of_means_with_one_record_left_out(config):
     """Without clip or sparsity in the way, they are what leaving records out by hand gives."""
     dataset = load("embedded")
     loose = config.updated({"privacy.clipping_norm": 1e6})
-    training = published_training.Training(loose, dataset)
+    training = published_training.PublishedRecipe(loose, dataset)
     images, labels = next(training._batches())
     training._mask = lambda: torch.ones(sum(p.numel() for p in training._critic.parameters()))
     means = []
@@ -104,7 +104,7 @@ def test_as_a_provider_it_trains_once_and_says_what_protects_a_record(config, tm
 
 def test_a_batch_larger_than_the_data_is_refused(config, tmp_path):
     large = config.updated({"critic.local_batch": 10**6})
-    with pytest.raises(CellFailed, match="local_batch = 1000000"):
+    with pytest.raises(TrialFailed, match="local_batch = 1000000"):
         published.published(large, tmp_path)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -15,10 +16,12 @@ from server.config.tree import Config
 from server.run_directory import RunDirectory
 from server.schedule import parts, planned_epsilon
 from simulations.federation.apps import simulated_federation, simulated_sensitive
-from studies.papers import federated, federated_data
-from studies.papers.federated import Settings
-from studies.papers.federated_data import Trained, groups_of, opened, private_images, samples_of
-from studies.papers.runner import StudyError, load_study, read_settings
+from studies.framework.errors import StudyError
+from studies.framework.study import run_seeds
+from studies.framework.tables import Row
+from studies.papers import STUDIES, federated, federated_data
+from studies.papers.federated import FederatedSettings
+from studies.papers.federated_data import FilteredRun, groups_of, opened, private_images, samples_of
 
 TINY = {
     "data.users": 40,
@@ -38,7 +41,7 @@ TINY = {
     "privatizer.readers": 4,
 }
 FIRST = ("raw", "filtered", "samples", "transfer", "taught")
-SETTINGS = Settings("private-thickness", ("logistic",), 10, samples=80, epochs=1)
+SETTINGS = FederatedSettings("private-thickness", ("logistic",), 10, samples=80, epochs=1)
 
 
 @pytest.fixture(autouse=True)
@@ -63,21 +66,23 @@ class Hiding(nn.Module):
         return records * (1 - hidden) - hidden
 
 
-def trained(config) -> Trained:
+def trained(config) -> FilteredRun:
     dataset, _ = simulated_federation(config.data, config.seed)
     sensitive = simulated_sensitive(config)
     test = private_images(
         dataset.test_images[:600], dataset.test_labels[:600], sensitive.test[:600], 10
     )
-    return Trained(config, Hiding(), None, test, test, 0)
+    return FilteredRun(config, Hiding(), None, test, test, 0)
 
 
 def test_a_run_is_trained_attacked_and_taken_up_again(monkeypatch, tmp_path):
     config = configured(monkeypatch, condition=True)
     told = []
-    run = lambda: federated.run(  # noqa: E731
-        SETTINGS, seeds=[0], data_dir=None, out=tmp_path, report=told.append
-    )
+
+    def run() -> list[Row]:
+        study, told_by = STUDIES["federated"], told.append
+        return run_seeds(study, SETTINGS, seeds=[0], data_dir=None, out=tmp_path, report=told_by)
+
     rows = run()
     assert [row["where"] for row in rows] == [*FIRST]
     assert all(0.3 < row["attacker"] <= 1 for row in rows)
@@ -85,13 +90,22 @@ def test_a_run_is_trained_attacked_and_taken_up_again(monkeypatch, tmp_path):
     assert {row["epsilon"] for row in rows} == {planned_epsilon(config, 1e-3)}
     assert rows[3]["utility"] is None and rows[0]["utility"] is not None
     assert len(told) == 1 + len(FIRST)
-    assert run() == rows
+    assert run() == rows, "a finished seed is read"
+    shutil.rmtree(tmp_path / "trials")
+    assert run() == rows, "a finished run is taken up"
 
 
 def test_a_second_run_learns_from_filtered_images_and_both_are_paid_for(monkeypatch, tmp_path):
     config = configured(monkeypatch, condition=True, width=5)
     twice = replace(SETTINGS, second=True)
-    rows = federated.run(twice, seeds=[0], data_dir=None, out=tmp_path, report=lambda line: None)
+    rows = run_seeds(
+        STUDIES["federated"],
+        twice,
+        seeds=[0],
+        data_dir=None,
+        out=tmp_path,
+        report=lambda line: None,
+    )
     first, second_rows = rows[: len(FIRST)], rows[len(FIRST) :]
     assert [row["where"] for row in second_rows] == [f"second {name}" for name in FIRST[2:]]
     second = RunDirectory.open(tmp_path / "second-0")
@@ -110,14 +124,22 @@ def test_a_second_run_learns_from_filtered_images_and_both_are_paid_for(monkeypa
     assert {row["epsilon"] for row in second_rows} == {together.epsilon(1e-3).epsilon}
     assert second_rows[0]["epsilon"] > first[0]["epsilon"]
     moved = tmp_path.rename(tmp_path.with_name("moved"))
-    assert rows == federated.run(
-        twice, seeds=[0], data_dir=None, out=moved, report=lambda line: None
+    shutil.rmtree(moved / "trials")
+    assert rows == run_seeds(
+        STUDIES["federated"], twice, seeds=[0], data_dir=None, out=moved, report=lambda line: None
     )
 
 
 def test_what_is_attacked_is_nobodys_and_is_filtered(monkeypatch, tmp_path):
     config = configured(monkeypatch)
-    federated.run(SETTINGS, seeds=[0], data_dir=None, out=tmp_path, report=lambda line: None)
+    run_seeds(
+        STUDIES["federated"],
+        SETTINGS,
+        seeds=[0],
+        data_dir=None,
+        out=tmp_path,
+        report=lambda line: None,
+    )
     found = opened(config, RunDirectory(tmp_path / "run-0"), 0)
     dataset, dealt = simulated_federation(config.data, config.seed)
     free = np.setdiff1d(np.arange(len(dataset.train_labels)), dealt.indices)[:600]
@@ -177,7 +199,9 @@ def test_a_configuration_of_one_s_own_is_named_by_its_path(tmp_path):
 def test_a_preset_without_a_privatizer_is_refused(tmp_path):
     with pytest.raises(StudyError, match="trains no privatizer"):
         federated._config(replace(SETTINGS, preset="demo"), 0, None)
-    (tmp_path / "given.toml").write_text('[privatizer]\nmethod = "given"\nfilter = "/x"\n')
+    (tmp_path / "pretrained.toml").write_text(
+        '[privatizer]\nmethod = "pretrained"\nfilter = "/x"\n'
+    )
     with pytest.raises(StudyError, match="trains no privatizer"):
         federated._config(replace(SETTINGS, preset=str(tmp_path / "pretrained")), 0, None)
     with pytest.raises(StudyError, match="no run with a privatizer"):
@@ -186,8 +210,6 @@ def test_a_preset_without_a_privatizer_is_refused(tmp_path):
 
 @pytest.mark.parametrize("quick", [True, False])
 def test_both_forms_have_a_preset_that_conditions_on_its_secret(quick):
-    study = load_study("federated")
-    path = federated.PRESETS.parent / "studies" / "federated.toml"
-    settings = read_settings(study, path, quick=quick)
+    settings = STUDIES["federated"].settings(quick=quick)
     config = federated._config(settings, 3, None)
     assert config.privatizer.pairs and config.seed == 3
