@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from studies.attackers.protocol import AttackError, FittedAttacker, cautious, count_classes
+from client.datasets.attributes.data import PrivateData
+from studies.attackers.protocol import AttackError, FittedAttacker, cautious, check_known
 
 Rule = Callable[[Tensor, Tensor | None], Tensor]
 """Released records [n, ...] and side information to answers: int64, the secret's shape, each at
@@ -56,29 +57,17 @@ class FormulaAttacker:
         if not self.rules:
             raise AttackError("rules is empty; give the secret's formula, or leave this one out")
 
-    def fit(
-        self,
-        records: Tensor,
-        sensitive: Tensor,
-        side: Tensor | None,
-        seed: int,
-        *,
-        classes: int | None = None,
-    ) -> FittedAttacker:
+    def fit(self, known: PrivateData, seed: int) -> FittedAttacker:
         """Count what each rule's answers mean and keep the one with the least cross-entropy."""
-        found = count_classes(records, sensitive, side, classes)
-        fitted = [
-            FormulaFitted(rule, _meaning(rule, records, sensitive, side, found))
-            for rule in self.rules
-        ]
-        return min(fitted, key=lambda one: _cross_entropy(one, records, sensitive, side))
+        check_known(known)
+        fitted = [FormulaFitted(rule, _meaning(rule, known)) for rule in self.rules]
+        return min(fitted, key=lambda one: _cross_entropy(one, known))
 
 
-def _meaning(
-    rule: Rule, records: Tensor, sensitive: Tensor, side: Tensor | None, classes: int
-) -> Tensor:
+def _meaning(rule: Rule, known: PrivateData) -> Tensor:
     """Shares of secrets behind each answer, with one record at the prior's shares added to each."""
-    answers = rule(records, side)
+    sensitive, classes = known.sensitive, known.sensitive_classes
+    answers = rule(known.records, known.side)
     if answers.shape != sensitive.shape or int(answers.min()) < 0:
         raise AttackError(
             f"a formula answers {tuple(answers.shape)} for secrets {tuple(sensitive.shape)}, or "
@@ -91,8 +80,6 @@ def _meaning(
     return torch.cat([table, prior[None]])
 
 
-def _cross_entropy(
-    fitted: FormulaFitted, records: Tensor, sensitive: Tensor, side: Tensor | None
-) -> float:
-    guesses = fitted.log_probabilities(records, side)
-    return -float(guesses.gather(-1, sensitive.unsqueeze(-1)).mean())
+def _cross_entropy(fitted: FittedAttacker, known: PrivateData) -> float:
+    guesses = fitted.log_probabilities(known.records, known.side)
+    return -float(guesses.gather(-1, known.sensitive.unsqueeze(-1)).mean())

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-import torch
 from torch import Tensor
 
-from client.datasets.attributes.data import PrivateDataError
+from client.datasets.attributes.data import PrivateData, PrivateDataError
 
 LEAST = 1e-4
 """Share of a guess that is spread over all classes, so that none is ever called impossible."""
@@ -36,23 +35,13 @@ class Attacker(Protocol):
     from a global generator.
     """
 
-    def fit(
-        self,
-        records: Tensor,
-        sensitive: Tensor,
-        side: Tensor | None,
-        seed: int,
-        *,
-        classes: int | None = None,
-    ) -> FittedAttacker:
-        """Learn from released ``records``.
+    def fit(self, known: PrivateData, seed: int) -> FittedAttacker:
+        """Learn from released records.
 
         Args:
-            records: float32 [n, ...], as the filter releases them.
-            sensitive: int64 [n], or [n, T] for a secret of each step of a series [n, T, channels].
-            side: float32 [n, k] or [n, T, k], what the attacker also knows; None: nothing.
+            known: records as the filter releases them, with the sensitive attribute of each (or of
+                each step of a series) and what the attacker also knows.
             seed: decides starts and batches.
-            classes: number of classes; None: one more than the largest in ``secret``.
 
         Raises:
             AttackError: when shapes do not fit or there is nothing to tell apart.
@@ -60,35 +49,23 @@ class Attacker(Protocol):
         ...
 
 
-def count_classes(
-    records: Tensor, sensitive: Tensor, side: Tensor | None, classes: int | None
-) -> int:
-    """The number of classes, once records, secrets and side information were found to fit.
+def check_known(known: PrivateData) -> None:
+    """Refuse records of which nothing can be learned.
 
     Raises:
-        AttackError: when they do not.
+        AttackError: attributes of steps do not fit the series, or there is one class only.
     """
-    if len(records) != len(sensitive) or (side is not None and len(side) != len(records)):
-        given = "none" if side is None else str(len(side))
+    sensitive, shape = known.sensitive, known.shape
+    if sensitive.ndim == 2 and (len(shape) != 2 or shape[0] != sensitive.shape[1]):
         raise AttackError(
-            f"{len(records)} records, {len(sensitive)} secrets and {given} rows of side "
-            "information; give one of each a record"
-        )
-    if len(records) == 0 or not bool(torch.isfinite(records).all()):
-        raise AttackError(f"{len(records)} records, or some not finite; give finite ones")
-    if sensitive.ndim == 2 and (records.ndim != 3 or records.shape[1] != sensitive.shape[1]):
-        raise AttackError(
-            f"secrets of {sensitive.shape[1]} steps for records {tuple(records.shape[1:])}; "
+            f"sensitive attributes of {sensitive.shape[1]} steps for records {shape}; "
             "give series [n, T, channels] with as many steps"
         )
-    least, most = int(sensitive.min()), int(sensitive.max())
-    found = most + 1 if classes is None else classes
-    if least == most or least < 0 or most >= found:
+    if int(sensitive.min()) == int(sensitive.max()):
         raise AttackError(
-            f"secrets run from {least} to {most} with {found} classes; there must be two classes "
-            "at least among the records, all below the number of classes"
+            f"the sensitive attribute of every record is {int(sensitive.min())}; give records of "
+            "at least two classes"
         )
-    return found
 
 
 def cautious(probabilities: Tensor) -> Tensor:

@@ -70,14 +70,7 @@ def attack(
     Raises:
         AttackError: on secrets of one class and shapes that do not fit.
     """
-    fitted = attacker.fit(
-        released.records,
-        released.sensitive,
-        released.side,
-        seed,
-        classes=released.sensitive_classes,
-    )
-    return judge(fitted, test, seed, resamples=resamples)
+    return judge(attacker.fit(released, seed), test, seed, resamples=resamples)
 
 
 def judge(

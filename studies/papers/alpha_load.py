@@ -38,7 +38,7 @@ from privatizers.networks.adversaries import LstmAdversary
 from privatizers.networks.releasers import LstmReleaser
 from privatizers.protocol import FILTER, PrivatizerError
 from privatizers.training import Stage, train_privatizer
-from studies.attackers import ATTACKERS, build_attacker
+from studies.attackers import ATTACKERS
 from studies.attackers.protocol import Attacker
 from studies.framework.charts import plot_lines
 from studies.framework.settings import check_names
@@ -186,7 +186,7 @@ def load_side(settings: AlphaLoadSettings, side: str, data_dir: Path | None, see
 def reference_rows(settings: AlphaLoadSettings, split: Split, side: str, seed: int) -> list[Row]:
     """What is read from raw loads, from what is known besides, and from a constant load."""
     raw = read_all(settings.fresh(), split.attack, split.test, seed)
-    known = read_sensitive(build_attacker("position"), split.attack, split.test, seed)
+    known = read_sensitive(ATTACKERS["position"](), split.attack, split.test, seed)
     head: Row = {"side": side, "mode": None, "seed": seed}
     first: Row = {"paper_attacker": PAPER_RAW, "NE": 0.0, "drop": 0.0, **columns(raw)}
     paper = PAPER_SIDE if side == "calendar" else None

@@ -14,7 +14,7 @@ from client.datasets.attributes.data import PrivateData
 from models.classifiers import ConvClassifier, JointReaders, Mlp, check_image
 from models.students import StudentCnn
 from privatizers.protocol import Privatizer, PrivatizerError, draw_noise
-from studies.attackers import build_attacker
+from studies.attackers import ATTACKERS
 from studies.attackers.networks import NetworkAttacker
 from studies.attackers.protocol import Attacker, cautious
 from studies.framework.tables import Row
@@ -54,10 +54,7 @@ def read_sensitive(
     attacker: Attacker, attack: PrivateData, test: PrivateData, seed: int
 ) -> LeakageEstimate:
     """Fit on the released attack part and score on the released test part."""
-    fitted = attacker.fit(
-        attack.records, attack.sensitive, attack.side, seed, classes=attack.sensitive_classes
-    )
-    guesses = fitted.log_probabilities(test.records, test.side)
+    guesses = attacker.fit(attack, seed).log_probabilities(test.records, test.side)
     shares = torch.bincount(attack.sensitive.flatten(), minlength=attack.sensitive_classes).double()
     shares = torch.where(shares > 0, shares / shares.sum(), 1.0)  # of a class never met: as it is
     fair = cautious((guesses - shares.log()).softmax(-1))
@@ -79,7 +76,7 @@ def build_attackers(names: Sequence[str], steps: int) -> dict[str, Attacker]:
     """Attackers by name; the networks among them take at least ``steps`` batches."""
     found: dict[str, Attacker] = {}
     for name in names:
-        attacker = build_attacker(name)
+        attacker = ATTACKERS[name]()
         if isinstance(attacker, NetworkAttacker):
             attacker = replace(attacker, epochs=1, steps=steps)
         found[name] = attacker

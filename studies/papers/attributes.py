@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -137,7 +137,7 @@ def provide(settings: AttributesSettings, split: Split, seed: int) -> RawService
     attack = split.attack
     raw = columns(read_all(_attackers(settings, attack, seed), attack, split.test, seed))
     frozen = NetworkAttacker(epochs=1, steps=settings.attacker_steps).fit(
-        attack.records, attack.sensitive, None, seed, classes=attack.sensitive_classes
+        replace(attack, side=None), seed
     )
     utility = accuracy(reader, split.test.records, split.test.utility)
     return RawService(reader, utility, number(raw, "attacker"), frozen)

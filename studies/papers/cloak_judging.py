@@ -13,7 +13,7 @@ from privatizers.export import release
 from privatizers.networks.information import gaussian_information_bound
 from privatizers.networks.masks import MaskFilter
 from simulations.students.students import predict
-from studies.attackers import FittedAttacker, build_attacker
+from studies.attackers import ATTACKERS, FittedAttacker
 from studies.framework.tables import Row
 from studies.metrics.fairness import fairness
 from studies.metrics.indices import ite_style_index
@@ -63,13 +63,8 @@ class CloakJudge:
     @cached_property
     def frozen(self) -> dict[str, FittedAttacker]:
         """Attackers fitted on raw records."""
-        part = self.attack_part
-        return {
-            name: build_attacker(name).fit(
-                part.records, part.sensitive, None, self.seed, classes=part.sensitive_classes
-            )
-            for name in self.settings.attackers
-        }
+        part = replace(self.attack_part, side=None)
+        return {name: ATTACKERS[name]().fit(part, self.seed) for name in self.settings.attackers}
 
     @cached_property
     def covariance(self) -> Tensor:
@@ -143,7 +138,7 @@ class CloakJudge:
         row: Row = {}
         leaks = []
         for name in self.settings.attackers:
-            found = attack(build_attacker(name), known, shown, self.seed)
+            found = attack(ATTACKERS[name](), known, shown, self.seed)
             row[f"attack_retrained_{name}"] = found.balanced_accuracy
             row[f"leak_{name}"], row[f"leak_{name}_low"] = (
                 found.leak_lower_bound,

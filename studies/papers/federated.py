@@ -36,7 +36,7 @@ from server.run_directory import RunDirectory
 from server.run_ledger import spending_of
 from simulations.engine import train_in_process
 from simulations.students.students import train_student
-from studies.attackers import ATTACKERS, build_attacker
+from studies.attackers import ATTACKERS
 from studies.attackers.networks import NetworkAttacker
 from studies.attackers.protocol import Attacker
 from studies.framework.errors import StudyError
@@ -218,7 +218,7 @@ def _read(
 
 
 def _attackers(settings: FederatedSettings) -> Mapping[str, Attacker]:
-    found = {name: build_attacker(name) for name in settings.attackers}
+    found = {name: ATTACKERS[name]() for name in settings.attackers}
     return {
         name: replace(attacker, steps=settings.attacker_steps)
         if isinstance(attacker, NetworkAttacker)

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -41,7 +41,7 @@ from privatizers.networks.filters import DenseFilter, UNet
 from privatizers.protocol import FILTER, PrivatizerError, draw_noise
 from privatizers.training import Stage, train_identity, train_privatizer
 from simulations.students.augmentation import affine
-from studies.attackers import ATTACKERS, build_attacker
+from studies.attackers import ATTACKERS
 from studies.framework.charts import plot_lines, plot_sheet
 from studies.framework.settings import check_names
 from studies.framework.study import SeedTrial
@@ -328,12 +328,10 @@ def _attacked(
     seed: int,
 ) -> dict[str, float]:
     """The strongest fresh attacker in each group, trained on the released attack part."""
-    known = released(method, split.attack, seed + 2)
+    known = replace(split.attack, records=released(method, split.attack, seed + 2), side=None)
     found = []
     for name in settings.attackers:
-        fitted = build_attacker(name).fit(
-            known, split.attack.sensitive, None, seed, classes=people.count
-        )
+        fitted = ATTACKERS[name]().fit(known, seed)
         found.append(_first_five(fitted.log_probabilities(faces), split.test, people))
     return {group: max(shares[group] for shares in found) for group in GROUPS}
 

@@ -20,7 +20,7 @@ from client.datasets.attributes.data import PrivateData, Split
 from privatizers.classifiers import noise_shape_of
 from privatizers.export import example_inputs, latency_ms
 from privatizers.networks.information import InformationError, mutual_information
-from studies.attackers import FittedAttacker, build_attacker
+from studies.attackers import ATTACKERS, FittedAttacker
 from studies.attackers.protocol import Attacker, cautious
 from studies.metrics.fairness import FairnessError, fairness
 from studies.metrics.scores import score
@@ -146,14 +146,7 @@ class FilterJudge:
             blind.append(POSITION)
         attack = self.split.attack
         for name in blind:
-            fitted = build_attacker(name).fit(
-                attack.records,
-                attack.sensitive,
-                attack.side,
-                self.seed,
-                classes=attack.sensitive_classes,
-            )
-            lines[name] = self._read(fitted, test)
+            lines[name] = self._read(ATTACKERS[name]().fit(attack, self.seed), test)
         return FilterFigures(
             utility=self._utility(self.provider, test),
             fresh=_accuracy(self.raw_reader, test),
@@ -188,14 +181,7 @@ class FilterJudge:
         if formula is not None:
             fresh["formula"] = formula
         return {
-            name: attacker.fit(
-                attack.records,
-                attack.sensitive,
-                attack.side,
-                FRESH_SEED + self.seed,
-                classes=attack.sensitive_classes,
-            )
-            for name, attacker in fresh.items()
+            name: attacker.fit(attack, FRESH_SEED + self.seed) for name, attacker in fresh.items()
         }
 
     def _read(self, fitted: FittedAttacker, test: PrivateData) -> AttackFigures:

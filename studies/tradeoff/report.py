@@ -20,8 +20,9 @@ from torch import Tensor, nn
 from client.datasets.attributes import load_private
 from client.datasets.attributes.data import PrivateData, Split
 from privatizers.protocol import PrivatizerError
-from studies.attackers import ATTACKERS, FRESH
-from studies.framework.settings import as_mapping
+from studies.attackers import ATTACKERS, BLIND, FRESH
+from studies.framework.errors import StudyError
+from studies.framework.settings import as_mapping, check_names
 from studies.framework.store import TrialStore, digest, write_json
 from studies.framework.trials import Report
 from studies.tradeoff.charts import plot_examples, plot_leak, plot_sensitive
@@ -96,10 +97,9 @@ class CurvePlan:
         if not self.seeds:
             raise PrivatizerError("seeds: give at least one")
         for name in self.attackers:
-            if name not in FRESH:
-                known = ", ".join(FRESH)
-                also = " (the lines of reference are always there)" if name in ATTACKERS else ""
-                raise PrivatizerError(f"attackers: {name!r} is none of {known}{also}")
+            if name in BLIND:
+                raise StudyError(f"attackers: {name!r} is a line of reference, always there")
+        check_names("attackers", self.fresh, ATTACKERS)
 
     @property
     def fresh(self) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from client.datasets.attributes import load_private
 from client.datasets.attributes.data import PrivateData, Split
 from models.students import StudentCnn
 from privatizers.protocol import PrivatizerError
-from studies.attackers import build_attacker
+from studies.attackers import ATTACKERS
 from studies.attackers.ink_formula import InkFormula
 from studies.framework.errors import StudyError
 from studies.framework.study import run_seeds
@@ -158,7 +158,7 @@ def test_who_knows_the_clock_needs_no_load() -> None:
     balanced = {}
     for side in ("none", "clock"):
         split = alpha_load.load_side(settings, side, None, 0)
-        known = read_sensitive(build_attacker("position"), split.attack, split.test, 0)
+        known = read_sensitive(ATTACKERS["position"](), split.attack, split.test, 0)
         balanced[side] = known.reweighted
     assert balanced["none"] < 0.53 < 0.65 < balanced["clock"]
 
@@ -304,7 +304,7 @@ def test_reweighting_pays_where_a_class_is_common() -> None:
     points = torch.randn(4000, 1, generator=generator) + sensitive[:, None].float()
     data = PrivateData("points", points, sensitive, sensitive, None, None, 2, 2, low=-9.0, high=9.0)
     reading = read_sensitive(
-        build_attacker("logistic"), data.take(slice(0, 2000)), data.take(slice(2000, 4000)), 0
+        ATTACKERS["logistic"](), data.take(slice(0, 2000)), data.take(slice(2000, 4000)), 0
     )
     assert reading.reweighted > reading.balanced + 0.1
     assert reading.leak > 0
@@ -341,7 +341,7 @@ def test_a_class_that_the_attacker_never_met_is_no_obstacle() -> None:
     points = torch.randn(400, 1, generator=generator) + 2 * sensitive[:, None].float()
     data = PrivateData("points", points, sensitive, sensitive, None, None, 2, 3, low=-9.0, high=9.0)
     half = [data.take(slice(0, 200)), data.take(slice(200, 400))]
-    reading = read_sensitive(build_attacker("logistic"), *half, 0)
+    reading = read_sensitive(ATTACKERS["logistic"](), *half, 0)
     assert min(reading.balanced, reading.reweighted) > 0.75
 
 

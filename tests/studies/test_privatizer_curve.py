@@ -280,7 +280,7 @@ def test_the_stroke_formula_reads_thickness_from_raw_images() -> None:
 
     attacker = formula_of("embedded-mnist-thickness", Told())
     assert attacker is not None
-    fitted = attacker.fit(small.attack.records, small.attack.sensitive, None, 0)
+    fitted = attacker.fit(small.attack, 0)
     answers = fitted.log_probabilities(small.test.records).argmax(1)
     assert balanced_accuracy(answers, small.test, 0)[0] > 0.75
     assert formula_of("orl", Told()) is None
