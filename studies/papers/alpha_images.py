@@ -42,17 +42,16 @@ from studies.attackers import ATTACKERS
 from studies.attackers.formula import FormulaAttacker
 from studies.attackers.ink_formula import THRESHOLDS, InkFormula
 from studies.attackers.protocol import Attacker
+from studies.attackers.reading_nets import accuracy, learn
 from studies.framework.charts import plot_lines, plot_sheet
 from studies.framework.settings import check_names
 from studies.framework.study import SeedTrial
 from studies.framework.tables import Row
 from studies.papers.attacking import (
-    LeakageEstimate,
-    accuracy,
+    AttributeReading,
     build_attackers,
     columns,
     joint_adversary,
-    learn,
     number,
     parse_points,
     read_all,
@@ -181,7 +180,7 @@ def reference_rows(settings: AlphaImagesSettings, split: Split, seed: int) -> li
     return [first, second]
 
 
-def digit_reading(split: Split, seed: int) -> LeakageEstimate:
+def digit_reading(split: Split, seed: int) -> AttributeReading:
     """What the digit alone says of the secret: no releaser that keeps digits goes below."""
     attack, test = (
         replace(part, side=part.utility[:, None].float()) for part in (split.attack, split.test)

@@ -31,22 +31,15 @@ from client.datasets.attributes.data import PrivateData, Split
 from privatizers.protocol import Privatizer
 from studies.attackers.networks import NetworkAttacker
 from studies.attackers.protocol import Attacker, FittedAttacker
+from studies.attackers.reading_nets import accuracy, learn, small_reader
+from studies.attackers.stroke_formula import with_formula
 from studies.framework.charts import plot_lines, plot_sheet
 from studies.framework.study import SeedTrial
 from studies.framework.tables import Row
 from studies.metrics.scores import judge
-from studies.papers.attacking import (
-    accuracy,
-    columns,
-    learn,
-    number,
-    read_all,
-    release,
-    small_reader,
-)
+from studies.papers.attacking import columns, number, read_all, release
 from studies.papers.attributes_fader import BASELINES
 from studies.papers.attributes_training import AttributesSettings, trained
-from studies.tradeoff.stroke_formula import with_formula
 
 COLUMNS = (
     "data",

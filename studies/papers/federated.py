@@ -39,13 +39,13 @@ from simulations.students.students import train_student
 from studies.attackers import ATTACKERS
 from studies.attackers.networks import NetworkAttacker
 from studies.attackers.protocol import Attacker
+from studies.attackers.stroke_formula import with_formula
 from studies.framework.errors import StudyError
 from studies.framework.settings import check_names
 from studies.framework.study import SeedTrial
 from studies.framework.tables import Row
 from studies.papers.attacking import columns, read_all
 from studies.papers.federated_data import FilteredRun, groups_of, halves, opened, samples_of
-from studies.tradeoff.stroke_formula import with_formula
 
 COLUMNS = (
     "seed",
@@ -58,6 +58,8 @@ COLUMNS = (
     "delta",
 )
 PRESETS = Path(simulations.__file__).parent / "presets"
+TRAINED = ("federated", "synthetic")
+"""Kinds of privatizer whose filter a run trains itself."""
 FORMULAS = {"thickness": "mnist-thickness"}
 """Sources whose secret is computed as one of a run's is."""
 
@@ -128,10 +130,12 @@ def seconded(config: Config, folder: Path) -> Config:
     rows ``transfer`` and ``taught`` tell.
     """
     used = ("network", "width", "output_noise_std", "sensitive_attribute", "consenting")
-    kept = {f"privatizer.{name}": getattr(config.privatizer, name) for name in used}
-    bare = {k: v for k, v in Config().flat().items() if k.startswith("privatizer.")}
-    given = {"privatizer.method": "pretrained", "privatizer.filter": str(folder)}
-    return config.updated({**bare, **kept, **given, "privatizer.condition": True})
+    known = config.privatizer.model_dump()
+    kept = {f"privatizer.{name}": known[name] for name in used if name in known}
+    given = {"privatizer.kind": "pretrained", "privatizer.path": str(folder)}
+    left = [name for name, task in config.planned.items() if task.kind != "privatizer"]
+    after = {"schedule": " ".join(left), "privatizer.condition": True}
+    return config.updated({**kept, **given, **after})
 
 
 def _trained(config: Config, folder: Path) -> RunDirectory:
@@ -144,7 +148,7 @@ def _trained(config: Config, folder: Path) -> RunDirectory:
 
 def _config(settings: FederatedSettings, seed: int, data_dir: Path | None) -> Config:
     config = read_config(PRESETS / f"{settings.preset}.toml").updated({"seed": seed})
-    if not config.privatizer.active or config.privatizer.given:
+    if config.privatizer.kind not in TRAINED:
         raise StudyError(f"preset {settings.preset!r} trains no privatizer: name one that does")
     return config if data_dir is None else config.updated({"data.dir": str(data_dir.absolute())})
 
@@ -207,10 +211,11 @@ def _read(
     tried: PrivateData,
 ) -> Row:
     """What fresh attackers that learned from the one read of the other."""
+    attribute = getattr(trained.config.privatizer, "sensitive_attribute", "")
     fresh = with_formula(
         _attackers(settings),
         taught,
-        FORMULAS.get(trained.config.privatizer.sensitive_attribute, ""),
+        FORMULAS.get(attribute, ""),
         steps=settings.attacker_steps,
         seed=trained.seed + 7,
     )

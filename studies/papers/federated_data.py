@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from client.datasets.attributes.data import PrivateData
 from server.config.tree import Config
 from server.run_directory import RunDirectory
+from server.run_filter import kept_filter_weights
 from server.sampler import Sampler
-from server.tasks.privatizer import kept_filter
 from simulations.federation.apps import hiding_users, simulated_federation, simulated_sensitive
-from simulations.reading import kept_sampler
+from simulations.reading import kept_run_filter, kept_sampler
 from studies.framework.errors import StudyError
 
 CHUNK = 500
@@ -65,9 +65,9 @@ def opened(config: Config, directory: RunDirectory, seed: int) -> FilteredRun:
         )
     else:  # every training image is some user's: the test set serves for both
         attack, test = halves(test, seed)
-    if "privatizer/mean" not in snapshot.arrays:
+    if kept_filter_weights(config, snapshot.arrays) is None:
         raise StudyError(f"{directory.path} ended before it had a filter: give it a larger budget")
-    network = kept_filter(config, dataset.shape, snapshot.arrays)
+    network, _ = kept_run_filter(directory.path)
     return FilteredRun(config, network, kept_sampler(directory), attack, test, seed)
 
 

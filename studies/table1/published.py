@@ -42,7 +42,7 @@ from simulations.reading import fresh_samples
 from simulations.students.students import train_student
 from studies.framework.trials import Report
 from studies.table1.providers import Spent
-from studies.table1.published_training import PublishedRecipe
+from studies.table1.published_training import PublishedRecipe, recipe_of
 
 _WEIGHTS, _FIGURES = "published.npy", "published.json"
 
@@ -57,9 +57,8 @@ def published(
     """Train the recipe centrally; returns its figures as a plain dict.
 
     Args:
-        config: ``rounds.count`` steps of batches of ``critic.local_batch``; C and the noise are
-            ``privacy.clipping_norm`` and ``privacy.noise_multiplier``; the preset
-            ``mnist-record-paper003`` has the notebook's. ``critic`` and ``generator`` say the rest.
+        config: its task ``critic`` says how many steps (``rounds``), of batches of ``local_batch``,
+            C and the noise; the preset ``mnist-record-paper003`` has the notebook's.
         folder: keeps the generator, the figures and a contact sheet.
         report: told in words how far it is.
         student: whether to train a student on the samples and test it on real images.
@@ -76,7 +75,7 @@ def published(
     training = PublishedRecipe(config, dataset)
     for step in training.run():
         if step % 100 == 0:
-            report(f"step {step} of {config.rounds.count}")
+            report(f"step {step} of {recipe_of(config).rounds}")
     figures = asdict(training.figures())
     write_durably(folder / _WEIGHTS, _npy(to_vector(training.trainer.average)))
     known = {"config": config.flat(), "shape": dataset.shape, "classes": dataset.classes}

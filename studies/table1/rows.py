@@ -74,9 +74,9 @@ class TableRow:
 def _paced(usual: float, weak: float) -> dict[str, dict[str, object]]:
     """Rates of the annotator where there is less noise to be careful of."""
     return {
-        USUAL: {"annotator.rate": usual},
-        WEAK: {"annotator.rate": weak},
-        OPEN: {"annotator.rate": weak},
+        USUAL: {"tasks.annotator.rate": usual},
+        WEAK: {"tasks.annotator.rate": weak},
+        OPEN: {"tasks.annotator.rate": weak},
     }
 
 

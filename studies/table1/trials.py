@@ -13,9 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from server.config.privatizer import PRETRAINED, SYNTHETIC
-from server.config.tree import Config
-from simulations.students.distortion import NONE, Distortion, distortion_for
+from server.config.tree import Config, ConfigError
+from simulations.students.distortion import distortion_for
 from studies.framework.store import digest, read_json, write_json
 from studies.table1.evaluation import EvaluationBudget, serving
 from studies.table1.guarantees import Guarantee
@@ -25,10 +24,8 @@ DRAWN = ("release.agreement", "release.attempts")
 """Settings by which samples are drawn from what was trained."""
 PLAN_FILE, TRAINED_FILE, MEASURED_FILE = "plan.json", "training.json", "trial.json"
 Step = Literal["train", "measure"]
-MEASURED = 2
+MEASURED = 3
 """How a trial is measured; raised when the way changes, so that kept trials are measured anew."""
-UNTOLD = {"fashion-mnist": Distortion(shading=0.5, patching=0.5)}
-"""Distortions of taught students' images, by data set, of which a trial's digest says nothing."""
 
 
 @dataclass(frozen=True)
@@ -100,11 +97,9 @@ def _measures(plan: dict[str, Any]) -> str:
     """A digest of how much is measured, and in which way."""
     kept = {key: plan[key] for key in ("effort", "curve", "data")}
     drawn = {key: plan["config"][key] for key in DRAWN}
-    distorted = distortion_for(plan["data"])
-    # trials of what was so before the digest said anything of it keep theirs
-    told = _is_taught(plan) and distorted != UNTOLD.get(plan["data"], NONE)
-    changed = {"distortion": asdict(distorted)} if told else {}
-    return digest({**kept, **drawn, **changed, "way": MEASURED})
+    # only students that learn from an annotator's labels see distorted images
+    taught = {"distortion": asdict(distortion_for(plan["data"]))} if _is_taught(plan) else {}
+    return digest({**kept, **drawn, **taught, "way": MEASURED})
 
 
 def _enough(plan: dict[str, Any]) -> list[str]:
@@ -117,24 +112,24 @@ def _enough(plan: dict[str, Any]) -> list[str]:
 
 
 def _is_taught(plan: dict[str, Any]) -> bool:
-    """Whether students learn from an annotator's labels, so from images that may be distorted."""
-    return bool(plan["config"]["annotator.rounds"])
+    """Whether students learn from an annotator's labels."""
+    return any(k.endswith(".kind") and v == "annotator" for k, v in plan["config"].items())
 
 
 def _trains(plan: dict[str, Any]) -> dict[str, Any]:
     """What of a plan decides the run that is trained.
 
-    Where data and a given filter lie does not, so a study may be moved. A setting that a kept plan
-    does not know had its default, and settings of a privatizer that is not there mean nothing: a
-    new version with more settings, or other defaults of those, trains nothing again. Nor does
-    another filter of samples, which is measured again.
+    Where data and a pretrained filter lie does not, so a study may be moved. A setting that a kept
+    plan does not have had its default. Nor does another filter of samples, which is measured
+    again, but for a privatizer that is fitted on what is drawn.
     """
-    settings = {**Config().flat(), **plan["config"], "data.dir": "", "privatizer.filter": ""}
-    if settings["privatizer.method"] != SYNTHETIC:  # its filter is trained on what is drawn
+    try:
+        settings: dict[str, Any] = dict(Config().updated(plan["config"]).flat())
+    except ConfigError:  # of another version: it is trained anew
+        settings = dict(plan["config"])
+    settings |= {"data.dir": "", "privatizer.path": ""}
+    if settings.get("privatizer.kind") != "synthetic":
         settings |= dict.fromkeys(DRAWN)
-    known = settings["privatizer.method"] in (SYNTHETIC, PRETRAINED)
-    if not settings["privatizer.rounds"] and not known:
-        settings = {k: v for k, v in settings.items() if not k.startswith("privatizer.")}
     return {"config": settings, "fault": plan["fault"], "provider": plan["provider"]}
 
 

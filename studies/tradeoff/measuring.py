@@ -22,13 +22,13 @@ from privatizers.export import example_inputs, latency_ms
 from privatizers.networks.information import InformationError, mutual_information
 from studies.attackers import ATTACKERS, FittedAttacker
 from studies.attackers.protocol import Attacker, cautious
+from studies.attackers.reading_nets import accuracy, read_images, read_points
+from studies.attackers.stroke_formula import formula_of
 from studies.metrics.fairness import FairnessError, fairness
 from studies.metrics.scores import score
-from studies.papers.attacking import CHUNK, accuracy, build_attackers
-from studies.papers.reading_nets import read_images, read_points
+from studies.papers.attacking import CHUNK, build_attackers
 from studies.tradeoff.certified import certify
 from studies.tradeoff.points import IMAGES, SERIES, TrainedFilter, kind_of
-from studies.tradeoff.stroke_formula import formula_of
 
 CONFIDENCE = 0.95
 RESAMPLES = 200

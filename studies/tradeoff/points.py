@@ -29,8 +29,8 @@ from privatizers.networks.filters import LinearFilter
 from privatizers.networks.masks import masked, threshold_of
 from privatizers.protocol import FILTER, PrivatizerError
 from privatizers.training import Stage, train_privatizer
+from studies.attackers.reading_nets import read_images, read_points
 from studies.papers import STUDIES
-from studies.papers.reading_nets import read_images, read_points
 from studies.tradeoff.operating_points import OperatingPoint
 
 IMAGES, SERIES, POINTS = "images", "series", "points"

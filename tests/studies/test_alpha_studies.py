@@ -18,11 +18,12 @@ from models.students import StudentCnn
 from privatizers.protocol import PrivatizerError
 from studies.attackers import ATTACKERS
 from studies.attackers.ink_formula import InkFormula
+from studies.attackers.reading_nets import accuracy, learn
 from studies.framework.errors import StudyError
 from studies.framework.study import run_seeds
 from studies.framework.tables import table_of
 from studies.papers import STUDIES, alpha_images, alpha_load, attributes
-from studies.papers.attacking import accuracy, learn, parse_points, read_sensitive, release
+from studies.papers.attacking import parse_points, read_sensitive, release
 
 NAMES = ("attributes", "alpha-images", "alpha-load")
 

@@ -14,7 +14,8 @@ from accountant.dp.differential import DifferentialAccountant
 from client.datasets.attributes.data import PrivateData
 from server.config.tree import Config
 from server.run_directory import RunDirectory
-from server.schedule import parts, planned_epsilon
+from server.run_filter import kept_filter_weights
+from server.schedule import planned_epsilon, scheduled
 from simulations.federation.apps import simulated_federation, simulated_sensitive
 from studies.framework.errors import StudyError
 from studies.framework.study import run_seeds
@@ -27,18 +28,20 @@ TINY = {
     "data.users": 40,
     "data.samples_per_user": 20,
     "privacy.delta": 1e-3,
-    "critic.family": "frozen",
-    "rounds.count": 1,
-    "generator.steps": 2,
+    "tasks.critic.kind": "frozen",
+    "tasks.critic.rounds": 1,
+    "tasks.critic.generator_steps": 2,
     "generator.batch": 40,
     "generator.width": 8,
     "release.samples": 20,
     "release.strip": 1,
-    "privatizer.method": "information",
-    "privatizer.rounds": 1,
+    "schedule": "privatizer critic",
+    "tasks.privatizer.kind": "privatizer",
+    "tasks.privatizer.rounds": 1,
+    "tasks.privatizer.adversary_width": 4,
+    "privatizer.kind": "federated",
     "privatizer.network": "dense",
     "privatizer.width": 4,
-    "privatizer.readers": 4,
 }
 FIRST = ("raw", "filtered", "samples", "transfer", "taught")
 SETTINGS = FederatedSettings("private-thickness", ("logistic",), 10, samples=80, epochs=1)
@@ -110,17 +113,18 @@ def test_a_second_run_learns_from_filtered_images_and_both_are_paid_for(monkeypa
     assert [row["where"] for row in second_rows] == [f"second {name}" for name in FIRST[2:]]
     second = RunDirectory.open(tmp_path / "second-0")
     filters = [
-        directory.load_state().arrays["privatizer/mean"]
+        kept_filter_weights(directory.config(), directory.load_state().arrays)
         for directory in (RunDirectory.open(tmp_path / "run-0"), second)
     ]
     assert np.array_equal(*filters)
     found = second.config()
-    assert found.privatizer.given and found.privatizer.width == 5 and found.privatizer.condition
-    assert [part.name for part in parts(found)] == ["critic"]
+    filter_ = found.privatizer
+    assert filter_.kind == "pretrained" and filter_.width == 5 and filter_.condition
+    assert found.schedule == ("critic",)
     together = DifferentialAccountant()
     for made in (config, found):
-        for part in parts(made):
-            together.compose(part.event, part.rounds)
+        for task in scheduled(made):
+            together.compose(task.event, task.rounds)
     assert {row["epsilon"] for row in second_rows} == {together.epsilon(1e-3).epsilon}
     assert second_rows[0]["epsilon"] > first[0]["epsilon"]
     moved = tmp_path.rename(tmp_path.with_name("moved"))
@@ -190,7 +194,10 @@ def test_samples_are_read_with_the_secret_that_was_asked_for(monkeypatch):
 
 
 def test_a_configuration_of_one_s_own_is_named_by_its_path(tmp_path):
-    own = '[privatizer]\nmethod = "information"\nrounds = 1\nconsenting = 0.4\n'
+    own = (
+        'schedule = "privatizer critic"\n[tasks.privatizer]\nkind = "privatizer"\n'
+        '[tasks.critic]\nkind = "frozen"\n[privatizer]\nkind = "federated"\nconsenting = 0.4\n'
+    )
     (tmp_path / "own.toml").write_text(own)
     found = federated._config(replace(SETTINGS, preset=str(tmp_path / "own")), 5, None)
     assert found.privatizer.consenting == 0.4 and found.seed == 5
@@ -199,9 +206,7 @@ def test_a_configuration_of_one_s_own_is_named_by_its_path(tmp_path):
 def test_a_preset_without_a_privatizer_is_refused(tmp_path):
     with pytest.raises(StudyError, match="trains no privatizer"):
         federated._config(replace(SETTINGS, preset="demo"), 0, None)
-    (tmp_path / "pretrained.toml").write_text(
-        '[privatizer]\nmethod = "pretrained"\nfilter = "/x"\n'
-    )
+    (tmp_path / "pretrained.toml").write_text('[privatizer]\nkind = "pretrained"\npath = "/x"\n')
     with pytest.raises(StudyError, match="trains no privatizer"):
         federated._config(replace(SETTINGS, preset=str(tmp_path / "pretrained")), 0, None)
     with pytest.raises(StudyError, match="no run with a privatizer"):

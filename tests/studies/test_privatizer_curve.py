@@ -22,6 +22,7 @@ from privatizers.networks.masks import MaskFilter
 from privatizers.networks.releasers import ConvReleaser, LstmReleaser
 from privatizers.protocol import PrivatizerError
 from server.store import open_store
+from studies.attackers.stroke_formula import formula_of
 from studies.tradeoff.certified import certify
 from studies.tradeoff.figures import LABEL, Curve, CurvePoint
 from studies.tradeoff.filter_files import load_filter, save_filter
@@ -35,7 +36,6 @@ from studies.tradeoff.measuring import (
 from studies.tradeoff.operating_points import OperatingPoint, parse_operating_points
 from studies.tradeoff.points import TrainedFilter
 from studies.tradeoff.report import CurvePlan, run_curve
-from studies.tradeoff.stroke_formula import formula_of
 
 SMALL: dict[str, dict[str, Any]] = {
     "information": {"width": 2, "reading_steps": 60, "meeting_steps": 5, "steps": 20},

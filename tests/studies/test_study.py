@@ -40,13 +40,14 @@ name = "embedded"
 nodes = 2
 samples_per_user = 4
 [privacy]
+delta = 1e-3
+[tasks.critic]
+kind = "frozen"
+rounds = 2
 noise_multiplier = 3.0
 clipping_norm = 0.3
-delta = 1e-3
-[rounds]
-count = 2
+generator_steps = 3
 [generator]
-steps = 3
 batch = 20
 width = 8
 [release]
@@ -54,7 +55,8 @@ samples = 20
 strip = 1
 """
 ANNOTATED = """
-[annotator]
+[tasks.annotator]
+kind = "annotator"
 rounds = 2
 noise_multiplier = 20.0
 components = 8
@@ -81,7 +83,7 @@ KEYS = {
 def tiny(tmp_path, monkeypatch) -> dict[str, TableRow]:
     """Rows that take seconds, in the place of the real ones."""
     (tmp_path / "tiny.toml").write_text(TINY)
-    (tmp_path / "annotated.toml").write_text(TINY + ANNOTATED)
+    (tmp_path / "annotated.toml").write_text('schedule = "critic annotator"\n' + TINY + ANNOTATED)
     annotated = str(tmp_path / "annotated")
     common = {
         "data": "embedded",
@@ -351,15 +353,17 @@ def test_only_what_is_missing_is_to_be_done(tiny, tmp_path):
     assert trial.missing(other) == ("measure",), "another effort measures again"
     moved = plan(row, tmp_path, **{"data.dir": "/elsewhere"})[1]
     assert trial.missing(moved) == (), "where the data lies is no matter"
-    older = {k: v for k, v in known["config"].items() if not k.startswith("privatizer.")}
+    older = {k: v for k, v in known["config"].items() if k != "release.strip"}
     write_json(trial.folder / "plan.json", {**known, "config": older})
     assert trial.missing(known) == (), "a setting that was not known yet had its default"
     strict = plan(row, tmp_path, **{"release.attempts": 3})[1]
     assert trial.missing(strict) == ("measure",), "another filter of samples trains nothing"
-    idle = {**known["config"], "privatizer.rate": 7.0}
-    write_json(trial.folder / "plan.json", {**known, "config": idle})
-    assert trial.missing(known) == (), "what is not there has no rate"
-    changed = plan(row, tmp_path, **{"rounds.count": 3})[1]
+    unknown = {**known["config"], "privatizer.rate": 7.0}
+    write_json(trial.folder / "plan.json", {**known, "config": unknown})
+    assert trial.missing(known) == ("train", "measure"), "settings that this version cannot read"
+    trial.begin(known)
+    finish(trial, known)
+    changed = plan(row, tmp_path, **{"tasks.critic.rounds": 3})[1]
     assert trial.missing(changed) == ("train", "measure")
 
 
@@ -393,10 +397,10 @@ def test_samples_are_drawn_by_the_tables_filter_whatever_the_runs_own(tiny, tmp_
 
 def test_where_a_given_filter_lies_trains_nothing_anew_and_who_hides_does():
     known = read_config(PRESETS / "mnist-users.toml").flat()
-    given = {**known, "privatizer.method": "pretrained", "privatizer.filter": "/here"}
+    given = {**known, "privatizer.kind": "pretrained", "privatizer.path": "/here"}
     plans = [
         {"config": config, "fault": 0, "provider": ""}
-        for config in (known, given, {**given, "privatizer.filter": "/there"})
+        for config in (known, given, {**given, "privatizer.path": "/there"})
     ]
     assert _trains(plans[1]) == _trains(plans[2]) != _trains(plans[0])
 
@@ -447,7 +451,7 @@ def test_a_run_of_other_settings_is_set_aside_not_deleted(tiny, tmp_path):
     (trial.folder / "run").mkdir()
     (trial.folder / "run" / "ledger.jsonl").write_text("spent")
     finish(trial, known)
-    _, changed = plan(tiny["plain"], tmp_path, **{"rounds.count": 3})
+    _, changed = plan(tiny["plain"], tmp_path, **{"tasks.critic.rounds": 3})
     trial.begin(changed)
     assert trial.missing(changed) == ("train", "measure")
     kept = trial.folder.with_name("seed-0.old-1")
@@ -503,24 +507,25 @@ def test_a_cell_is_scaled_to_its_guarantee_and_may_not_pass_it(tiny):
     for config, epsilon in ((loose, 10.0), (tight, 2.0)):
         assert config.privacy.epsilon_budget == epsilon and config.privacy.delta == 1e-3
         assert config.seed == 7 and config.data.users == 40
-    ratio = tight.privacy.noise_multiplier / loose.privacy.noise_multiplier
+    ratio = tight.tasks["critic"].noise_multiplier / loose.tasks["critic"].noise_multiplier
     assert ratio > 1
-    parts = tight.annotator.noise_multiplier / loose.annotator.noise_multiplier
+    parts = tight.tasks["annotator"].noise_multiplier / loose.tasks["annotator"].noise_multiplier
     assert parts == pytest.approx(ratio, rel=1e-5), "all parts by one factor"
     open_ = configuration(row, parse_guarantee("none"), 0)
     noises = {k: v for k, v in open_.flat().items() if k.endswith("noise_multiplier")}
-    assert set(noises.values()) == {0.0} and len(noises) >= 3
+    assert set(noises.values()) == {0.0} and len(noises) == 2
     as_is = configuration(row, parse_guarantee("preset"), 0)
-    assert as_is.privacy.noise_multiplier == 3.0
+    assert as_is.tasks["critic"].noise_multiplier == 3.0
 
 
 def test_settings_at_a_guarantee_come_last(tiny):
     row = TableRow(
         "r", "R", tiny["plain"].preset, "embedded", "user", 40,
-        settings={"generator.steps": 5}, settings_at={"none": {"generator.steps": 9}},
+        settings={"tasks.critic.generator_steps": 5},
+        settings_at={"none": {"tasks.critic.generator_steps": 9}},
     )  # fmt: skip
-    assert configuration(row, parse_guarantee("5@1e-3"), 0).generator.steps == 5
-    assert configuration(row, parse_guarantee("none"), 0).generator.steps == 9
+    assert configuration(row, parse_guarantee("5@1e-3"), 0).tasks["critic"].generator_steps == 5
+    assert configuration(row, parse_guarantee("none"), 0).tasks["critic"].generator_steps == 9
 
 
 def test_a_row_has_its_presets_users_unless_it_says_how_many(tiny):
@@ -616,7 +621,7 @@ def test_a_fault_rotates_whole_users_and_nothing_else(tmp_path):
 
 def test_records_are_rotated_one_by_one_where_they_are_the_unit():
     config = Config().updated(
-        {"privacy.unit": "record", "critic.family": "wgan", "data.users": 2, "data.nodes": 2}
+        {"privacy.unit": "record", "tasks.critic.kind": "wgan", "data.users": 2, "data.nodes": 2}
     )
     turned = faulty_records(config, 0.3)
     assert len(turned) == len(set(turned.tolist())) == 3000

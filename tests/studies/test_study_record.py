@@ -29,7 +29,9 @@ VALUES = st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=5)
 PLAIN = """
 [data]
 samples_per_user = 4
-[privacy]
+[tasks.critic]
+kind = "frozen"
+rounds = 4
 clipping_norm = 0.3
 """
 
@@ -317,7 +319,7 @@ def test_noise_that_differs_in_its_last_digits_is_the_same_noise(rows):
     trial = TableTrial(rows["first"], parse_guarantee("5@1e-3"), 0, Path())
     config = configuration(trial.row, trial.guarantee, 0)
     plan = plan_of(trial, config, efforts.FULL)
-    noise = plan["config"]["privacy.noise_multiplier"]
+    noise = plan["config"]["tasks.critic.noise_multiplier"]
 
     def changed(**settings) -> dict:
         return {**plan, "config": {**plan["config"], **settings}}
@@ -325,9 +327,9 @@ def test_noise_that_differs_in_its_last_digits_is_the_same_noise(rows):
     assert alike(plan, changed(seed=3))
     above = rounded_up((1 + 1e-8) * rounded_up(noise, 7), 7)
     assert above != rounded_up(noise, 7)
-    near = changed(**{"privacy.noise_multiplier": above})
-    assert alike(changed(**{"privacy.noise_multiplier": rounded_up(noise, 7)}), near)
-    assert not alike(plan, changed(**{"privacy.noise_multiplier": noise * 1.001}))
+    near = changed(**{"tasks.critic.noise_multiplier": above})
+    assert alike(changed(**{"tasks.critic.noise_multiplier": rounded_up(noise, 7)}), near)
+    assert not alike(plan, changed(**{"tasks.critic.noise_multiplier": noise * 1.001}))
     assert not alike(plan, {**plan, "fault": 0.3})
     assert not alike(plan, {**plan, "measures": "otherwise"})
 

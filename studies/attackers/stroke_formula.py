@@ -13,7 +13,7 @@ from client.datasets.attributes.thickness import stroke_widths
 from studies.attackers.formula import FormulaAttacker
 from studies.attackers.ink_formula import THRESHOLDS, InkFormula
 from studies.attackers.protocol import Attacker
-from studies.papers.reading_nets import read_images
+from studies.attackers.reading_nets import read_images
 
 CHUNK = 500
 FINENESS, MOST = 5, 60
