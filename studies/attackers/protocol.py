@@ -1,4 +1,4 @@
-"""What an attacker is: something fitted on released records that then guesses the secret."""
+"""What an attacker is: something fitted on released records that then guesses the attribute."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ LEAST = 1e-4
 
 
 class AttackError(PrivateDataError):
-    """Records or secrets that no attacker can be fitted on; the message says the mend."""
+    """Records or attributes that no attacker can be fitted on; the message says the mend."""
 
 
 class FittedAttacker(Protocol):
     """An attacker after its training."""
 
     def log_probabilities(self, records: Tensor, side: Tensor | None = None) -> Tensor:
-        """What it believes of each secret: log-probabilities, float64 [n, classes].
+        """What it believes of each sensitive attribute: log-probabilities, float64 [n, classes].
 
-        [n, T, classes] where it was fitted on a secret for each step of a series. Rows sum to 1
+        [n, T, classes] where it was fitted on a sensitive attribute for each step of a series.
+        Rows sum to 1
         as probabilities and none is below `LEAST` / classes, so cross-entropies are finite.
         """
         ...
 
 
 class Attacker(Protocol):
-    """A way to learn the secret from released records.
+    """A way to learn the sensitive attribute from released records.
 
     One that is fitted with equal arguments on one thread is the same to the bit; nothing is drawn
     from a global generator.

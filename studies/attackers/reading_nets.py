@@ -1,4 +1,4 @@
-"""Fresh networks that read the use of records: what a fixed service would be."""
+"""Fresh networks that read the utility of records: what a fixed service would be."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def small_reader(shape: Sequence[int], classes: int, generator: torch.Generator)
 
 
 def read_images(data: PrivateData, steps: int, seed: int) -> nn.Module:
-    """A fresh network that reads the use of images, fitted on ``data``."""
+    """A fresh network that reads the utility of images, fitted on ``data``."""
     generator = torch.Generator().manual_seed(seed)
     net = small_reader(data.shape, data.utility_classes, generator)
     return learn(net, data.records, data.utility, steps=steps, rate=2e-3, seed=seed).eval()

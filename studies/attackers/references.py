@@ -42,7 +42,7 @@ class SideAttacker:
 
     Attributes:
         position: it also knows which step of a series is asked for, as everybody does who has one:
-            the hour of the day alone says much of whether somebody is at home.
+            the hour of the day alone says much of whether a person is at home.
     """
 
     position: bool = False

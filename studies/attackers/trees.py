@@ -1,4 +1,4 @@
-"""Gradient-boosted trees: strong where a secret shows in few entries of the record."""
+"""Gradient-boosted trees: strong where a sensitive attribute shows in few entries of the record."""
 
 from __future__ import annotations
 

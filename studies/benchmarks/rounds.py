@@ -94,7 +94,7 @@ def outside_training(family: str) -> Row:
 
 
 def idle_rounds() -> Row:
-    """Overhead of rounds in which nobody is drawn: ledger, noise, state, store."""
+    """Overhead of rounds in which no user is drawn: ledger, noise, state, store."""
     with clocked((Training, "run")) as rounds, clocked((GeneratorTrainer, "train")) as training:
         trained(IDLE)
     return f"{ROUNDS} idle rounds, overhead", f"{rounds[0] - training[0]:.2f} s", "< 2 s"

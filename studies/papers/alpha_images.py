@@ -1,11 +1,14 @@
-"""Study ``alpha-images``: digits that stay readable, how thick they are does not (002, IV-C).
+"""Study ``alpha-images``: digits stay readable, their thickness does not.
+
+After Jafarzadeh Asl et al. 2023 (arXiv:2310.18241), section IV-C.
 
 On annotated MNIST a releaser is trained for each order α and weight λ, with an adversary and with
 the network that reads digits; then fresh attackers are fitted on released images that neither it
 nor they have met, and everything is scored on the test images.
 
-Reference lines come first. ``raw``: everybody reads the images as they are. ``digit``: somebody
-who knows each image's digit and nothing else. The rule's secret hangs on the digit (nine in ten
+Reference lines come first. ``raw``: everybody reads the images as they are. ``digit``: an attacker
+who knows each image's digit and nothing else. The rule's sensitive attribute hangs on the digit
+(nine in ten
 ones are thick), so even a releaser that hands out nothing but a perfect digit cannot push an
 attacker below that line: it is the floor of this table, not 50%.
 
@@ -74,7 +77,7 @@ COLUMNS = (
     "seconds",
 )
 PAPER_RAW = (0.9725, 0.9150)
-"""Digits and thickness read from raw images (paper 002, section IV-C)."""
+"""Digits and thickness read from raw images (Jafarzadeh Asl et al. 2023, section IV-C)."""
 SHOWN = 10
 
 
@@ -83,14 +86,15 @@ class AlphaImagesSettings:
     """What ``alpha_images.toml`` sets.
 
     Attributes:
-        data: source of the images; its secret must hang on a digit's row for the formula.
+        data: source of the images; its sensitive attribute must hang on a digit's row for the
+            formula.
         points: orders and weights, ``alpha:weight``.
         modes: ``entropy``, ``loss`` or both.
         distortion: weight of the squared error.
         beta: weight of the digit network's cross-entropy.
         width: of the releaser.
         code: numbers of its code.
-        grain: standard deviation of the noise on each released pixel.
+        output_noise_std: standard deviation of the noise on each released pixel.
         batch: images of a minibatch.
         reading_steps: of the network that reads digits, before.
         copying_steps: in which the releaser learns to reproduce.
@@ -181,7 +185,7 @@ def reference_rows(settings: AlphaImagesSettings, split: Split, seed: int) -> li
 
 
 def digit_reading(split: Split, seed: int) -> AttributeReading:
-    """What the digit alone says of the secret: no releaser that keeps digits goes below."""
+    """What the digit alone says of the attribute: no releaser that keeps digits goes below."""
     attack, test = (
         replace(part, side=part.utility[:, None].float()) for part in (split.attack, split.test)
     )

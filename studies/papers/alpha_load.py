@@ -1,7 +1,9 @@
-"""Study ``alpha-load``: household loads that stay useful and hide who is up (002, IV-D).
+"""Study ``alpha-load``: household loads that stay useful and hide who is up.
+
+After Jafarzadeh Asl et al. 2023 (arXiv:2310.18241), section IV-D.
 
 A causal LSTM releaser changes 24 hours of load; an LSTM adversary tells hour by hour whether
-somebody is active. The paper's adversary is causal too; ours reads the day from its end as well,
+a person is active. The paper's adversary is causal too; ours reads the day from its end as well,
 as attackers do who have the whole of it. Fresh attackers are fitted on released loads of other
 households, and everything is scored on a third set of households that neither has met.
 
@@ -94,7 +96,7 @@ class AlphaLoadSettings:
         batch: sequences of a minibatch.
         meeting_steps: in which the adversary alone learns, before.
         keep: share of a load's distance to its mean that the releaser keeps at the start.
-        grain: deviation of noise on each released hour, kW.
+        output_noise_std: deviation of noise on each released hour, kW.
         penalty: of NE beyond its budget, squared.
         steps: of both.
         adversary_steps: k, of the adversary in each.
@@ -225,7 +227,8 @@ def train_point(
     """A releaser and its adversary; NE of the train part comes near the objective's error budget.
 
     Near the identity a releaser can be inverted, so no small change of it changes what is left of
-    the secret, and the gradient of mode ``loss`` is nearly 0 there: it never leaves. So a releaser
+    the sensitive attribute, and the gradient of mode ``loss`` is nearly 0 there: it never leaves.
+    So a releaser
     starts at the other end (``keep`` = 0), where next to nothing but the mean is released, and lets
     through what its budget asks for.
     """

@@ -28,10 +28,10 @@ class AttributeReading:
     """What a fresh attacker read on test records.
 
     Attributes:
-        balanced: balanced accuracy of its likeliest class, as paper 002 scores it.
+        balanced: balanced accuracy of its likeliest class, as Jafarzadeh Asl et al. 2023 scores it.
         reweighted: the same when it divides its answers by the classes' shares first, which is
             what balanced accuracy rewards; where one class is common the difference is large.
-        leak: lower bound on what is left of the secret, nats, per record or step.
+        leak: lower bound on what is left of the sensitive attribute, nats, per record or step.
     """
 
     balanced: float

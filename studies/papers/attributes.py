@@ -1,7 +1,10 @@
-"""Study ``attributes``: one attribute of an image stays readable, another does not (000, 5.2-5.3).
+"""Study ``attributes``: one attribute of an image stays readable, another does not.
 
-The information privatizer trains a filter by Algorithm 2: the provider's network for the use is
-fixed and goes on reading released images unchanged; an adversary for the secret learns all along.
+After Bertran et al. 2019, sections 5.2 and 5.3.
+
+The information privatizer trains a filter by Algorithm 2: the provider's network for the utility is
+fixed and goes on reading released images unchanged; an adversary for the sensitive attribute
+learns all along.
 A point of the curve is a weight α of equation 6, or a budget: at most b nats may leak. Squares let
 go of a leak as it gets small; a budget below what an attacker could use keeps pressing.
 Where the data of the paper is at hand (CelebA, FaceScrub, UTKFace, CIFAR-100, by path) it runs on
@@ -9,9 +12,9 @@ that; digit against thickness on MNIST stands in for it, with another pair of at
 figures are not comparable with the paper's, which are printed beside them for their size alone.
 
 Fresh attackers are fitted on released images that neither the filter nor its adversary has met;
-``frozen`` is an attacker fitted on *raw* images, which flatters every filter. ``use`` is the
+``frozen`` is an attacker fitted on *raw* images, which flatters every filter. ``utility`` is the
 provider's unchanged network, on raw images and on released ones, both of the test part. Where the
-secret has a formula (stroke width), an attacker that computes it is one of them.
+sensitive attribute has a formula (stroke width), an attacker that computes it is one of them.
 
 Simulation only. Settings are to be chosen on the attack part cut in two, never on the test part.
 """
@@ -59,7 +62,7 @@ COLUMNS = (
     "seconds",
 )
 PAPER_USE, PAPER_ATTACKER = 0.936, 0.57
-"""CelebA, gender kept and smile hidden (paper 000, Table 2): means of its two columns, by the
+"""CelebA, gender kept and smile hidden (Bertran et al., Table 2): means of its two columns, by the
 networks of its authors; the raw figures are 0.943 and 0.927."""
 SHOWN = 10
 
@@ -69,8 +72,8 @@ class RawService:
     """What is there before any filter, of one source and seed.
 
     Attributes:
-        reader: the provider's network for the use.
-        use: its accuracy on raw test images.
+        reader: the provider's network for the utility.
+        utility: its accuracy on raw test images.
         attacker: balanced accuracy of the strongest attacker of raw images.
         frozen: the networks' attacker as fitted on raw images.
     """
@@ -169,7 +172,7 @@ def _attackers(settings: AttributesSettings, attack: PrivateData, seed: int) -> 
 
 
 def draw(rows: Sequence[Row], settings: AttributesSettings, out: Path) -> None:
-    """Attackers, fresh and frozen, against what the use loses."""
+    """Attackers, fresh and frozen, against what the utility loses."""
     lines: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
         for kind in ("attacker", "frozen"):
@@ -178,8 +181,8 @@ def draw(rows: Sequence[Row], settings: AttributesSettings, out: Path) -> None:
             lines.setdefault(name, []).append(point)
     plot_lines(
         {name: sorted(points) for name, points in lines.items()},
-        xlabel="use that is lost (points)",
-        ylabel="balanced accuracy on the secret",
+        xlabel="utility that is lost (points)",
+        ylabel="balanced accuracy on the sensitive attribute",
         level=("raw images", number(rows[0], "attacker_raw")),
         path=out / "attributes-curve.png",
     )

@@ -48,7 +48,8 @@ class AttributesSettings:
         width: channels of the U-Net or before and after the code, or units of the dense filter.
         noise: planes of noise at the U-Net's bottleneck, numbers of the code (each has its own), or
             entries beside the dense filter's units.
-        grain: standard deviation of the noise on each pixel that a code's filter releases.
+        output_noise_std: standard deviation of the noise on each pixel that a code's filter
+            releases.
         copying_steps: in which a filter that is no U-Net learns to reproduce, before.
         batch: images of a minibatch.
         reading_steps: of the provider's network.

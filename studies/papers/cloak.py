@@ -1,4 +1,6 @@
-"""Study ``cloak``: how little of a digit a service needs to say whether it is above 5 (paper 001).
+"""Study ``cloak``: how little of a digit a service needs to say whether it is above 5.
+
+After Mireshghallah et al. 2021 (Cloak, arXiv:2003.12154).
 
 The provider is a LeNet that never changes. A noise map learns along a path of suppression ratios,
 each warm-started by the one before; at the reported ratios the mask is taken, its four fills are

@@ -21,7 +21,7 @@ from studies.metrics.scores import attack, judge
 from studies.papers.cloak_settings import CloakSettings
 
 PAPER_RAW = 0.9929
-"""Paper 001's accuracy of its own LeNet on raw MNIST; its curves are pictures without numbers."""
+"""Of the LeNet of Mireshghallah et al. on raw MNIST; their curves are pictures without numbers."""
 HALVINGS = 60
 
 

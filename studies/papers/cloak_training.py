@@ -76,7 +76,7 @@ class CloakTraining:
 
 
 def train_provider(lesson: CloakTraining) -> nn.Module:
-    """A LeNet that answers the use from raw images; it ends frozen."""
+    """A LeNet that answers the utility from raw images; it ends frozen."""
     generator = lesson.generator(1)
     shape = check_image(lesson.data.shape)
     net = LeNet(shape, lesson.data.utility_classes, border=lesson.data.low, generator=generator)

@@ -1,21 +1,22 @@
-"""A federation makes a filter, and samples that show what it lets through: who reads the secret?
+"""A federation makes a filter, and samples that show what it lets through: who reads the attribute?
 
 The whole run is differentially private at user level and has one ledger. Everything below it is
 simulation only: fresh attackers are trained on images that no user of the run holds.
 
-Rows, by ``where`` the secret is looked for:
+Rows, by ``where`` the sensitive attribute is looked for:
     raw         images as they are: what there is to hide
     filtered    filtered images; attackers have seen filtered images of others
     samples     samples as they are released, by attackers that were trained on samples with their
-                requested secrets
+                requested sensitive attributes
     transfer    samples, by attackers that were trained on filtered images
     taught      filtered images, by attackers that were trained on samples
     consenting, observed, unobserved   filtered images of users who do not mind, of users who took
                 part in training and hide, and of others who hide (where some users consent)
     second …    as samples, transfer and taught, of a second run: its nodes look through the first
                 one's filter, and its generator learns from filtered images alone
-and ``use`` is how often a student of the samples (of such images, where there are no samples) reads
-the class of *filtered* test images, which is what a service will get. Where the secret is the
+and ``utility`` is how often a student of the samples (of such images, where there are no samples)
+reads the class of *filtered* test images, which is what a service will get. Where the sensitive
+attribute is the
 strokes' thickness, an attacker that computes it is one of them. ε is the run's; of a second run's
 rows it is that of both runs together, which are about the same users.
 """
@@ -61,7 +62,7 @@ PRESETS = Path(simulations.__file__).parent / "presets"
 TRAINED = ("federated", "synthetic")
 """Kinds of privatizer whose filter a run trains itself."""
 FORMULAS = {"thickness": "mnist-thickness"}
-"""Sources whose secret is computed as one of a run's is."""
+"""Sources whose sensitive attribute is computed as one of a run's is."""
 
 
 @dataclass(frozen=True)
@@ -125,9 +126,10 @@ def draw(rows: Sequence[Row], settings: FederatedSettings, out: Path) -> None:
 def seconded(config: Config, folder: Path) -> Config:
     """The same run once more, whose nodes look through the filter of the one in ``folder``.
 
-    Its generator is asked for pairs, of filtered images, so that there is a secret to try attackers
-    on. Pairs' sums differ by their noise too, so that what is read of samples may be no secret:
-    rows ``transfer`` and ``taught`` tell.
+    Its generator is asked for pairs, of filtered images, so that there is a sensitive attribute to
+    try attackers
+    on. Pairs' sums differ by their noise too, so that what is read of samples may be no sensitive
+    attribute: rows ``transfer`` and ``taught`` tell.
     """
     used = ("network", "width", "output_noise_std", "sensitive_attribute", "consenting")
     known = config.privatizer.model_dump()

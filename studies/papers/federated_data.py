@@ -1,7 +1,7 @@
 """What the study of a run with a filter attacks: its images, raw and filtered, and its samples.
 
-Everything here is simulation only: it reads images and secrets of users, and images that no user
-holds.
+Everything here is simulation only: it reads images and sensitive attributes of users, and images
+that no user holds.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def opened(config: Config, directory: RunDirectory, seed: int) -> FilteredRun:
 
 
 def samples_of(trained: FilteredRun, count: int) -> PrivateData:
-    """Samples of all pairs of class and secret, with what was asked for."""
+    """Samples of all pairs of class and sensitive attribute, with what was asked for."""
     sensitive_classes = trained.attack.sensitive_classes
     asked = torch.arange(count) % trained.sampler.classes
     images = trained.sampler.draw(asked, trained.seed + 1)
@@ -85,7 +85,7 @@ def samples_of(trained: FilteredRun, count: int) -> PrivateData:
 
 
 def groups_of(trained: FilteredRun) -> dict[str, tuple[PrivateData, PrivateData]]:
-    """Released images of users by what they chose, each in two halves; none if nobody consents."""
+    """Released images of users by what they chose, each in two halves; none if no user consents."""
     hides = hiding_users(trained.config)
     sensitive = simulated_sensitive(trained.config)
     if hides is None or sensitive is None:
@@ -131,7 +131,7 @@ def _released(network: nn.Module, records: Tensor, source: torch.Generator, hide
 def private_images(
     images: np.ndarray, labels: np.ndarray, sensitive: np.ndarray, classes: int
 ) -> PrivateData:
-    """Images uint8 [n, c, h, w] with their classes and secrets, in [-1, 1]."""
+    """Images uint8 [n, c, h, w] with their classes and sensitive attributes, in [-1, 1]."""
     return PrivateData(
         name="images",
         records=torch.from_numpy(images.astype(np.float32) / 127.5 - 1),

@@ -1,6 +1,7 @@
-"""Study ``mixture``: how near training comes to what is possible (paper 000, section 7.2).
+"""Study ``mixture``: how near training comes to what is possible (Bertran et al., section 7.2).
 
-Use and secret are the two coordinates of a point, k says how they hang together. A filter is
+Utility and sensitive attribute are the two coordinates of a point, k says how they hang together.
+A filter is
 trained by Algorithm 1 (networks only, which never see the densities), then its A = I(U;X|Q) and
 B = I(S;Q) are computed by quadrature, so that no estimate enters a row. Beside it stand K, the
 optimum αK, (1−α)K that the paper claims, and the best linear filter a search on the quadrature
@@ -137,7 +138,7 @@ def draw(rows: Sequence[Row], settings: MixtureSettings, out: Path) -> None:
 
 
 def train_linear(settings: MixtureSettings, k: float, alpha: float, seed: int) -> MixtureFilter:
-    """Paper 000's linear filter θx + z, by Algorithm 1."""
+    """Bertran et al.'s linear filter θx + z, by Algorithm 1."""
     readers = dict.fromkeys(READERS, settings.reader_rate)
     stage = Stage(
         "linear",

@@ -1,9 +1,10 @@
-"""Study ``subjects``: faces recognised for consenting people only (paper 000, section 5.1).
+"""Study ``subjects``: faces recognised for consenting people only (Bertran et al., section 5.1).
 
 One network knows all forty people of the ORL faces, trained on raw pictures other than those that
 anything is scored on. Twenty consent to be recognised. A filter that every camera runs, and that
 is not told who stands before it, learns from pictures of the consenting and of ten private people
-(Algorithm 3: use and secret are read by that fixed network). Ten more private people it never
+(Algorithm 3: utility and sensitive attribute are read by that fixed network). Ten more private
+people it never
 sees: people are split, not pictures.
 
 Algorithm 3 as printed takes the mean log-probability of the private person's own name against a
@@ -60,7 +61,7 @@ COLUMNS = (
     "seconds",
 )
 FIRST = 5
-"""How many answers are looked at (paper 000: top-5)."""
+"""How many answers are looked at (Bertran et al. 2019: top-5)."""
 FILTERS: dict[str, Callable[..., nn.Module]] = {
     "dense": partial(DenseFilter, residual=False),
     "unet": UNet,
@@ -86,7 +87,7 @@ class SubjectsSettings:
         steps: of its training.
         batch: faces of a minibatch.
         mixed: share of a minibatch that becomes mixtures of two people, labelled private: faces
-            of nobody, which stand for people the filter never sees.
+            of no real person, which stand for people the filter never sees.
         private_share: what the fixed network is to give all private people together, of a
             private face; in (0, 1).
         alphas: of the objectives.
@@ -184,7 +185,7 @@ def deal_people(count: int, settings: SubjectsSettings, seed: int) -> People:
     """Consenting people, private ones the filter sees, and the others, at random.
 
     Raises:
-        PrivatizerError: nobody would be left unseen.
+        PrivatizerError: no person would be left unseen.
     """
     if settings.consenting + settings.seen >= count:
         raise PrivatizerError(

@@ -17,12 +17,12 @@ from simulations.reading import kept_sampler
 from simulations.students.distillation import Source
 from studies.framework.errors import TrialFailed
 from studies.framework.trials import Report
-from studies.table1.providers import Spent
+from studies.table1.providers import TrainedSpending
 
 REPORT_SECONDS = 30.0
 
 
-def train(config: Config, folder: Path, report: Report) -> Spent:
+def train(config: Config, folder: Path, report: Report) -> TrainedSpending:
     """Train a run in ``folder``, or go on with the one in it.
 
     Raises:
@@ -35,7 +35,7 @@ def train(config: Config, folder: Path, report: Report) -> Spent:
     if outcome.stopped:
         raise TrialFailed(f"the run ended early: {outcome.stopped}")
     spending = spending_of(began, directory)
-    return Spent(
+    return TrainedSpending(
         epsilon_dp=spending.dp_epsilon,
         delta_dp=spending.delta_dp,
         epsilon_dp_at_bdp_delta=spending.dp_epsilon_at_bdp_delta,

@@ -1,6 +1,6 @@
 """Accuracy against the number of labelled samples: Figures 3 and 4 of arXiv:2003.00997.
 
-Somebody labels n synthetic samples; a student learns from those alone, and from changed copies of
+A person labels n synthetic samples; a student learns from those alone, and from changed copies of
 them. In place of a person a network stands that was trained on real images, so the figures tell
 what a careful annotator's labels would be worth. Samples without a label cost nothing, neither
 privacy nor work, so a second student learns from the first one's guesses at many of them (Lee 2013,

@@ -20,7 +20,7 @@ from studies.framework.trials import Report
 
 
 @dataclass(frozen=True)
-class Spent:
+class TrainedSpending:
     """What a training spent. Infinite ε: no guarantee."""
 
     epsilon_dp: float
@@ -44,7 +44,7 @@ class Spent:
 class RunProvider(Protocol):
     """The functions of a provider's module."""
 
-    def train(self, config: Config, folder: Path, report: Report) -> Spent:
+    def train(self, config: Config, folder: Path, report: Report) -> TrainedSpending:
         """Train what ``config`` says in ``folder``, or go on with what is there."""
         ...
 

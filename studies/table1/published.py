@@ -1,4 +1,4 @@
-"""The recipe of arXiv:2003.00997 as its authors ran it, for comparison. It protects nobody.
+"""The recipe of arXiv:2003.00997 as its authors ran it, for comparison. It protects no record.
 
 Triastcyn & Faltings, "Generating Higher-Fidelity Synthetic Datasets with Privacy Guarantees". Their
 MNIST notebook trains one critic centrally: batches of 1,024, the gradient of the *whole batch's
@@ -41,7 +41,7 @@ from simulations.plots.run import contact_sheet
 from simulations.reading import fresh_samples
 from simulations.students.students import train_student
 from studies.framework.trials import Report
-from studies.table1.providers import Spent
+from studies.table1.providers import TrainedSpending
 from studies.table1.published_training import PublishedRecipe, recipe_of
 
 _WEIGHTS, _FIGURES = "published.npy", "published.json"
@@ -87,7 +87,7 @@ def published(
     return {**figures, "student_accuracy": accuracy, "contact_sheet": str(sheet)}
 
 
-def train(config: Config, folder: Path, report: Report) -> Spent:
+def train(config: Config, folder: Path, report: Report) -> TrainedSpending:
     """The provider's training: `published` without its student; what is there is not trained anew.
 
     The figures of differential privacy are the least valid ones, as for every other row.
@@ -95,7 +95,7 @@ def train(config: Config, folder: Path, report: Report) -> Spent:
     if not (folder / _FIGURES).is_file():
         published(config, folder, report, student=False)
     found = json.loads((folder / _FIGURES).read_text())["figures"]
-    return Spent(
+    return TrainedSpending(
         epsilon_dp=found["epsilon_dp"],
         delta_dp=found["delta_dp"],
         epsilon_dp_at_bdp_delta=found["epsilon_dp_at_bdp_delta"],

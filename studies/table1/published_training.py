@@ -1,6 +1,6 @@
 """The steps of arXiv:2003.00997's published recipe, and what they spend by each way of counting.
 
-See `studies.table1.published` for what they are and why they protect nobody.
+See `studies.table1.published` for what they are and why they protect no record.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def plot_sensitive(curve: Curve, path: Path) -> Path:
         if name in curve.raw.attackers:
             level = curve.raw.attack(name, "balanced") or 0.0
             axes.axhline(level, color=GREY, linestyle=STYLES[name], label=f"{name} only")
-    axes.set(ylabel="balanced accuracy on the secret (fresh attackers)")
+    axes.set(ylabel="balanced accuracy on the sensitive attribute (fresh attackers)")
     return _finish(figure, axes, curve, "thin lines: the same attackers on raw records", path)
 
 
@@ -46,7 +46,7 @@ def plot_leak(curve: Curve, path: Path) -> Path:
     for colour, name in zip(COLOURS * 3, curve.places[0].attackers, strict=False):
         _draw(axes, curve, name, "leak", ("leak_low", "leak_high"), colour)
     if curve.least_sum is not None:
-        label = f"K = {curve.least_sum:.3g}: leaks at least, if all of the use is kept"
+        label = f"K = {curve.least_sum:.3g}: leaks at least, if all of the utility is kept"
         axes.axhline(curve.least_sum, color=GREY, linestyle="--", label=label)
     axes.set(ylabel="I(S;Q) is at least (nats)")
     return _finish(figure, axes, curve, "lower bounds: a better attacker may find more", path)

@@ -93,7 +93,7 @@ class Curve:
         raw: raw records, and the lines of reference.
         places: the trained ones, in order.
         least_sum: K, nats; None where it cannot be computed.
-        series: the record is its own use.
+        series: the record is its own utility.
         plots: names of files in the curve's folder.
     """
 

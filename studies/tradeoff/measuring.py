@@ -1,8 +1,8 @@
-"""What one filter is worth: who still reads the use, and who reads the secret, each afresh.
+"""What one filter is worth: who still reads the utility, and who reads the attribute, each afresh.
 
 Every attacker is fitted on the *filtered* attack part, which no filter was trained on, and scored
 on the filtered test part. Beside it stands the same attacker as fitted on raw records (*frozen*):
-it flatters a filter, since whoever wants to know trains again.
+it flatters a filter, since a real attacker trains again.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class AttackFigures:
             what that measure rewards; 1 / classes for who knows nothing.
         low: of the interval of ``balanced``.
         high: of it.
-        accuracy: share of secrets guessed right, answers as they are.
+        accuracy: share of sensitive attributes guessed right, answers as they are.
         leak: H(S) less its cross-entropy: I(S;Q) is at least that, in expectation.
         leak_low: of the interval of ``leak``.
         leak_high: of it.
@@ -106,9 +106,9 @@ class FilterJudge:
         split: the source's parts.
         provider: the service's network, trained on raw records; None for series.
         names: attackers by name.
-        reading_steps: of fresh networks for the use.
+        reading_steps: of fresh networks for the utility.
         attacker_steps: of the networks among the attackers, at least.
-        group: int64 [test], a protected attribute; None takes the secret.
+        group: int64 [test], a protected attribute; None takes the sensitive attribute.
         seed: of noise, attackers and bootstraps.
     """
 
@@ -122,14 +122,14 @@ class FilterJudge:
 
     @cached_property
     def shares(self) -> Tensor:
-        """Of the classes of the secret in the attack part, float64 [classes]."""
+        """Of the classes of the sensitive attribute in the attack part, float64 [classes]."""
         attack = self.split.attack
         counts = torch.bincount(attack.sensitive.flatten(), minlength=attack.sensitive_classes)
         return torch.where(counts > 0, counts.double() / counts.sum(), 1.0)
 
     @cached_property
     def raw_reader(self) -> nn.Module | None:
-        """A fresh network for the use of raw records."""
+        """A fresh network for the utility of raw records."""
         return self._fresh_reader(self.split.attack)
 
     @cached_property
@@ -269,10 +269,10 @@ def _balanced(cells: Tensor, classes: int) -> Tensor:
 
 
 def least_sum_of(data: PrivateData) -> float | None:
-    """K = I(U;S) from the labels' counts, nats, where a record determines its use and secret.
+    """K = I(U;S) from the labels' counts, nats, where records determine both labels.
 
-    Then I(U;S|X) = 0, and no filter has A + B below K (paper 000, Lemma 3.1): whoever keeps all of
-    the use leaks K at least. None for series, whose use is the record.
+    Then I(U;S|X) = 0, and no filter has A + B below K (Bertran et al. 2019, Lemma 3.1): a filter
+    that keeps all of the utility leaks K at least. None for series, whose utility is the record.
     """
     if data.utility_classes < 2 or data.sensitive.ndim != 1:
         return None

@@ -54,13 +54,13 @@ POINT_STEPS = 2
 
 @dataclass(frozen=True, eq=False)
 class TrainedFilter:
-    """A filter, where it is on the curve, and who reads the use of what it releases.
+    """A filter, where it is on the curve, and who reads the utility of what it releases.
 
     Attributes:
         point: the place.
         filter: the network that devices run, in evaluation mode.
         reader: the service's network for released records: its unchanged one, or the one that the
-            method trains beside the filter; None where the record is its own use.
+            method trains beside the filter; None where the record is its own utility.
     """
 
     point: OperatingPoint
@@ -75,7 +75,7 @@ class Recipe(Protocol):
     """A frozen dataclass: all numbers of the recipe."""
 
     def provide(self, train: PrivateData, seed: int) -> nn.Module | None:
-        """The service's network, trained on raw records; None where the record is its own use."""
+        """The service's network, trained on raw records; None where that is the record."""
         ...
 
     def train(
@@ -117,7 +117,7 @@ def build_recipe(method: str, data: PrivateData, *, quick: bool) -> Recipe:
 
 @dataclass(frozen=True)
 class InformationImages:
-    """Algorithm 2 of paper 000, with the filter of study ``attributes`` and as it trains it."""
+    """Algorithm 2 of Bertran et al., with the filter and training of study ``attributes``."""
 
     settings: Any
 
@@ -144,7 +144,7 @@ class InformationImages:
 
 @dataclass(frozen=True)
 class InformationPoints:
-    """Algorithm 1 of paper 000 with the linear filter θx + z (equation 22)."""
+    """Algorithm 1 of Bertran et al. 2019 with the linear filter θx + z (equation 22)."""
 
     settings: Any
 
@@ -159,7 +159,7 @@ class InformationPoints:
         points: Sequence[OperatingPoint],
         seed: int,
     ) -> Iterator[TrainedFilter]:
-        """A linear filter for each α, with the network that learned to read the use beside it."""
+        """A linear filter for each α, with the utility network that learned beside it."""
         for point in points:
             method = self._method(train, cast(float, point.alpha), seed)
             readers = dict.fromkeys((RAW_UTILITY, UTILITY, ADVERSARY), POINT_READER_RATE)
@@ -190,7 +190,7 @@ class InformationPoints:
 
 @dataclass(frozen=True)
 class CloakImages:
-    """Paper 001 with trained constants, along a path of ratios, as study ``cloak`` trains it."""
+    """Mireshghallah et al. with trained constants, along a path of ratios, as ``cloak`` does."""
 
     settings: Any
 
@@ -237,7 +237,7 @@ class CloakImages:
 
 @dataclass(frozen=True)
 class AlphaImages:
-    """Paper 002's releaser of images, as study ``alpha-images`` trains it."""
+    """Jafarzadeh Asl et al.'s releaser of images, as study ``alpha-images`` trains it."""
 
     settings: Any
 
@@ -252,7 +252,7 @@ class AlphaImages:
         points: Sequence[OperatingPoint],
         seed: int,
     ) -> Iterator[TrainedFilter]:
-        """A releaser for each order and weight, with the use network that learned beside it."""
+        """A releaser for each order and weight, with the utility network that learned beside it."""
         from studies.papers.alpha_images import reproducing, train_point
 
         start = reproducing(self.settings, train, seed)
@@ -267,12 +267,12 @@ class AlphaImages:
 
 @dataclass(frozen=True)
 class AlphaSeries:
-    """Paper 002's releaser of series, as study ``alpha-load`` trains it."""
+    """Jafarzadeh Asl et al.'s releaser of series, as study ``alpha-load`` trains it."""
 
     settings: Any
 
     def provide(self, train: PrivateData, seed: int) -> None:
-        """Nobody: the series is its own use."""
+        """None: the series is its own utility."""
 
     def train(
         self,

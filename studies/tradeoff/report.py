@@ -56,8 +56,8 @@ PROTECTED = {
     "mnist-greater5": "mnist-thickness",
     "embedded-mnist-greater5": "embedded-mnist-thickness",
 }
-"""Sources whose secret tells the use, so that no group has both: the protected attribute is the
-secret of another source of the same test records."""
+"""Sources whose attribute tells the utility, so that no group has both: the protected one is the
+sensitive attribute of another source of the same test records."""
 
 
 @dataclass(frozen=True)
@@ -274,7 +274,7 @@ def _recipe(plan: CurvePlan, train: PrivateData) -> Recipe:
 
 
 def _protected(plan: CurvePlan, seed: int, records: int) -> Tensor | None:
-    """The protected attribute of the test records, where it is not the secret."""
+    """The protected attribute of the test records, where it is not the sensitive attribute."""
     if plan.data not in PROTECTED:
         return None
     return load_private(PROTECTED[plan.data], plan.data_dir, seed).test.sensitive[:records]

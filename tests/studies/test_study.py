@@ -353,7 +353,7 @@ def test_only_what_is_missing_is_to_be_done(tiny, tmp_path):
     assert trial.missing(other) == ("measure",), "another effort measures again"
     moved = plan(row, tmp_path, **{"data.dir": "/elsewhere"})[1]
     assert trial.missing(moved) == (), "where the data lies is no matter"
-    older = {k: v for k, v in known["config"].items() if k != "release.strip"}
+    older = {k: v for k, v in known["config"].items() if k != "privacy.bayesian_delta"}
     write_json(trial.folder / "plan.json", {**known, "config": older})
     assert trial.missing(known) == (), "a setting that was not known yet had its default"
     strict = plan(row, tmp_path, **{"release.attempts": 3})[1]
