@@ -4,8 +4,15 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
+# The fast lane: whole files of a few seconds each, one of every kind of promise.
+QUICK  := accountant/test_account.py accountant/test_ledger.py accountant/test_privacy_events.py \
+          accountant/test_moments.py client/test_clipping.py client/test_app.py \
+          fedlens/test_api.py foundation models/test_critics.py models/test_generators.py \
+          server/test_aggregation.py server/test_config.py server/test_sampling.py \
+          simulations/test_cli.py transports/test_inprocess.py
+
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format dashboard bench bench-accountant clean
+.PHONY: help setup demo quick quick-tests test lint format dashboard docs bench bench-accountant clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,6 +31,13 @@ demo: setup ## train on the embedded data and show what came out
 dashboard: setup ## open the dashboard on the demo's result
 	$(BIN)/fedlens dashboard runs/demo
 
+quick: setup ## lint and the fast tests side by side: a minute on two cores
+	$(MAKE) --no-print-directory -j 2 --output-sync=target lint quick-tests
+
+quick-tests: setup
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m "not slow and not ray and not browser" \
+	    $(wildcard $(addprefix tests/,$(QUICK)))
+
 test: setup ## run every test, two files at a time
 	$(BIN)/python tests/browser_setup.py
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
@@ -37,6 +51,9 @@ lint: setup ## format check, lint, types, import floors
 format: setup ## rewrite the code in the house's format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: setup ## build the site strictly, into build/site
+	$(BIN)/python -m sphinx -W -n --keep-going -q -b html -d build/doctrees docs build/site
 
 bench: setup ## measure speed and memory, print tables
 	$(BIN)/python -m studies.benchmarks.rounds

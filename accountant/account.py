@@ -11,18 +11,14 @@ from accountant.bounds import Bound, require_probability
 from accountant.dp.differential import DifferentialAccountant
 from accountant.events import Event, SubsampledGaussian
 from accountant.ledger.evidence import EvidenceFile
-from accountant.ledger.ledger import Entry
+from accountant.ledger.ledger import LedgerEntry
 from accountant.statement import NoiseSource, Spending, statement
-from foundation.errors import FedlensError
+from foundation.errors import WrongUse
+
+__all__ = ["Account", "Spending", "statement"]
 
 SHARES = (0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999)
 """Shares of users that a run's percentile curve is kept at."""
-
-__all__ = ["Account", "MixedEvents", "Spending", "statement"]
-
-
-class MixedEvents(FedlensError, ValueError):
-    """An event of another unit or adjacency than the account's; such are never added up."""
 
 
 class Account:
@@ -44,7 +40,7 @@ class Account:
             noise_source: ``os-entropy``, or ``fixed-seed`` in tests: no guarantee then.
 
         Raises:
-            ValueError: naming the argument.
+            WrongUse: naming the argument.
         """
         require_probability("delta_dp", delta_dp)
         self._noise_source = _noise_source(noise_source)
@@ -60,16 +56,15 @@ class Account:
 
         Raises:
             TooManyRounds: more rounds than were declared. Nothing was booked.
-            ValueError: an event of another privacy unit, or evidence of another clipping norm.
+            WrongUse: an event of another privacy unit, or evidence of another clipping norm.
                 Nothing was booked.
         """
-        self._check_alike(event)
         self._bayesian.compose(event, evidence)
         self._differential.compose(event)
         self._known = None
         self._schedule[event] = self._schedule.get(event, 0) + 1
 
-    def replay(self, entries: Iterable[Entry], evidence: EvidenceFile | None = None) -> None:
+    def replay(self, entries: Iterable[LedgerEntry], evidence: EvidenceFile | None = None) -> None:
         """Book a ledger's entries.
 
         Evidence that is missing or that an entry did not commit to is not used: such a round is
@@ -97,7 +92,7 @@ class Account:
 
     def _reckoned(self) -> Spending:
         differential = self._differential.epsilon(self._delta_dp)
-        everybody = self._differential.epsilon(self._delta_bdp)
+        for_all = self._differential.epsilon(self._delta_bdp)
         corrected, sound = self._bayesian.corrected(), self._bayesian.sound().epsilon
         return Spending(
             rounds=self._bayesian.rounds,
@@ -105,45 +100,34 @@ class Account:
             dp_order=differential.order,
             dp_method=differential.method or "none",
             delta_dp=self._delta_dp,
-            dp_epsilon_at_bdp_delta=everybody.epsilon,
+            dp_epsilon_at_bdp_delta=for_all.epsilon,
             bdp_as_published=self._bayesian.as_published().epsilon,
-            bdp_corrected=min(corrected.epsilon, sound, everybody.epsilon),
-            bdp_sound=min(sound, everybody.epsilon),
+            bdp_corrected=min(corrected.epsilon, sound, for_all.epsilon),
+            bdp_sound=min(sound, for_all.epsilon),
             bdp_order=corrected.order,
             delta_bdp=self._delta_bdp,
             confidence_failure=self._bayesian.confidence_failure,
             schedule=tuple(self._schedule.items()),
             noise_source=self._noise_source,
             warnings=self._warnings(),
-            percentiles=self._curve("sound", everybody),
-            percentiles_corrected=self._curve("corrected", everybody),
+            percentiles=self._curve("sound", for_all),
+            percentiles_corrected=self._curve("corrected", for_all),
         )
 
-    def _curve(self, figure: Literal["sound", "corrected"], everybody: Bound) -> dict[str, float]:
-        """The curve, keyed by share; share 1 is everybody, who have differential privacy."""
-        curves = [percentile_curve(self._bayesian, everybody, shares=SHARES)]
+    def _curve(self, figure: Literal["sound", "corrected"], for_all: Bound) -> dict[str, float]:
+        """The curve, keyed by share; share 1 is all users, who have differential privacy."""
+        curves = [percentile_curve(self._bayesian, for_all, shares=SHARES)]
         if figure == "corrected":  # it presumes more than the sound one, so it is never above
-            curves.append(percentile_curve(self._bayesian, everybody, shares=SHARES, figure=figure))
+            curves.append(percentile_curve(self._bayesian, for_all, shares=SHARES, figure=figure))
         points = {
             f"{same[0].share:g}": min(point.bound.epsilon for point in same)
             for same in zip(*curves, strict=True)
         }
-        return {**points, "1": everybody.epsilon} if self._schedule else {}
+        return {**points, "1": for_all.epsilon} if self._schedule else {}
 
     def statement(self, users: int) -> str:
         """`statement` of the spending so far, for N = ``users``."""
         return statement(self.spending(), users)
-
-    def _check_alike(self, event: Event) -> None:
-        for booked in self._schedule:
-            for name in ("unit", "adjacency"):
-                there, given = getattr(booked, name), getattr(event, name)
-                if there != given:
-                    raise MixedEvents(
-                        f"{name} = {given!r}, but the account is of {there!r} events: keep an "
-                        f"account for each {name}"
-                    )
-            return
 
     def _warnings(self) -> tuple[str, ...]:
         if not self._unfit:
@@ -164,4 +148,4 @@ def _noise_source(value: str) -> NoiseSource:
         return "os-entropy"
     if value == "fixed-seed":
         return "fixed-seed"
-    raise ValueError(f"noise_source = {value!r} cannot be used: 'os-entropy' or 'fixed-seed'")
+    raise WrongUse(f"noise_source = {value!r} cannot be used: 'os-entropy' or 'fixed-seed'")

@@ -1,12 +1,11 @@
-"""What an accountant answers, and what every accountant can be asked."""
+"""What an accountant answers, and checks that all of them share."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
 
-from accountant.events import Event
+from foundation.errors import WrongUse
 
 NO_ORDER = 0.0
 MOST = 10**15
@@ -25,38 +24,33 @@ class Bound:
     method: str = ""
     """Which computation gave the bound, in a word; empty where there is only one."""
 
+    def to_json(self) -> dict[str, float | str | None]:
+        """As JSON values; null where there is no finite ε."""
+        epsilon = self.epsilon if math.isfinite(self.epsilon) else None
+        return {"epsilon": epsilon, "order": self.order, "method": self.method}
+
 
 NOTHING_SPENT = Bound(0.0, NO_ORDER)
 UNBOUNDED = Bound(math.inf, NO_ORDER)
-
-
-class Accountant(Protocol):
-    """A differential privacy accountant: moments today, privacy loss distributions likewise."""
-
-    def compose(self, event: Event, count: int = 1) -> None:
-        """Book ``count`` occurrences of ``event``."""
-
-    def epsilon(self, delta: float) -> Bound:
-        """Epsilon of everything booked, at ``delta``."""
 
 
 def require_probability(name: str, value: float) -> None:
     """Refuse what is not strictly between 0 and 1.
 
     Raises:
-        ValueError: naming the argument.
+        WrongUse: naming the argument.
     """
     if not 0.0 < value < 1.0:
-        raise ValueError(f"{name} = {value!r} cannot be used: give a probability in (0, 1)")
+        raise WrongUse(f"{name} = {value!r} cannot be used: give a probability in (0, 1)")
 
 
 def require_count(name: str, value: int) -> None:
     """Refuse what is not a whole number of at least 1.
 
     Raises:
-        ValueError: naming the argument.
+        WrongUse: naming the argument.
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{name} = {value!r} cannot be used: give a whole number ≥ 1")
+        raise WrongUse(f"{name} = {value!r} cannot be used: give a whole number ≥ 1")
     if value > MOST:
-        raise ValueError(f"{name} is above {MOST:.0e} and cannot be used: give a smaller number")
+        raise WrongUse(f"{name} is above {MOST:.0e} and cannot be used: give a smaller number")

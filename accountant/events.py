@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, Literal, Self
 
-from foundation.errors import FedlensError
+from foundation.errors import WrongUse
 
 Unit = Literal["user", "record"]
 Sampler = Literal["poisson", "without-replacement", "none"]
@@ -26,17 +26,17 @@ _SAMPLERS = ("poisson", "without-replacement", "none")
 _ADJACENCIES = ("add-remove", "replace-one")
 
 
-class EventError(FedlensError, ValueError):
+class EventError(WrongUse):
     """An event that describes no mechanism we can account for; the message says why."""
 
 
 @dataclass(frozen=True, order=True)
-class Mechanism:
+class PricedMechanism:
     """All that decides an event's cost: the pair of distributions that is hardest to tell apart.
 
     ``gaussian``
-        N(0, z²) against N(1, z²): nobody is sampled, and one unit moves the release by at most its
-        sensitivity, 1 here.
+        N(0, z²) against N(1, z²): all units take part, and one of them moves the release by at
+        most its sensitivity, 1 here.
     ``poisson``
         N(0, z²) against (1−q)·N(0, z²) + q·N(1, z²), in both directions: one unit is added or
         removed, and takes part with probability q. Mironov, Talwar, Zhang, arXiv:1908.10530.
@@ -91,7 +91,7 @@ class _Noised:
 
     @property
     def private(self) -> bool:
-        """Whether the noise protects anybody at all."""
+        """Whether the noise protects anyone at all."""
         return bool(self.__dict__["noise_multiplier"] > 0)
 
     def to_json(self) -> dict[str, Any]:
@@ -130,14 +130,14 @@ class SubsampledGaussian(_Noised):
     """Whose presence is hidden: a whole user, or one record."""
     sampler: Sampler
     """``poisson``: each unit decided by itself. ``without-replacement``: a cohort of fixed size q
-    times the population, all such cohorts being equally likely. ``none``: everybody takes part."""
+    times the population, all such cohorts being equally likely. ``none``: all units take part."""
     adjacency: Adjacency
     """Neighbouring data sets differ by one unit added or removed, or by one replaced."""
     sampling_rate: float
     """q in (0, 1]; 1 where the sampler is ``none``."""
     noise_multiplier: float
     """z ≥ 1e-6: noise standard deviation over the clipping norm C, *whatever the adjacency*.
-    0: nobody is protected, ε = ∞."""
+    0: no one is protected, ε = ∞."""
     clipping_norm: float
     """C > 0: L2 bound of one unit's contribution."""
     count: int = 1
@@ -167,18 +167,18 @@ class SubsampledGaussian(_Noised):
         return self.clipping_norm * (1.0 if self.adjacency == "add-remove" else 2.0)
 
     @property
-    def mechanism(self) -> Mechanism:
+    def mechanism(self) -> PricedMechanism:
         """The mechanism in the accountants' terms."""
         noise = self.noise_multiplier * self.clipping_norm / self.sensitivity
         if self.sampling_rate == 1.0:
-            return Mechanism("gaussian", 1.0, noise)
+            return PricedMechanism("gaussian", 1.0, noise)
         kind: Kind = "poisson" if self.adjacency == "add-remove" else "replaced"
-        return Mechanism(kind, self.sampling_rate, noise)
+        return PricedMechanism(kind, self.sampling_rate, noise)
 
 
 @dataclass(frozen=True)
 class GaussianRelease(_Noised):
-    """One vector computed from everybody's data, released with Gaussian noise: the plain mechanism.
+    """One vector computed from all units' data, released with Gaussian noise: the plain mechanism.
 
     Warm starts, histograms, class counts, normalisation constants: whatever is released besides
     the rounds. Noise of standard deviation ``noise_multiplier · sensitivity`` is added to it once.
@@ -194,7 +194,7 @@ class GaussianRelease(_Noised):
     sensitivity: float
     """> 0: most by which the vector changes in L2 norm between neighbouring data sets."""
     noise_multiplier: float
-    """z ≥ 1e-6: noise standard deviation over ``sensitivity``. 0: nobody is protected, ε = ∞."""
+    """z ≥ 1e-6: noise standard deviation over ``sensitivity``. 0: no one is protected, ε = ∞."""
     count: int = 1
     """How many such releases the event stands for."""
     released: str = "statistic"
@@ -205,9 +205,9 @@ class GaussianRelease(_Noised):
         _require(self.sensitivity > 0, "sensitivity", self.sensitivity, "give a number above 0")
 
     @property
-    def mechanism(self) -> Mechanism:
+    def mechanism(self) -> PricedMechanism:
         """The mechanism in the accountants' terms."""
-        return Mechanism("gaussian", 1.0, self.noise_multiplier)
+        return PricedMechanism("gaussian", 1.0, self.noise_multiplier)
 
 
 Event = SubsampledGaussian | GaussianRelease

@@ -14,13 +14,13 @@ import secrets
 import numpy as np
 from numpy.typing import NDArray
 
-from foundation.errors import FedlensError
+from foundation.errors import WrongUse
 
 TEST_MODE_VARIABLE = "FEDLENS_TEST_MODE"
 
 
-class FixedSeedRefused(FedlensError, ValueError):
-    """Somebody asked for fixed privacy noise outside a test."""
+class FixedSeedRefused(WrongUse):
+    """A fixed seed for privacy noise outside a test."""
 
 
 def test_mode() -> bool:

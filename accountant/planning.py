@@ -15,6 +15,7 @@ from accountant.dp.differential import DifferentialAccountant
 from accountant.events import LEAST_NOISE, GaussianRelease, SubsampledGaussian
 from accountant.statement import LEFT_OUT
 from accountant.wording import Schedule, delta_in_words, differential
+from foundation.errors import WrongUse
 
 _POINTS = 9
 _SPREAD = 4.0
@@ -33,7 +34,7 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Plan:
+class PlannedSchedule:
     """Rounds of one mechanism, and whatever else is released once."""
 
     round: SubsampledGaussian
@@ -81,39 +82,39 @@ class WhatIf:
     cost: Cost
 
 
-def against_rounds(plan: Plan) -> list[WhatIf]:
+def against_rounds(plan: PlannedSchedule) -> list[WhatIf]:
     """ε for fewer and more rounds, the plan's own among them."""
     numbers = sorted({max(1, round(x)) for x in _around(plan.rounds)} | {plan.rounds})
     return [WhatIf(n, replace(plan, rounds=n).cost()) for n in numbers]
 
 
-def against_noise(plan: Plan) -> list[WhatIf]:
+def against_noise(plan: PlannedSchedule) -> list[WhatIf]:
     """ε for less and more noise in the rounds, the plan's own among them."""
 
-    def changed(noise: float) -> Plan:
+    def changed(noise: float) -> PlannedSchedule:
         return replace(plan, round=replace(plan.round, noise_multiplier=noise))
 
     values = (z for z in _around(plan.round.noise_multiplier) if z >= LEAST_NOISE)
     return [WhatIf(z, changed(z).cost()) for z in values]
 
 
-def against_users(plan: Plan) -> list[WhatIf]:
+def against_users(plan: PlannedSchedule) -> list[WhatIf]:
     """ε for fewer and more enrolled users with cohorts of the same expected size.
 
     Raises:
-        ValueError: the plan does not say how many users there are, or draws no cohorts.
+        WrongUse: the plan does not say how many users there are, or draws no cohorts.
     """
     if plan.users is None or plan.round.sampler == "none":
-        raise ValueError("users: give the number of users and a sampling rate below 1")
+        raise WrongUse("users: give the number of users and a sampling rate below 1")
     cohort = plan.round.sampling_rate * plan.users
     numbers = sorted({round(x) for x in _around(plan.users) if x > cohort} | {plan.users})
     return [WhatIf(n, _with_users(plan, n, cohort).cost()) for n in numbers]
 
 
-def tables(plan: Plan) -> dict[str, Sequence[WhatIf]]:
+def tables(plan: PlannedSchedule) -> dict[str, Sequence[WhatIf]]:
     """All what-if tables that the plan allows, by what they vary."""
     if not plan.round.private:
-        raise ValueError("noise_multiplier = 0: there is nothing to compare, ε is infinite")
+        raise WrongUse("noise_multiplier = 0: there is nothing to compare, ε is infinite")
     found: dict[str, Sequence[WhatIf]] = {
         "rounds": against_rounds(plan),
         "noise multiplier": against_noise(plan),
@@ -123,7 +124,7 @@ def tables(plan: Plan) -> dict[str, Sequence[WhatIf]]:
     return found
 
 
-def _with_users(plan: Plan, users: int, cohort: float) -> Plan:
+def _with_users(plan: PlannedSchedule, users: int, cohort: float) -> PlannedSchedule:
     event = replace(plan.round, sampling_rate=min(1.0, cohort / users))
     return replace(plan, users=users, round=event)
 

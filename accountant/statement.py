@@ -49,7 +49,7 @@ class Spending:
     schedule: tuple[tuple[Event, int], ...]
     """The different events that were booked, in the order first met, with how often."""
     noise_source: NoiseSource
-    """``os-entropy``; or ``fixed-seed``, which protects nobody."""
+    """``os-entropy``; or ``fixed-seed``, which protects no one."""
     warnings: tuple[str, ...]
     """What weakens the Bayesian figures."""
     percentiles: Mapping[str, float] = field(default_factory=dict)
@@ -79,7 +79,7 @@ def promise(spending: Spending) -> str:
     """The differential privacy guarantee alone, for a run whose rounds are still to come."""
     if spending.noise_source != "os-entropy":
         return (
-            "No guarantee: the noise was drawn from a fixed seed, which anybody may repeat. "
+            "No guarantee: the noise was drawn from a fixed seed, which anyone can repeat. "
             "Fixed seeds are for tests."
         )
     if not spending.schedule:

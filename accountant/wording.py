@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 from accountant.bounds import Bound
 from accountant.events import Event, GaussianRelease, SubsampledGaussian
+from foundation.rounding import rounded_up
 
 Schedule = Sequence[tuple[Event, int]]
 """Different events, each with how often it happened."""
 
 _KINDS_NAMED = 4
-_ROUNDING = 1e-6
 _CAUTION = 0.2
 """δ of more than this share of 1/N is warned of."""
 _METHODS = {
@@ -26,12 +26,9 @@ METHODS = tuple(_METHODS)
 
 def shown(value: float, digits: int = 3) -> str:
     """An ε or δ with some significant digits, rounded up: what is shown never promises too much."""
-    if value == 0 or not math.isfinite(value):
-        return "infinite" if value else "0"
-    unit = 10.0 ** (math.floor(math.log10(value)) + 1 - digits)
-    if unit == 0.0:
-        return f"{value!r}"
-    return f"{math.ceil(value / unit - _ROUNDING) * unit:.{digits}g}"
+    if math.isinf(value):
+        return "infinite"
+    return f"{rounded_up(value, digits):.{digits}g}"
 
 
 def method_in_words(bound: Bound) -> str:
@@ -43,7 +40,7 @@ def neighbours_in_words(event: Event) -> str:
     """Between which data sets the guarantee holds."""
     if event.unit == "user":
         whose = "one user with all of their data"
-        other = "one user's data by anybody else's"
+        other = "one user's data by another's"
     else:
         whose, other = "one record (not all of a user's)", "one record by any other"
     return (
@@ -70,7 +67,7 @@ def differential(schedule: Schedule, bound: Bound, delta: float) -> str:
     """
     return (
         f"({shown(bound.epsilon)}, {shown(delta)})-differential privacy for "
-        f"{neighbours_in_words(schedule[0][0])}, whoever that is and whatever the others hold: "
+        f"{neighbours_in_words(schedule[0][0])}, whatever they and the others hold: "
         f"{releases_in_words(schedule)} ({method_in_words(bound)})."
     )
 
@@ -81,7 +78,7 @@ def delta_in_words(delta: float, users: int) -> str:
         return f"δ is {shown(delta * users, 2)} of 1/N for N = {users} users."
     return (
         f"Caution: δ = {shown(delta)} is not far below 1/N = {1 / users:.3g}; publishing "
-        "somebody's data outright could satisfy a δ above it. Choose a smaller one."
+        "one person's data outright could satisfy a δ above it. Choose a smaller one."
     )
 
 
@@ -90,7 +87,7 @@ def _release(event: Event, times: int) -> str:
         number = times * event.count
         what = f"{event.released} released once" if number == 1 else f"{event.released}, {number}×"
         return (
-            f"{what}, from everybody's data, noise {event.noise_multiplier:g} times its sensitivity"
+            f"{what}, from all users' data, noise {event.noise_multiplier:g} times its sensitivity"
         )
     rounds = "1 round" if times == 1 else f"{times} rounds"
     if event.count > 1:

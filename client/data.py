@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from foundation.errors import FedlensError
+from models.pixels import from_pixels
 
 
 @dataclass(frozen=True)
@@ -105,13 +106,12 @@ class ArrayUsers:
     def user(self, position: int) -> LocalData:
         """The records of user ``position``, scaled to [-1, 1]."""
         rows = self.indices[self.offsets[position] : self.offsets[position + 1]]
-        pixels = torch.from_numpy(self.images[rows].astype(np.float32))
         labels = torch.from_numpy(self.labels[rows].astype(np.int64))
         sensitive = None if self.sensitive is None else torch.from_numpy(self.sensitive[rows])
         choice = None
         if self.hides is not None:
             choice = torch.full((len(rows), 1), float(self.hides[position]))
-        return LocalData(pixels / 127.5 - 1, labels, sensitive, choice)
+        return LocalData(from_pixels(self.images[rows]), labels, sensitive, choice)
 
 
 def open_node_users(context: Context) -> LocalUsers:

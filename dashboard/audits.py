@@ -101,9 +101,7 @@ def show(audits: Sequence[AuditRecord], run_name: str) -> None:
     """Put the audits on the page: a table, then the newest of each kind in words."""
     st.markdown("#### Audits")
     if not audits:
-        st.caption(
-            f"Nobody has audited this run yet: `fedlens audit` on the run's folder ({run_name})."
-        )
+        st.caption(f"No audit yet: run `fedlens audit` on the run's folder ({run_name}).")
         return
     st.caption(CAPTION)
     st.dataframe(

@@ -23,7 +23,7 @@ STATUS: dict[RunStatus, tuple[str, Colour, str]] = {
 
 
 def run_badges(run: RunRecord) -> None:
-    """Status, privacy unit, and in red whether the run protects nobody or an audit caught it."""
+    """Status, privacy unit, and in red whether the run protects no one or an audit caught it."""
     words, colour, icon = STATUS[run.status]
     with st.container(horizontal=True, gap="small"):
         st.badge(words, color=colour, icon=icon)

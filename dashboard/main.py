@@ -1,20 +1,15 @@
 """The script Streamlit runs: page set-up and navigation. Start it with :mod:`dashboard.serve`."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
 import streamlit as st
 
+from dashboard.pages import PAGES, DashboardPage
 from dashboard.session import plain_errors, store
+from foundation.registry import PluginError
 
-VIEWS = Path(__file__).parent / "views"
-PAGES = (
-    ("runs.py", "Runs", ":material/list:", "runs"),
-    ("run.py", "Run", ":material/monitoring:", "run"),
-    ("samples.py", "Samples", ":material/grid_view:", "samples"),
-    ("annotate.py", "Annotate", ":material/label:", "annotate"),
-    ("privatizers.py", "Privatizers", ":material/filter_alt:", "privatizers"),
-)
 LENS = (
     '<circle cx="13" cy="13" r="9" fill="none" stroke="#1f5fa8" stroke-width="3"/>'
     '<path d="M20 20l8 8" stroke="#1f5fa8" stroke-width="4" stroke-linecap="round"/>'
@@ -42,11 +37,9 @@ def main() -> None:
     )
     st.html(STYLE)
     st.logo(LOGO, size="large")
-    pages = [
-        st.Page(VIEWS / file, title=title, icon=icon, url_path=path, default=file == "runs.py")
-        for file, title, icon, path in PAGES
-    ]
-    st.navigation(pages, position="top").run()
+    pages = sorted(_pages(), key=lambda page: page.order)
+    shown = [page.in_navigation(default=page is pages[0]) for page in pages]
+    st.navigation(shown, position="top").run()
     with plain_errors():
         st.divider()
         st.caption(
@@ -54,6 +47,15 @@ def main() -> None:
             "clipped, aggregated updates of users' devices. No user's data is in this store. "
             f"Store: `{_nearby(store().place)}`"
         )
+
+
+def _pages() -> Iterator[DashboardPage]:
+    """All pages that can be loaded; of the others the screen says what to mend."""
+    for name in PAGES:
+        try:
+            yield PAGES[name]
+        except PluginError as error:
+            st.warning(str(error), icon=":material/extension_off:")
 
 
 def _nearby(place: str) -> str:

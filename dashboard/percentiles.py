@@ -34,10 +34,10 @@ def curve_frame(last: RoundRecord, users: int) -> Frame:
         for share, epsilon in sorted((float(s), e) for s, e in curve.items())
         if (1 - share) * users >= 1 - ROUNDING and math.isfinite(epsilon)
     ]
-    everybody = last.percentiles.get("1", math.inf)
-    if rows and math.isfinite(everybody):
+    for_all = last.percentiles.get("1", math.inf)
+    if rows and math.isfinite(for_all):
         ends = sorted({row["left out"] for row in rows})
-        rows += [{"left out": p, "epsilon": everybody, "bound": FOR_ALL} for p in ends]
+        rows += [{"left out": p, "epsilon": for_all, "bound": FOR_ALL} for p in ends]
     return frame(rows, COLUMNS)
 
 

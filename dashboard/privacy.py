@@ -14,7 +14,7 @@ from accountant.wording import shown
 
 NOT_PRIVATE = "NOT PRIVATE"
 NOT_PRIVATE_MEANING = (
-    "This run added no noise, or noise from a fixed seed. It protects nobody: "
+    "This run added no noise, or noise from a fixed seed. It protects no one: "
     "use it only with data that may be public."
 )
 ASSUMPTIONS = (

@@ -19,13 +19,13 @@ HEIGHT = 320
 
 ATTACKS_CAPTION = (
     "Every attacker is **fresh**: fitted on released records of an own part, scored on others that "
-    "neither it nor the filter has seen. Balanced accuracy on the secret; bars are 95% bootstrap "
-    "intervals, ± the deviation over seeds. *Frozen* is the same attacker as fitted on raw "
-    "records; it flatters a filter, since whoever wants to know trains again. An attack is an "
+    "neither it nor the filter has seen. Balanced accuracy on the sensitive attribute; bars are "
+    "95% bootstrap intervals, ± the deviation over seeds. *Frozen* is the same attacker as fitted "
+    "on raw records; it flatters a filter, since a real attacker trains again. An attack is an "
     "estimate: a better attacker may come."
 )
 CERTIFIED_CAPTION = (
-    "At most so much is told of the **whole record**, whoever looks, where a filter's noise stands "
+    "At most so much is told of the **whole record**, to any reader, where a filter's noise stands "
     "between the record and all that is sent (Gaussian log-det bound for records with the "
     "training records' covariance, of which it is an estimate). *None*: nothing is certified. "
     "**Released records are not differentially private**, and these filters were trained without "
@@ -41,12 +41,12 @@ def title(curve: StoredPrivatizerCurve) -> str:
 
 def place(point: PrivatizerPoint) -> str:
     """Where on its curve a point is."""
-    knobs = {
+    values = {
         "α": point.alpha,
         "λ": point.weight,
         "suppressed": point.suppression_ratio,
     }
-    words = [f"{name} = {value:g}" for name, value in knobs.items() if value is not None]
+    words = [f"{name} = {value:g}" for name, value in values.items() if value is not None]
     return ", ".join(words) or "raw records"
 
 
@@ -131,14 +131,14 @@ def sensitive_chart(curve: StoredPrivatizerCurve) -> alt.LayerChart:
     }
     levels["raw records"] = strongest(curve.points[0]).mean
     rows = _rows(curve, lambda one: (one.mean, one.low, one.high))
-    return _chart(curve, rows, "balanced accuracy on the secret", levels)
+    return _chart(curve, rows, "balanced accuracy on the sensitive attribute", levels)
 
 
 def leak_chart(curve: StoredPrivatizerCurve) -> alt.LayerChart:
     """Each attacker's lower bound on the leak against the utility, with K where it is known."""
     levels = {"nothing": 0.0}
     if curve.least_sum is not None:
-        levels["K: leaks at least, all use kept"] = curve.least_sum
+        levels["K: leaks at least, all utility kept"] = curve.least_sum
     rows = _rows(curve, lambda one: (one.leak, one.leak_low, one.leak_high))
     return _chart(curve, rows, "leaks at least (nats)", levels)
 

@@ -14,7 +14,7 @@ PURPOSE_WORDS: dict[Purpose, str] = {
     "strip": "Strips (a few samples each round)",
 }
 ORDER_WORDS: dict[QueueOrder, str] = {
-    "random": "Shuffled (the same for everybody)",
+    "random": "Shuffled (the same for all annotators)",
     "stored": "As drawn, class by class",
 }
 

@@ -1,4 +1,4 @@
-"""Serve the dashboard: one process, one port, closed to everybody without the access token."""
+"""Serve the dashboard: one process, one port, open to holders of the access token alone."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ import webbrowser
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dashboard.errors import DashboardError
 from dashboard.options import STORE_VARIABLE, USER_VARIABLE, apply
-from server.store import StoreError, open_store
+from server.store import open_store
 
 if TYPE_CHECKING:
     from streamlit.starlette import App
+
+    from dashboard.auth import SessionTokens
 
 MAIN_SCRIPT = Path(__file__).with_name("main.py")
 DEFAULT_PORT = 8501
@@ -53,11 +55,12 @@ def serve(
         announce: is given the link, token included, once the page answers; default: standard error.
 
     Raises:
-        DashboardError: the store is missing or at another revision, the port is taken, the host
-            is reachable by others without ``allow_remote``, or the token is too short.
+        StoreError: the store is missing or at another revision.
+        DashboardError: the port is taken, other machines reach the host without ``allow_remote``,
+            or the token is too short.
     """
     _check_host(host, allow_remote)
-    _check_store(store_url)
+    open_store(store_url).close()
     listener = _listen(host, port)
     try:
         _serve_on(listener, store_url, host, token, user, _speaker(announce, open_browser))
@@ -78,12 +81,12 @@ def _serve_on(
     # Late, so that a wrong argument is refused before anything slow is loaded.
     import uvicorn
 
-    from dashboard.gate import Passes, new_token
+    from dashboard.auth import SessionTokens, new_token
 
     port = listener.getsockname()[1]
     token = token or new_token()
     link = f"http://{_in_url(host)}:{port}/?token={token}"
-    app = _application(Passes(token, port), lambda: speak(link))
+    app = _application(SessionTokens(token, port), lambda: speak(link))
     # The access log would write the token of every opened link.
     config = uvicorn.Config(
         app, access_log=False, log_level="warning", timeout_graceful_shutdown=SHUTDOWN_SECONDS
@@ -91,11 +94,11 @@ def _serve_on(
     uvicorn.Server(config).run(sockets=[listener])
 
 
-def _application(passes: Any, started: Callable[[], None]) -> App:
+def _application(tokens: SessionTokens, started: Callable[[], None]) -> App:
     from starlette.middleware import Middleware
     from streamlit.starlette import App
 
-    from dashboard.gate import Gate
+    from dashboard.auth import AuthMiddleware
 
     @asynccontextmanager
     async def lifespan(_app: App) -> AsyncIterator[None]:
@@ -105,7 +108,7 @@ def _application(passes: Any, started: Callable[[], None]) -> App:
     return App(
         MAIN_SCRIPT,
         lifespan=lifespan,
-        middleware=[Middleware(Gate, passes=passes)],
+        middleware=[Middleware(AuthMiddleware, tokens=tokens)],
         on_script_error=_log_error,
     )
 
@@ -127,13 +130,6 @@ def _speaker(announce: Callable[[str], None] | None, open_browser: bool) -> Call
 def _announce(link: str) -> None:
     sys.stderr.write(f"Dashboard: {link}\nStop it with Ctrl-C.\n")
     sys.stderr.flush()
-
-
-def _check_store(store_url: str) -> None:
-    try:
-        open_store(store_url).close()
-    except StoreError as error:
-        raise DashboardError(str(error)) from error
 
 
 def _check_host(host: str, allow_remote: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import streamlit as st
@@ -55,26 +55,35 @@ def plain_errors() -> Iterator[None]:
         st.stop()
 
 
-def pick_run(runs: list[RunRecord]) -> RunRecord:
-    """A picker of runs whose choice lives in the address, so that it survives a reload.
+def pick(label: str, titles: Mapping[str, str], parameter: str) -> str:
+    """A picker whose choice lives in the address, so that it survives a reload.
 
     Args:
-        runs: at least one, the newest first.
+        label: what is picked.
+        titles: the titles to choose from by id, at least one, the newest first.
+        parameter: of the address; also names the widget, as ``picked_...``.
     """
-    ids = [run.run_id for run in runs]
-    names = {run.run_id: run_title(run) for run in runs}
-    asked = st.query_params.get(RUN_PARAMETER)
-    if asked is not None and asked not in ids:
-        st.warning(f"There is no run {asked!r} in this store; showing the newest one.")
+    ids = list(titles)
+    asked = st.query_params.get(parameter)
+    if asked is not None and asked not in titles:
+        what = label.lower()
+        st.warning(f"There is no {what} {asked!r} in this store; showing the newest one.")
     chosen = st.selectbox(
-        "Run",
+        label,
         ids,
-        index=ids.index(asked) if asked in ids else 0,
-        format_func=lambda run_id: names[run_id],
-        key="picked_run",
+        index=ids.index(asked) if asked is not None and asked in titles else 0,
+        format_func=lambda one: titles[one],
+        key=f"picked_{parameter}",
     )
-    st.query_params[RUN_PARAMETER] = chosen
-    return runs[ids.index(chosen)]
+    st.query_params[parameter] = chosen
+    return chosen
+
+
+def pick_run(runs: list[RunRecord]) -> RunRecord:
+    """A picker of runs, of which there is at least one, the newest first."""
+    by_id = {run.run_id: run for run in runs}
+    titles = {run_id: run_title(run) for run_id, run in by_id.items()}
+    return by_id[pick("Run", titles, RUN_PARAMETER)]
 
 
 def run_title(run: RunRecord) -> str:

@@ -1,1 +1,97 @@
-"""Look at, debug, label and train on federated data without anyone seeing it."""
+"""Look at, debug, label and train on federated data without anyone seeing it.
+
+    import fedlens
+
+    run = fedlens.simulate("demo", out="runs/first")
+    print(run.statement())              # both notions of privacy, with what they assume
+    samples = run.samples()             # uint8 images [n, c, h, w], classes, where they are from
+    training_set = samples.torch()      # a torch.utils.data.Dataset
+
+Importing this package loads neither PyTorch nor Flower: each name brings what it needs when it is
+first used. Every error that a caller can cause derives from `FedlensError`, whose message names
+what was wrong and the mend; `WrongUse` is for arguments.
+
+**What stays stable.** The names in ``fedlens.__all__``, with their parameters, return types, fields
+and errors, follow semantic versioning: before 1.0 a minor version may change them and the changelog
+says how to mend a caller; from 1.0 on only a major version may, after one minor version of
+warnings. The same holds for the command's verbs, flags, exit statuses and JSON keys, for settings,
+for entry points of plug-ins, and for run directories (through their schema version). Everything
+else (other packages of this distribution, names with an underscore, printed text, figures) may
+change with any version. A privacy figure only ever changes to be right or tighter.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from foundation.errors import ExitStatus, FedlensError, WrongUse
+from foundation.offline import stay_offline
+
+if TYPE_CHECKING:
+    from fedlens import privatizers
+    from fedlens.auditing import AuditReport, audit
+    from fedlens.budgets import Budget, Calibration, budget, calibrate
+    from fedlens.presets import preset_names
+    from fedlens.runs import Run, open_run
+    from fedlens.samples import Provenance, Samples
+    from fedlens.simulating import resume, simulate
+
+    __version__: str
+
+__all__ = [
+    "AuditReport",
+    "Budget",
+    "Calibration",
+    "ExitStatus",
+    "FedlensError",
+    "Provenance",
+    "Run",
+    "Samples",
+    "WrongUse",
+    "__version__",
+    "audit",
+    "budget",
+    "calibrate",
+    "open_run",
+    "preset_names",
+    "privatizers",
+    "resume",
+    "simulate",
+]
+
+_PLACES = {
+    "AuditReport": "auditing",
+    "audit": "auditing",
+    "Budget": "budgets",
+    "Calibration": "budgets",
+    "budget": "budgets",
+    "calibrate": "budgets",
+    "preset_names": "presets",
+    "Run": "runs",
+    "open_run": "runs",
+    "Provenance": "samples",
+    "Samples": "samples",
+    "resume": "simulating",
+    "simulate": "simulating",
+}
+
+stay_offline()
+
+
+def __getattr__(name: str) -> Any:
+    """A public name, imported when it is first asked for."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("fedlens")
+    if name == "privatizers":
+        return import_module("fedlens.privatizers")
+    if name not in _PLACES:
+        raise AttributeError(f"module 'fedlens' has no attribute {name!r}")
+    return getattr(import_module(f"fedlens.{_PLACES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    """Public names."""
+    return sorted(__all__)

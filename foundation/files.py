@@ -6,10 +6,18 @@ import os
 from pathlib import Path
 
 
-def write_durably(path: Path, content: bytes) -> None:
-    """Write beside the target, flush to the disk, rename over it, flush the folder."""
+def write_durably(path: Path, content: bytes, *, private: bool = False) -> None:
+    """Write beside the target, flush to the disk, rename over it, flush the folder.
+
+    Args:
+        path: the target; its folder must exist.
+        content: all of it.
+        private: give only its owner the right to read it.
+    """
     part = path.with_name(path.name + ".part")
-    with part.open("wb") as file:
+    part.unlink(missing_ok=True)  # left by a process that died
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    with os.fdopen(os.open(part, flags, 0o600 if private else 0o666), "wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
@@ -19,8 +27,16 @@ def write_durably(path: Path, content: bytes) -> None:
 
 def flush_folder(folder: Path) -> None:
     """Make renames and new names in ``folder`` durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def make_folder_durably(folder: Path) -> None:
+    """Make a folder and the missing ones that it lies in."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in missing:
+        flush_folder(path.parent)

@@ -11,9 +11,11 @@ _SLACK = 1e-9
 def rounded_up(value: float, digits: int) -> float:
     """The least number of ``digits`` significant digits that is not below ``value``.
 
-    Zero and what is not finite stay as they are.
+    Zero, what is not finite, and what is too small to be rounded stay as they are.
     """
     if value == 0 or not math.isfinite(value):
         return value
     unit = 10.0 ** (math.floor(math.log10(abs(value))) + 1 - digits)
+    if unit == 0.0:
+        return value
     return float(f"{math.ceil(value / unit - _SLACK) * unit:.{digits}g}")

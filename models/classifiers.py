@@ -1,4 +1,4 @@
-"""Small classifiers of records: what reads use and secret during training, and what attacks after.
+"""Small classifiers of records: adversaries and utility classifiers, and attackers afterwards.
 
 None has dropout or a batch norm: an answer depends on its own record alone, which per-user
 gradients need, and training draws nothing.
@@ -100,31 +100,31 @@ class ConvClassifier(nn.Module):
         return logits
 
 
-class JointReaders(nn.Module):
+class JointClassifiers(nn.Module):
     """Several classifiers whose logits are added, trained as one.
 
     As an adversary it makes a filter hide from all of them at once: what small convolutions do not
     notice, such as single pixels that trees split on, a dense network beside them does.
 
     Args:
-        readers: networks from the same records to logits [n, classes].
+        classifiers: networks from the same records to logits [n, classes].
 
     Raises:
         ShapeError: there are none.
     """
 
-    def __init__(self, *readers: nn.Module) -> None:
+    def __init__(self, *classifiers: nn.Module) -> None:
         super().__init__()
-        if not readers:
-            raise ShapeError("readers=() must name at least one network")
-        self.readers = nn.ModuleList(readers)
+        if not classifiers:
+            raise ShapeError("classifiers=() must name at least one network")
+        self.classifiers = nn.ModuleList(classifiers)
 
     def forward(self, records: Tensor) -> Tensor:
         """Logits float32 [n, classes] of records [n, ...]."""
-        first, *others = self.readers
+        first, *others = self.classifiers
         logits: Tensor = first(records)
-        for reader in others:
-            logits = logits + reader(records)
+        for classifier in others:
+            logits = logits + classifier(records)
         return logits
 
 

@@ -15,16 +15,16 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from models.shapes import ImageShape, check_shape
+from models.shapes import FixedFeatures, ImageShape, check_shape
 
 ROUNDING_SLACK = 1e-6
 """Rows are shortened by this share, so that float32 rounding never lifts one over norm 1."""
 
 
-class PatchFeatures(nn.Module):
+class PatchFeatures(FixedFeatures):
     """Frozen random features at three scales; every row has L2 norm at most 1.
 
     ``dim`` is 6,433 for 28 x 28 and 7,873 for 32 x 32 images by default: 2 x ``global_waves``
@@ -93,16 +93,6 @@ class PatchFeatures(nn.Module):
         waves = torch.randn(size, generator=source) / (scale * math.sqrt(self.shape[0]))
         self.register_buffer(name, waves)
 
-    def forward(self, images: Tensor) -> Tensor:
-        """Rows float32 [n, dim] of images [n, c, h, w]; differentiable in the images."""
-        if images.shape[1:] != self.shape:
-            raise ValueError(f"images of shape {tuple(images.shape[1:])}, expected {self.shape}")
-        if len(images) == 0:
-            return images.new_zeros(0, self.dim)
-        if len(images) <= self.chunk:
-            return self._rows(images)
-        return torch.cat([self._rows(part) for part in torch.split(images, self.chunk)])
-
     def _rows(self, images: Tensor) -> Tensor:
         pixels = (images + 1) / 2
         whole = pixels.flatten(1) @ self.global_weight
@@ -131,27 +121,3 @@ def _angles(pixels: Tensor, weight: Tensor, phase: Tensor, *, stride: int, paddi
     window = F.pad(weight, (0, whole - side, 0, whole - side))
     blocks, waves = F.pixel_unshuffle(image, stride), F.pixel_unshuffle(window, stride)
     return F.conv2d(blocks, waves, phase).flatten(1)
-
-
-def class_embedding(features: Tensor, labels: Tensor, classes: int) -> Tensor:
-    """One user's contribution before clipping, float32 [classes, dim].
-
-    Row c is the sum of the user's feature rows with label c, divided by the number of *all* the
-    user's records, so that the whole matrix has Frobenius norm at most 1 when the rows do, and
-    its last column holds mass x the user's share of each class.
-
-    Args:
-        features: float32 [n, dim], rows of :class:`PatchFeatures`.
-        labels: int64 [n], in [0, classes).
-        classes: number of classes.
-
-    Raises:
-        ValueError: on no records, unequal lengths, or a label outside [0, classes).
-    """
-    if len(features) == 0 or len(features) != len(labels):
-        raise ValueError(f"{len(features)} feature rows and {len(labels)} labels; need as many, >0")
-    low, high = int(labels.min()), int(labels.max())
-    if low < 0 or high >= classes:
-        raise ValueError(f"labels run from {low} to {high}, outside 0..{classes - 1}")
-    sums = features.new_zeros(classes, features.shape[1]).index_add_(0, labels, features)
-    return sums / len(features)

@@ -1,4 +1,4 @@
-"""LeNet-5 (LeCun et al. 1998), ReLUs and max-pooling: the provider in paper 001's MNIST study."""
+"""LeNet-5 (LeCun et al. 1998) with ReLUs and max-pooling: the provider in the Cloak study."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from models.shapes import ImageShape, check_classes, check_shape
 from models.weights import initialise, unset_weights
 
 
-class LeNet(nn.Module):
+class LeNet5(nn.Module):
     """Convolutions of 6, 16 and 120 maps (5 x 5), 84 units, then the classes.
 
     28 x 28 images get a border of two pixels of ``border``, which makes them the paper's 32 x 32

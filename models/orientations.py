@@ -12,10 +12,10 @@ import math
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from models.shapes import ImageShape, check_shape
+from models.shapes import FixedFeatures, ImageShape, check_shape
 
 BINS = 8
 """Directions, all around the circle: a stroke's two edges fall into opposite bins."""
@@ -50,7 +50,7 @@ class Cells:
 FINE, COARSE, PIXELS = Cells(6, 3, 1), Cells(10, 6, 2), Cells(4, 4, 2)
 
 
-class OrientationFeatures(nn.Module):
+class OrientationFeatures(FixedFeatures):
     """Edge-direction histograms of two cell sizes, their strengths, and coarse pixels.
 
     ``dim`` is 1,488 for (1, 28, 28), 1,881 for (1, 32, 32), 1,616 for (3, 28, 28) and 2,043 for
@@ -87,14 +87,6 @@ class OrientationFeatures(nn.Module):
             self.register_buffer(name, cells.means(side), persistent=False)
         histograms = 2 * FINE.places(side) ** 2 + COARSE.places(side) ** 2
         self.dim = BINS * histograms + channels * PIXELS.places(side) ** 2
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Rows float32 [n, dim] of images [n, c, h, w] in [-1, 1]."""
-        if images.shape[1:] != self.shape:
-            raise ValueError(f"images of shape {tuple(images.shape[1:])}, expected {self.shape}")
-        if len(images) <= self.chunk:
-            return self._rows(images)
-        return torch.cat([self._rows(part) for part in torch.split(images, self.chunk)])
 
     def _rows(self, images: Tensor) -> Tensor:
         pixels = torch.nan_to_num(images, nan=0.0).clamp(-1, 1)

@@ -17,10 +17,10 @@ import math
 from functools import lru_cache
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from models.shapes import ImageShape, check_shape
+from models.shapes import FixedFeatures, ImageShape, check_shape
 
 DIRECTIONS = 8
 """Angles in half a circle; a modulus does not know a wave from its opposite."""
@@ -36,7 +36,7 @@ LEAST = 1e-8
 """Keeps the root differentiable where nothing waves."""
 
 
-class ScatteringFeatures(nn.Module):
+class ScatteringFeatures(FixedFeatures):
     """Local means of two orders of wavelet moduli, each place scaled by its strength.
 
     ``dim`` is 81 x 49 = 3,969 for (1, 28, 28), 81 x 64 = 5,184 for (1, 32, 32) images, and two
@@ -62,14 +62,6 @@ class ScatteringFeatures(nn.Module):
         self.places = (self.shape[1] // 4) ** 2
         orders = 2 * DIRECTIONS + DIRECTIONS**2
         self.dim = (orders + self.shape[0]) * self.places
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Rows float32 [n, dim] of images [n, c, h, w] in [-1, 1]."""
-        if images.shape[1:] != self.shape:
-            raise ValueError(f"images of shape {tuple(images.shape[1:])}, expected {self.shape}")
-        if len(images) <= self.chunk:
-            return self._rows(images)
-        return torch.cat([self._rows(part) for part in torch.split(images, self.chunk)])
 
     def _rows(self, images: Tensor) -> Tensor:
         count, channels, side, _ = images.shape

@@ -7,7 +7,7 @@ scaling: nothing about the data enters it). Labels are int64 class numbers.
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from foundation.errors import FedlensError
 
@@ -54,3 +54,30 @@ def one_hot(labels: Tensor, classes: int) -> Tensor:
     [0, classes) gives a row of zeros (no data-dependent check is possible under ``vmap``).
     """
     return (labels.unsqueeze(-1) == torch.arange(classes, device=labels.device)).float()
+
+
+class FixedFeatures(nn.Module):
+    """What images are turned into, rows [n, dim], by nothing that is learned.
+
+    A subclass sets ``shape``, ``dim`` and ``chunk``, the images held in memory at once.
+    """
+
+    shape: ImageShape
+    dim: int
+    chunk: int
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Rows float32 [n, dim] of images [n, c, h, w] in [-1, 1]; differentiable in them.
+
+        Raises:
+            ValueError: on images of another shape.
+        """
+        if images.shape[1:] != self.shape:
+            raise ValueError(f"images of shape {tuple(images.shape[1:])}, expected {self.shape}")
+        if len(images) == 0:
+            return images.new_zeros(0, self.dim)
+        parts = [self._rows(part) for part in torch.split(images, self.chunk)]
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    def _rows(self, images: Tensor) -> Tensor:
+        raise NotImplementedError

@@ -6,8 +6,6 @@ norm: a student's answer to an image depends on that image alone, and training d
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -19,10 +17,8 @@ GROUPS = 8
 """Groups of the residual student's group norms (Wu & He 2018)."""
 
 
-class StudentCnn(nn.Module):
-    """Two strided convolutions and two linear layers; no dropout, so no hidden randomness.
-
-    Parameters for 10 classes: 207,178 for (1, 28, 28), 269,418 for (3, 32, 32).
+class Student(nn.Module):
+    """A classifier of images [n, c, h, w] in [-1, 1] with logits float32 [n, classes].
 
     Args:
         shape: (channels, height, width) of an image.
@@ -39,90 +35,68 @@ class StudentCnn(nn.Module):
         super().__init__()
         self.shape = check_shape(shape)
         self.classes = check_classes(classes)
-        side = self.shape[1] // 4
         with unset_weights(self):
-            self.conv1 = nn.Conv2d(self.shape[0], 16, 5, stride=2, padding=2)
-            self.conv2 = nn.Conv2d(16, 32, 3, stride=2, padding=1)
-            self.dense = nn.Linear(32 * side * side, 128)
-            self.head = nn.Linear(128, self.classes)
+            self._layers(self.shape[0], self.shape[1])
         initialise(self, generator, "relu")
 
+    def _layers(self, channels: int, side: int) -> None:
+        """Make the layers, in the order in which their weights are drawn."""
+        raise NotImplementedError
+
+
+class StudentCnn(Student):
+    """Two strided convolutions and two linear layers.
+
+    Parameters for 10 classes: 207,178 for (1, 28, 28), 269,418 for (3, 32, 32).
+    """
+
+    def _layers(self, channels: int, side: int) -> None:
+        self.conv1 = nn.Conv2d(channels, 16, 5, stride=2, padding=2)
+        self.conv2 = nn.Conv2d(16, 32, 3, stride=2, padding=1)
+        self.dense = nn.Linear(32 * (side // 4) ** 2, 128)
+        self.head = nn.Linear(128, self.classes)
+
     def forward(self, images: Tensor) -> Tensor:
-        """Logits float32 [n, classes] of images [n, c, h, w] in [-1, 1]."""
+        """Logits of images."""
         maps = F.relu(self.conv1(images))
         maps = F.relu(self.conv2(maps))
         logits: Tensor = self.head(F.relu(self.dense(maps.flatten(1))))
         return logits
 
 
-class StudentMlp(nn.Module):
+class StudentMlp(Student):
     """Two hidden layers of 256 and 128 units on the raw pixels.
 
     Parameters for 10 classes: 235,146 for (1, 28, 28), 820,874 for (3, 32, 32).
-
-    Args:
-        shape: (channels, height, width) of an image.
-        classes: number of classes.
-        generator: CPU generator of the weights; ``None`` is seed 0.
-
-    Raises:
-        ShapeError: on a shape or number of classes that is not supported.
     """
 
-    def __init__(
-        self, shape: ImageShape, classes: int, *, generator: torch.Generator | None = None
-    ) -> None:
-        super().__init__()
-        self.shape = check_shape(shape)
-        self.classes = check_classes(classes)
-        channels, height, width = self.shape
-        with unset_weights(self):
-            self.dense1 = nn.Linear(channels * height * width, 256)
-            self.dense2 = nn.Linear(256, 128)
-            self.head = nn.Linear(128, self.classes)
-        initialise(self, generator, "relu")
+    def _layers(self, channels: int, side: int) -> None:
+        self.dense1 = nn.Linear(channels * side**2, 256)
+        self.dense2 = nn.Linear(256, 128)
+        self.head = nn.Linear(128, self.classes)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Logits float32 [n, classes] of images [n, c, h, w] in [-1, 1]."""
+        """Logits of images."""
         units = F.relu(self.dense1(images.flatten(1)))
         logits: Tensor = self.head(F.relu(self.dense2(units)))
         return logits
 
 
-class StudentResidual(nn.Module):
+class StudentResidual(Student):
     """A small residual network (He et al. 2016) with group norms, 16 and 32 channels.
 
     Parameters for 10 classes: 48,890 for (1, 28, 28), 53,978 for (3, 32, 32).
-
-    Args:
-        shape: (channels, height, width) of an image.
-        classes: number of classes.
-        generator: CPU generator of the weights; ``None`` is seed 0.
-
-    Raises:
-        ShapeError: on a shape or number of classes that is not supported.
     """
 
-    def __init__(
-        self, shape: ImageShape, classes: int, *, generator: torch.Generator | None = None
-    ) -> None:
-        super().__init__()
-        self.shape = check_shape(shape)
-        self.classes = check_classes(classes)
-        side = self.shape[1] // 4
-        with unset_weights(self):
-            self.stem = nn.Conv2d(self.shape[0], 16, 3, stride=2, padding=1, bias=False)
-            self.norm = nn.GroupNorm(GROUPS, 16)
-            self.block1 = _ResidualBlock(16, 32, 2)
-            self.block2 = _ResidualBlock(32, 32, 1)
-            self.head = nn.Linear(32 * side * side, self.classes)
-        initialise(self, generator, "relu")
-        for layer in self.modules():
-            if isinstance(layer, nn.GroupNorm):
-                layer.reset_parameters()
+    def _layers(self, channels: int, side: int) -> None:
+        self.stem = nn.Conv2d(channels, 16, 3, stride=2, padding=1, bias=False)
+        self.norm = nn.GroupNorm(GROUPS, 16)
+        self.block1 = _ResidualBlock(16, 32, 2)
+        self.block2 = _ResidualBlock(32, 32, 1)
+        self.head = nn.Linear(32 * (side // 4) ** 2, self.classes)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Logits float32 [n, classes] of images [n, c, h, w] in [-1, 1]."""
+        """Logits of images."""
         maps = F.relu(self.norm(self.stem(images)))
         logits: Tensor = self.head(self.block2(self.block1(maps)).flatten(1))
         return logits
@@ -147,7 +121,7 @@ class _ResidualBlock(nn.Module):
         return F.relu(self.norm2(self.conv2(inner)) + self.shortcut(maps))
 
 
-ARCHITECTURES: dict[str, Callable[..., nn.Module]] = {
+ARCHITECTURES: dict[str, type[Student]] = {
     "cnn": StudentCnn,
     "mlp": StudentMlp,
     "residual": StudentResidual,
@@ -157,7 +131,7 @@ ARCHITECTURES: dict[str, Callable[..., nn.Module]] = {
 
 def build_student(
     architecture: str, shape: ImageShape, classes: int, *, generator: torch.Generator | None = None
-) -> nn.Module:
+) -> Student:
     """A student of the named architecture with fresh weights.
 
     Raises:

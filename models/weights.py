@@ -25,17 +25,17 @@ def unset_weights(module: nn.Module) -> Iterator[None]:
 
 
 def initialise(module: nn.Module, generator: torch.Generator | None, gain: Gain) -> None:
-    """Fill every layer of ``module``: Kaiming normal weights, zero biases, unit batch norms.
+    """Fill every layer of ``module``: Kaiming normal weights, zero biases, unit norms.
 
     Args:
-        module: made of convolutions, linear layers and batch norms, on the CPU.
+        module: made of convolutions, linear layers and norms, on the CPU.
         generator: CPU generator that decides the weights. ``None`` is a fresh generator with
             seed 0, so that two networks built without one are equal.
         gain: ``linear`` for SELU networks (LeCun normal, as SELU asks for), ``relu`` otherwise.
     """
     source = generator if generator is not None else torch.Generator().manual_seed(0)
     for layer in module.modules():
-        if isinstance(layer, nn.BatchNorm2d):
+        if isinstance(layer, nn.BatchNorm2d | nn.GroupNorm):
             layer.reset_parameters()
         elif isinstance(layer, nn.Conv2d | nn.Linear):
             nn.init.kaiming_normal_(layer.weight, nonlinearity=gain, generator=source)

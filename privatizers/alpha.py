@@ -1,15 +1,15 @@
-"""The alpha-MI releaser of paper 002: keep the record, make the adversary doubt.
+"""The alpha-MI releaser of Jafarzadeh Asl et al. 2023: make the adversary doubt.
 
 With d the distortion and H_α(S|Z) Arimoto's conditional entropy of order α in nats, the releaser
 minimises (equations 5, 11, 14 and 15)
 
-    distortion · mean |x − z|² / entries + β · CE(use network(z), u) − λ · H_α(S|Z)
+    distortion · mean |x − z|² / entries + β · CE(classifier(z), u) − λ · H_α(S|Z)
 
-while an adversary reads the secret from what is released, and from side information where there is
-some; of a series it reads each step's secret (from the steps so far in the paper; which steps it
-sees is its network's affair), and H_α is the mean over steps
-(the paper's symbols are lost; the joint form over all steps is another reading). Maximising H_α
-minimises I_α(S;Z) = H_α(S) − H_α(S|Z), since the releaser cannot change H_α(S).
+while an adversary reads the sensitive attribute from what is released, and from side information
+where there is some; of a series it reads each step's sensitive value (from the steps so far in the
+paper; which steps it sees is its network's affair), and H_α is the mean over steps (the paper's
+symbols are lost; the joint form over all steps is another reading). Maximising H_α minimises
+I_α(S;Z) = H_α(S) − H_α(S|Z), since the releaser cannot change H_α(S).
 
 Both modes estimate H_α(S|Z) = α/(1−α) log mean_i g_i, with p the adversary's answers and
     entropy  g_i = (Σ_s p_i(s)^α)^(1/α), the adversary learns by cross-entropy   (the paper's (9))
@@ -29,8 +29,8 @@ With an error budget D (the constrained form that the paper starts from) they mi
 instead: the error settles near D, where with a fixed λ it jumps from nothing hidden to all hidden.
 
 The logarithm of a mean does not decompose over users. The mean of g is in ``Step.scalars``, and the
-releaser's gradient with everybody's mean M̂ is α/(1−α) · ∇mean g / M̂. With an error budget the mean
-of d is the last scalar, and the gradient 2 · penalty · max(d̂ − D, 0) · ∇d.
+releaser's gradient with everybody's mean M̂ is α/(1−α) · ∇mean g / M̂. With an error budget the
+mean of d is the last scalar, and the gradient 2 · penalty · max(d̂ − D, 0) · ∇d.
 
 Nothing here is a guarantee: it is what a lagging adversary says during training.
 """
@@ -50,6 +50,7 @@ from privatizers.classifiers import frozen, noise_shape_of
 from privatizers.protocol import (
     FILTER,
     Batch,
+    Privatizer,
     PrivatizerError,
     Step,
     Weights,
@@ -61,7 +62,7 @@ from privatizers.protocol import (
 )
 
 UTILITY, ADVERSARY = "utility", "adversary"
-"""Players besides the filter: one reads the use from what is released, one the secret."""
+"""Networks besides the filter: they read the utility, or the sensitive attribute, of releases."""
 
 Mode = Literal["entropy", "loss"]
 
@@ -85,7 +86,7 @@ class AlphaObjective:
         weight: λ of the adversary's uncertainty, at least 0; 0 is full utility.
         mode: how uncertainty is estimated: ``entropy`` as the paper, ``loss`` with its gradient.
         distortion: weight of the squared error a record's entry, at least 0.
-        beta: weight of the use network's cross-entropy, at least 0; needs such a network.
+        beta: weight of the utility classifier's cross-entropy, at least 0; needs such a network.
         error_budget: D, in units of the distortion with its weights; None weighs d by 1.
         penalty: of what d exceeds D by, squared; above 0.
 
@@ -201,26 +202,27 @@ class AlphaObjective:
         return 2 * self.penalty * over * distortion
 
 
-class AlphaPrivatizer:
-    """Algorithm 1 of paper 002: an adversary learns k steps, then the releaser (and use network).
+class AlphaPrivatizer(Privatizer):
+    """An adversary learns k steps, then the releaser (and the utility classifier).
 
-    k belongs to training (``per_releaser_step`` of a stage, in central training).
+    Algorithm 1 of Jafarzadeh Asl et al. 2023; k belongs to
+    training (``per_releaser_step`` of a stage, in central training).
 
     Args:
         filter: the releaser, a network of (records, noise[, choice]) with a ``noise_shape``.
-        secret: the adversary, a network of (released[, side information]) to logits of the secret.
+        adversary: a network of (released[, side information]) to sensitive logits.
         objective: what is minimised.
-        use: a network of released records to logits of the use; it learns with the releaser.
+        utility: a classifier of released records; it learns with the releaser.
         fixed_utility: the provider's such network instead; it does not learn.
 
     Raises:
-        PrivatizerError: the filter names no ``noise_shape``, two networks of the use are given, or
-            ``beta`` asks for one and there is none.
+        PrivatizerError: the filter names no ``noise_shape``, two utility classifiers are
+            given, or ``beta`` asks for one and there is none.
     """
 
     def __init__(
         self,
-        filter: nn.Module,  # noqa: A002 - the player's name
+        filter: nn.Module,  # noqa: A002 - the network's name
         adversary: nn.Module,
         objective: AlphaObjective | None = None,
         *,
@@ -230,23 +232,18 @@ class AlphaPrivatizer:
         self.objective = objective if objective is not None else AlphaObjective()
         self.noise_shape = noise_shape_of(filter)
         if utility is not None and fixed_utility is not None:
-            raise PrivatizerError("give either use (it learns) or fixed_utility, not both")
+            raise PrivatizerError("give either utility (it learns) or fixed_utility, not both")
         if self.objective.beta > 0 and utility is None and fixed_utility is None:
             raise PrivatizerError(
-                f"beta={self.objective.beta} weighs a use network, and there is none; give use or "
-                "fixed_utility, or beta=0"
+                f"beta={self.objective.beta} weighs a utility classifier, and there is none; "
+                "give utility or fixed_utility, or beta=0"
             )
-        self.players: Mapping[str, nn.Module] = {
+        self.networks: Mapping[str, nn.Module] = {
             FILTER: filter,
             ADVERSARY: adversary,
             **({UTILITY: utility} if utility is not None else {}),
         }
         self._fixed_utility = None if fixed_utility is None else frozen(fixed_utility)
-
-    def filter(self, records: Tensor, noise: Tensor, choice: Tensor | None = None) -> Tensor:
-        """Released records [n, ...] of records and noise [n, *noise_shape]."""
-        released: Tensor = self.players[FILTER](records, noise, choice)
-        return released
 
     def local_step(
         self,
@@ -257,16 +254,16 @@ class AlphaPrivatizer:
         *,
         filtering: bool = True,
     ) -> Step:
-        """Every player's loss.
+        """Every network's loss.
 
         ``scalars`` are the means of g, [T] or [1], none at order 1; then, with an error budget, the
         batch's distortion.
         """
         counted = hidden_of(batch)
-        released = released_by(self.players, weights, batch, noise, filtering=filtering)
+        released = released_by(self.networks, weights, batch, noise, filtering=filtering)
         losses = {ADVERSARY: self._adversary_loss(weights, batch, released.detach(), counted)}
-        if UTILITY in self.players:
-            read = run(self.players[UTILITY], weights[UTILITY], released.detach())
+        if UTILITY in self.networks:
+            read = run(self.networks[UTILITY], weights[UTILITY], released.detach())
             losses[UTILITY] = F.cross_entropy(read, batch.utility)
         if not filtering:
             return Step(losses, released.new_zeros(0))
@@ -287,9 +284,9 @@ class AlphaPrivatizer:
     def report(self, batch: Batch, noise: Tensor) -> dict[str, float]:
         """Squared error, the adversary's doubt and loss as training has them: no figure of privacy.
 
-        ``adversary_doubt`` is H_α as the adversary believes, ``adversary_loss`` its loss, in nats.
+        ``adversary_doubt`` is H_α as the adversary has it, ``adversary_loss`` its loss, in nats.
         """
-        counted, weights = hidden_of(batch), named_weights(self.players)
+        counted, weights = hidden_of(batch), named_weights(self.networks)
         released = self.filter(batch.records, noise, batch.choice)
         answers = self._read_sensitive(weights[ADVERSARY], batch, released)
         terms = self.objective.log_terms(self.objective.tilted(answers), batch.sensitive)
@@ -298,17 +295,17 @@ class AlphaPrivatizer:
             "adversary_doubt": float(self.objective.uncertainty(terms, counted)[0]),
             "adversary_loss": float(self._adversary_loss(weights, batch, released, counted)),
         }
-        if UTILITY in self.players or self._fixed_utility is not None:
-            found["use_loss"] = float(self._use_loss(weights, batch, released))
+        if UTILITY in self.networks or self._fixed_utility is not None:
+            found["utility_loss"] = float(self._utility_loss(weights, batch, released))
         return found
 
     def _read_sensitive(self, weights: Weights, batch: Batch, released: Tensor) -> Tensor:
         """The adversary's log-probabilities, [n, classes] or [n, T, classes]."""
-        logits = run(self.players[ADVERSARY], weights, released, batch.side)
+        logits = run(self.networks[ADVERSARY], weights, released, batch.side)
         if logits.shape[:-1] != batch.sensitive.shape:
             raise PrivatizerError(
-                f"the adversary answers with shape {tuple(logits.shape)} for secrets "
-                f"{tuple(batch.sensitive.shape)}; give a network with one row of classes a secret"
+                f"the adversary answers with shape {tuple(logits.shape)} for sensitive values "
+                f"{tuple(batch.sensitive.shape)}; give a network with one row of classes a value"
             )
         self.objective.check_classes(logits.shape[-1])
         return F.log_softmax(logits, -1)
@@ -326,16 +323,18 @@ class AlphaPrivatizer:
         return (each * counted).sum() / counted.sum().clamp_min(1e-12)
 
     def _distortion(self, weights: Mapping[str, Weights], batch: Batch, released: Tensor) -> Tensor:
-        """d(x, z): the squared error a record's entry and the loss of whoever reads the use."""
+        """d(x, z): the squared error a record's entry and the loss of the utility classifier."""
         error = self.objective.distortion * F.mse_loss(released, batch.records)
         if self.objective.beta == 0:
             return error
-        return error + self.objective.beta * self._use_loss(weights, batch, released)
+        return error + self.objective.beta * self._utility_loss(weights, batch, released)
 
-    def _use_loss(self, weights: Mapping[str, Weights], batch: Batch, released: Tensor) -> Tensor:
-        """Cross-entropy of the use network, held still."""
+    def _utility_loss(
+        self, weights: Mapping[str, Weights], batch: Batch, released: Tensor
+    ) -> Tensor:
+        """Cross-entropy of the utility classifier, held still."""
         if self._fixed_utility is not None:
             logits: Tensor = self._fixed_utility(released)
         else:
-            logits = run(self.players[UTILITY], detached(weights[UTILITY]), released)
+            logits = run(self.networks[UTILITY], detached(weights[UTILITY]), released)
         return F.cross_entropy(logits, batch.utility)

@@ -1,4 +1,6 @@
-"""The provider's network as a black box (paper 001, section 3.6): only its answers are known.
+"""The provider's network as a black box: only its answers are known.
+
+Mireshghallah et al. 2021, section 3.6.
 
 A substitute of any architecture learns to answer as the provider does; Cloak is then trained on the
 substitute, and used with the provider. The provider is shown training records, as it is when
@@ -30,7 +32,7 @@ Answers = Callable[[Tensor], Tensor]
 [n, classes]."""
 
 Exploring = Callable[[int], tuple[Tensor, Tensor]]
-"""That many records which nobody has asked about yet, with the provider's answers."""
+"""That many records that were not asked about yet, with the provider's answers."""
 
 CHUNK = 500
 

@@ -16,13 +16,13 @@ def check_prior(prior: Tensor) -> Tensor:
     """
     if prior.ndim != 1 or len(prior) < 2:
         raise PrivatizerError(
-            f"prior is of shape {tuple(prior.shape)}: a secret with one class cannot be hidden; "
+            f"prior is of shape {tuple(prior.shape)}: one class cannot be hidden; "
             "give the shares of at least two"
         )
     if not bool((prior > 0).all()) or abs(float(prior.sum()) - 1) > 1e-4:
         raise PrivatizerError(
-            f"prior {prior.tolist()} must be above 0 everywhere and sum to 1; a class that nobody "
-            "has must be left out of the secret"
+            f"prior {prior.tolist()} must be above 0 everywhere and sum to 1; leave out "
+            "a class that does not occur"
         )
     return prior.float()
 
@@ -55,8 +55,14 @@ def choices_of(net: nn.Module) -> int:
     return choices if isinstance(choices, int) else 0
 
 
-def check_reads(net: nn.Module, example: Tensor, classes: int, name: str) -> None:
+def check_reads(net: nn.Module, example: Tensor, classes: int | None, name: str) -> None:
     """Try a network on an example record [1, ...] before anything is trained.
+
+    Args:
+        net: records to logits.
+        example: float32 [1, ...].
+        classes: how many answers it must give; None for two or more.
+        name: what it is called in errors.
 
     Raises:
         PrivatizerError: it does not take such a record, or gives another number of answers.
@@ -69,9 +75,10 @@ def check_reads(net: nn.Module, example: Tensor, classes: int, name: str) -> Non
             f"{name} does not take records of shape {tuple(example.shape[1:])}: "
             f"{str(error).splitlines()[0]}; give a network built for this data"
         ) from None
-    if answers.shape != (len(example), classes):
+    wanted = max(2, answers.shape[-1]) if classes is None else classes
+    if answers.shape != (len(example), wanted):
         raise PrivatizerError(
-            f"{name} answers with shape {tuple(answers.shape[1:])}, the data has {classes} "
+            f"{name} answers with shape {tuple(answers.shape[1:])} for {classes or 'at least two'} "
             "classes; give a network built for this data"
         )
 

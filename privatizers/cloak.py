@@ -1,4 +1,6 @@
-"""Cloak (paper 001): send a provider's network what it needs of a record, and noise on that.
+"""Cloak: send a provider's network what it needs of a record, and noise on that.
+
+Mireshghallah et al. 2021.
 
 Three phases. First a noise map learns how much noise each entry bears (equation 8, with the
 provider's network fixed):
@@ -15,8 +17,8 @@ the mean is above the mean of the logarithms, so the term can fall while entries
 ever more. The second form is the bound, corrected (the printed one has a factor of (2πe)^n too much
 and holds for equal σ only). The first is kept because it finds masks well.
 
-Only the trainer's guess of usefulness enters here: Cloak knows no secret, and hides what the
-provider does not need, whoever might want to read it.
+Only the trainer's guess of usefulness enters here: Cloak knows no sensitive attribute, and hides
+what the provider does not need.
 """
 
 from __future__ import annotations
@@ -30,9 +32,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from privatizers.classifiers import frozen
+from privatizers.classifiers import check_reads, frozen
 from privatizers.networks.masks import MaskFilter, NoiseMap
-from privatizers.protocol import FILTER, Batch, PrivatizerError, Step, Weights, run
+from privatizers.protocol import FILTER, Batch, Privatizer, PrivatizerError, Step, Weights, run
 
 PrivacyTerm = Literal["log_mean_var", "gaussian_mi"]
 
@@ -62,15 +64,15 @@ class CloakObjective:
             )
 
 
-class CloakPrivatizer:
+class CloakPrivatizer(Privatizer):
     """Noise on each entry as a provider's fixed network bears it; then constants for the rest.
 
     With a `NoiseMap` it trains the map (phase 1), with a `MaskFilter` whose fill is trained the
-    constants (phase 3). There is no adversary: ``filter`` is the only player.
+    constants (phase 3). There is no adversary: ``filter`` is the only network.
 
     Args:
         filter: the noise map, or the mask.
-        provider: records to logits of the use; it is frozen in place and never changes. In the
+        provider: records to logits of the utility; it is frozen in place and never changes. In the
             black box it is the substitute.
         objective: of phase 1.
         factor: float32 [d, r] with Cov of the flattened records = factor factorᵀ, for
@@ -83,7 +85,7 @@ class CloakPrivatizer:
 
     def __init__(
         self,
-        filter: NoiseMap | MaskFilter,  # noqa: A002 - the player's name
+        filter: NoiseMap | MaskFilter,  # noqa: A002 - the network's name
         provider: nn.Module,
         objective: CloakObjective | None = None,
         *,
@@ -91,16 +93,12 @@ class CloakPrivatizer:
     ) -> None:
         self.objective = objective if objective is not None else CloakObjective()
         self.noise_shape = filter.noise_shape
-        self.players: Mapping[str, nn.Module] = {FILTER: filter}
+        self.networks: Mapping[str, nn.Module] = {FILTER: filter}
         self.provider = frozen(provider)
         self._map = filter if isinstance(filter, NoiseMap) else None
         self._factor = _check_factor(factor, self.objective, self._map)
-        _check_provider(self.provider, self.noise_shape)
-
-    def filter(self, records: Tensor, noise: Tensor, choice: Tensor | None = None) -> Tensor:
-        """Released records [n, ...] of records and noise [n, *noise_shape]."""
-        released: Tensor = self.players[FILTER](records, noise, choice)
-        return released
+        example = torch.zeros(1, *self.noise_shape)
+        check_reads(self.provider, example, None, "the provider's network")
 
     def local_step(
         self,
@@ -119,7 +117,7 @@ class CloakPrivatizer:
         own = weights[FILTER]
         if not own:
             raise PrivatizerError("this mask's fill does not learn; only fill='trained' does")
-        released = run(self.players[FILTER], own, batch.records, noise, batch.choice)
+        released = run(self.networks[FILTER], own, batch.records, noise, batch.choice)
         loss = F.cross_entropy(self.provider(released), batch.utility)
         if self._map is not None:
             loss = loss + self.objective.gamma * self._privacy(self._map, own["rho"])
@@ -129,12 +127,12 @@ class CloakPrivatizer:
     def report(self, batch: Batch, noise: Tensor) -> dict[str, float]:
         """The provider's accuracy and cross-entropy on a released batch, and the noise's size."""
         logits = self.provider(self.filter(batch.records, noise, batch.choice))
-        filter_ = self.players[FILTER]
+        filter_ = self.networks[FILTER]
         sigma = filter_.sigma() if isinstance(filter_, NoiseMap) else filter_.sigma
         ratio = filter_.ratio if isinstance(filter_, MaskFilter) else 0.0
         return {
-            "use_accuracy": float((logits.argmax(1) == batch.utility).double().mean()),
-            "use_cross_entropy": float(F.cross_entropy(logits, batch.utility)),
+            "utility_accuracy": float((logits.argmax(1) == batch.utility).double().mean()),
+            "utility_cross_entropy": float(F.cross_entropy(logits, batch.utility)),
             "mean_sigma": float(torch.as_tensor(sigma).double().mean()),
             "suppression_ratio": float(ratio),
         }
@@ -206,19 +204,3 @@ def _check_factor(
             "above 0"
         )
     return factor.detach()
-
-
-def _check_provider(provider: nn.Module, shape: tuple[int, ...]) -> None:
-    try:
-        with torch.no_grad():
-            answers = provider(torch.zeros(1, *shape))
-    except RuntimeError as error:
-        raise PrivatizerError(
-            f"the provider's network does not take records of shape {shape}: "
-            f"{str(error).splitlines()[0]}; give a network built for this data"
-        ) from None
-    if answers.ndim != 2 or answers.shape[1] < 2:
-        raise PrivatizerError(
-            f"the provider's network answers with shape {tuple(answers.shape[1:])}; it must give "
-            "logits of at least two classes"
-        )

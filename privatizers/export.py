@@ -2,7 +2,7 @@
 
 Noise is an input of the file. So the file is a function, its answers can be compared with the
 filter's, and where the noise comes from is the device's to say: it must be fresh for each record
-and from a source that nobody can predict, since whoever knows the noise can take it off again.
+and from a source that cannot be predicted: who knows the noise can take it off again.
 
 A file takes one record at a time: ``records`` float32 [1, ...], ``noise`` float32
 [1, *noise_shape] where the filter takes any, ``choice`` float32 [1, choices] where it has opt-in
@@ -148,8 +148,8 @@ def release(
 ) -> Tensor:
     """The online filter: records [n, ...] with fresh noise of ``generator``, one draw each.
 
-    For devices and simulations alike. A generator with a seed that somebody knows gives noise that
-    somebody can take off again: on a device seed it from the system's source.
+    For devices and simulations alike. Noise of a known seed can be taken off
+    again: on a device seed the generator from the system's source.
     """
     shape = noise_shape_of(filter) or (0,)
     released: Tensor = filter(
@@ -294,7 +294,7 @@ def _one_thread() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Exporters talk much of what nobody here can mend; what goes wrong is raised."""
+    """Silence the exporters: they warn of their own affairs; what goes wrong is raised."""
     level = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

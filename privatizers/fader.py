@@ -1,13 +1,14 @@
-"""The baseline filter of paper 000 (section 5.3): a FaderNet, trained as Lample et al. 2017 say.
+"""The baseline filter of Bertran et al. 2019 (section 5.3): a FaderNet.
 
+Trained as Lample et al. 2017 say.
 The filter reconstructs images from a code and the true attribute; the code is to defeat a
 discriminator:
 
     filter:  mean (D(E(x), s) − x)² + weight · mean −log(1 − P_δ(s|E(x)))
     code:    mean −log P_δ(s|E(x))
 
-Used as a filter, the decoder is told another attribute. Nothing here looks at what a reader of the
-released *image* finds.
+Used as a filter, the decoder is told another attribute. Nothing here looks at what a classifier of
+the released *image* finds.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from privatizers.networks.fader import FaderNet
 from privatizers.protocol import (
     FILTER,
     Batch,
+    Privatizer,
     PrivatizerError,
     Step,
     Weights,
@@ -32,17 +34,17 @@ from privatizers.protocol import (
 )
 
 CODE = "code"
-"""The discriminator that reads the secret from the code."""
+"""The discriminator that reads the sensitive attribute from the code."""
 LEAST = 1e-4
 """Least 1 − P_δ(s|code) that is told from none, so that the loss stays finite."""
 
 
-class FaderPrivatizer:
+class FaderPrivatizer(Privatizer):
     """A FaderNet with its discriminator.
 
     Args:
         filter: the autoencoder.
-        code: reads the secret from codes [n, *filter.code_shape].
+        code: reads the sensitive attribute from codes [n, *filter.code_shape].
         weight: of the discriminator's defeat against the mean squared error of pixels.
 
     Raises:
@@ -51,7 +53,7 @@ class FaderPrivatizer:
 
     def __init__(
         self,
-        filter: FaderNet,  # noqa: A002 - the player's name
+        filter: FaderNet,  # noqa: A002 - the network's name
         code: nn.Module,
         *,
         weight: float = 0.1,
@@ -61,13 +63,8 @@ class FaderPrivatizer:
         check_reads(code, torch.zeros(1, *filter.code_shape), filter.classes, "code")
         self.weight = weight
         self.noise_shape: tuple[int, ...] = filter.noise_shape
-        self.players: Mapping[str, nn.Module] = {FILTER: filter, CODE: code}
+        self.networks: Mapping[str, nn.Module] = {FILTER: filter, CODE: code}
         self._encoder = _Encoder(filter)
-
-    def filter(self, records: Tensor, noise: Tensor, choice: Tensor | None = None) -> Tensor:
-        """Released images, their attribute not the owner's."""
-        released: Tensor = self.players[FILTER](records, noise)
-        return released
 
     def local_step(
         self,
@@ -79,15 +76,15 @@ class FaderPrivatizer:
         filtering: bool = True,
     ) -> Step:
         """The autoencoder's and the discriminator's losses; no scalar is squared."""
-        net = self.players[FILTER]
+        net = self.networks[FILTER]
         own = {f"net.{name}": value for name, value in weights[FILTER].items()}
         codes = run(self._encoder, own, batch.records)
         told = (
             batch.sensitive.unsqueeze(1) == torch.arange(self._classes, device=codes.device)
         ).float()
         rebuilt = run(net, weights[FILTER], batch.records, noise, None, told)
-        read = F.log_softmax(run(self.players[CODE], weights[CODE], codes.detach()), -1)
-        held = F.log_softmax(run(self.players[CODE], detached(weights[CODE]), codes), -1)
+        read = F.log_softmax(run(self.networks[CODE], weights[CODE], codes.detach()), -1)
+        held = F.log_softmax(run(self.networks[CODE], detached(weights[CODE]), codes), -1)
         missed = (1 - (held.exp() * told).sum(-1)).clamp_min(LEAST)
         losses = {
             CODE: -(read * told).sum(-1).mean(),
@@ -99,8 +96,8 @@ class FaderPrivatizer:
     def report(self, batch: Batch, noise: Tensor) -> dict[str, float]:
         """Pixel error with the true attribute, and the discriminator's cross-entropy."""
         told = F.one_hot(batch.sensitive, self._classes).float()
-        rebuilt = self.players[FILTER](batch.records, noise, None, told)
-        step = self.local_step(named_weights(self.players), batch, noise)
+        rebuilt = self.networks[FILTER](batch.records, noise, None, told)
+        step = self.local_step(named_weights(self.networks), batch, noise)
         return {
             "pixel_error": float(F.mse_loss(rebuilt, batch.records)),
             "code_cross_entropy": float(step.losses[CODE]),
@@ -108,7 +105,7 @@ class FaderPrivatizer:
 
     @property
     def _classes(self) -> int:
-        classes: int = self.players[FILTER].classes  # type: ignore[assignment]
+        classes: int = self.networks[FILTER].classes  # type: ignore[assignment]
         return classes
 
 

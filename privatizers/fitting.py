@@ -1,12 +1,12 @@
 """How a filter is fitted on samples: against one adversary after another, until a fresh one fails.
 
 A filter and its adversary chase each other, and the adversary loses: it goes on looking where the
-secret was. So what it says of the filter it was trained against means little. Before every later
-stretch a fresh adversary learns what the filter, held still, lets through. It reads samples that
-nobody trained on; that reading says whether the stretch is needed, and of several filters which one
-to keep.
+sensitive attribute was. So what it says of the filter it was trained against means little. Before
+every later stage a fresh adversary learns what the filter, held still, lets through. It reads
+samples that nothing was trained on; that reading says whether the stage is needed, and of several
+filters which one to keep.
 
-The first stretch begins gently. A filter that starts near the identity leaks everything, and the
+The first stage begins gently. A filter that starts near the identity leaks everything, and the
 square of that at its full weight is worth so much more than all else that the filter first learns
 to release nothing; what it lets through afterwards is a code of specks that networks can read and
 people cannot. Where the weight rises while the filter learns, it finds what it may keep of the
@@ -35,8 +35,8 @@ JUDGE_RATE = 2e-3
 """Adam's, of an adversary that says what is left: no setting may make it blind."""
 LAST_RATE = 0.1
 GENTLE, EASING = 0.01, 0.5
-"""Share of its weight that the excess over the budget has at the beginning of the first stretch,
-and the share of that stretch's steps over which the weight rises, geometrically, to its own."""
+"""Share of its weight that the excess over the budget has at the beginning of the first stage,
+and the share of that stage's steps over which the weight rises, geometrically, to its own."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class AdversaryStage:
 
     Attributes:
         meeting: steps of the adversary alone, before.
-        share: steps of the filter, as a share of `Pace.steps`.
+        share: steps of the filter, as a share of `FitConfig.steps`.
         turns: steps of the adversary for each of the filter: it must not lag behind.
         slowness: share of the filter's rate.
         weight: of the squared excess over the budget.
@@ -61,7 +61,7 @@ class AdversaryStage:
 FIRST = AdversaryStage(60, 1.0, 3, 1.0, 100.0)
 LATER = AdversaryStage(600, 0.5, 4, 0.25, 1000.0)
 MOST = 3
-"""Later stretches, at most."""
+"""Later stages, at most."""
 
 Build = Callable[[AdversaryStage], InformationPrivatizer]
 """The method for the filter as it is by now, with an adversary that knows nothing yet."""
@@ -75,8 +75,8 @@ class FitConfig:
 
     Attributes:
         budget: nats that a fresh adversary may read.
-        steps: of the filter in the first stretch.
-        rate: Adam's, of the filter in the first stretch.
+        steps: of the filter in the first stage.
+        rate: Adam's, of the filter in the first stage.
         adversary_rate: of the adversaries, while the filter steps.
         batch: records of a minibatch.
         seed: decides minibatches and noise.
@@ -94,15 +94,16 @@ class LeakageEstimate(NamedTuple):
     """What an adversary that learned afresh reads of filtered records that it has not seen.
 
     Attributes:
-        nats: H(S) less its cross-entropy: a lower bound on what the filter leaves of the secret.
-        share: of records whose secret it says right.
+        nats: H(S) less its cross-entropy: a lower bound on what the filter leaves of the sensitive
+            attribute.
+        share: of records whose sensitive value it says right.
     """
 
     nats: float
     share: float
 
 
-class Fitted(NamedTuple):
+class FittedFilter(NamedTuple):
     """A trained filter in evaluation mode, and what a fresh adversary reads of it."""
 
     network: nn.Module
@@ -115,22 +116,22 @@ def fit_filter(
     held: Records,
     fit_config: FitConfig,
     on_step: Progress | None = None,
-) -> Fitted:
-    """Train a filter by the budget form of paper 000's objective, against several adversaries.
+) -> FittedFilter:
+    """Train a filter by the budget form of the information objective, against several adversaries.
 
     Args:
-        build: gives the method for each stretch, always of one and the same filter.
+        build: gives the method for each stage, always of one and the same filter.
         data: what is trained on.
-        held: what nobody is trained on; fresh adversaries are tried on it.
+        held: what nothing is trained on; fresh adversaries are tried on it.
         fit_config: how long and how fast.
         on_step: for a progress display.
 
     Returns:
-        Of the filters after each stretch, the one that a fresh adversary reads least of.
+        Of the filters after each stage, the one that a fresh adversary reads least of.
 
     Raises:
-        PrivatizerError: the held part lacks a class of the secret, or before there is any filter a
-            loss, a filter or a reading is no number.
+        PrivatizerError: the held part lacks a class of the sensitive attribute, or before there is
+            any filter a loss, a filter or a reading is no number.
     """
     return _Fitting(build, data, held, fit_config, on_step).best()
 
@@ -149,9 +150,9 @@ class _Fitting:
         self._later = max(1, round(LATER.share * fit_config.steps))
         first, later = FIRST.meeting + fit_config.steps, LATER.meeting + self._later
         self._trained, self._planned = 0, first + MOST * later + LATER.meeting
-        self._found: list[Fitted] = []
+        self._found: list[FittedFilter] = []
 
-    def best(self) -> Fitted:
+    def best(self) -> FittedFilter:
         method = self._build(FIRST)
         prior_of(self._held.batch(torch.arange(len(self._held))).sensitive, len(method.log_prior))
         stages = self._meeting(FIRST), self._releasing(FIRST, self._fit_config.steps)
@@ -169,7 +170,7 @@ class _Fitting:
         while True:
             method = self._build(LATER)
             self._train(method, self._meeting(LATER, JUDGE_RATE))
-            self._found.append(Fitted(_kept(method), self._leakage(method)))
+            self._found.append(FittedFilter(_kept(method), self._leakage(method)))
             if self._found[-1].leakage.nats <= self._fit_config.budget or len(self._found) > MOST:
                 return
             self._train(method, self._releasing(LATER, self._later))
@@ -196,7 +197,7 @@ class _Fitting:
         self._trained += sum(stage.steps for stage in stages)
 
     def _ease(self, method: InformationPrivatizer, step: int) -> None:
-        """Give the excess the weight that it has after so many steps of the first stretch."""
+        """Give the excess the weight that it has after so many steps of the first stage."""
         risen = max(0, step - FIRST.meeting) / (EASING * self._fit_config.steps)
         weight = FIRST.weight * GENTLE ** (1 - min(risen, 1.0))
         method.objective = replace(method.objective, weight=weight)
@@ -206,13 +207,13 @@ class _Fitting:
             self._on_step(done, self._planned)
 
     def _meeting(self, stage: AdversaryStage, rate: float | None = None) -> Stage:
-        players = {ADVERSARY: self._fit_config.adversary_rate if rate is None else rate}
-        return Stage("meeting", players, stage.meeting, last_rate=LAST_RATE)
+        rates = {ADVERSARY: self._fit_config.adversary_rate if rate is None else rate}
+        return Stage("meeting", rates, stage.meeting, last_rate=LAST_RATE)
 
     def _releasing(self, stage: AdversaryStage, length: int) -> Stage:
         fit_config = self._fit_config
-        players = {FILTER: fit_config.rate * stage.slowness, ADVERSARY: fit_config.adversary_rate}
-        return Stage("releasing", players, length, stage.turns, last_rate=LAST_RATE, together=True)
+        rates = {FILTER: fit_config.rate * stage.slowness, ADVERSARY: fit_config.adversary_rate}
+        return Stage("releasing", rates, length, stage.turns, last_rate=LAST_RATE, together=True)
 
     @torch.no_grad()
     def _leakage(self, method: InformationPrivatizer) -> LeakageEstimate:
@@ -222,7 +223,7 @@ class _Fitting:
         for rows in torch.split(torch.arange(len(self._held)), CHUNK):
             part = self._held.batch(rows)
             released = method.filter(part.records, draw_noise(method, len(rows), source))
-            guesses.append(F.log_softmax(method.players[ADVERSARY](released), 1))
+            guesses.append(F.log_softmax(method.networks[ADVERSARY](released), 1))
             held.append(part.sensitive)
         sensitive, said = torch.cat(held), torch.cat(guesses)
         left = _entropy(sensitive, said.shape[1]) - float(F.nll_loss(said, sensitive))
@@ -232,7 +233,7 @@ class _Fitting:
 
 
 def _kept(method: InformationPrivatizer) -> nn.Module:
-    network = copy.deepcopy(method.players[FILTER]).eval().requires_grad_(False)
+    network = copy.deepcopy(method.networks[FILTER]).eval().requires_grad_(False)
     if not all(bool(torch.isfinite(value).all()) for value in network.parameters()):
         raise PrivatizerError("the filter's weights are no numbers; lower the filter's rate")
     return network

@@ -1,8 +1,8 @@
-"""The information privatizer of paper 000: hide S from q = Q(x, z), keep what q tells of U.
+"""The information privatizer of Bertran et al. 2019: hide S from q = Q(x, z), keep its utility.
 
-With A = I(U;X|Q) (use that is lost) and B = I(S;Q) (secret that leaks), in nats, the filter
-minimises (1−α)A² + αB² (equation 6, with the square *outside* the mean as in equation 8), or, in
-the budget form, A + weight · max(B − b, 0)²: lose as little as possible, leak at most b.
+With A = I(U;X|Q) (utility that is lost) and B = I(S;Q) (sensitive information that leaks), in nats,
+the filter minimises (1−α)A² + αB² (equation 6, with the square *outside* the mean as in equation
+8), or, in the budget form, A + weight · max(B − b, 0)²: lose as little as possible, leak at most b.
 
     A ≈ mean Σ_u P_φ(u|x) log P_φ(u|x)/P_ψ(u|q)      φ reads U from x, ψ from q
     B ≈ mean log P_η(s|q)/P(s)                       η reads S from q, P(s) is the prior
@@ -12,11 +12,11 @@ and ψ; Algorithm 3 takes a fixed η too. The square of a mean does not decompos
 filter's loss is 2(1−α)·Â·A + 2α·B̂·B with Â, B̂ constants: the batch's own means, or everybody's of
 the round before; its gradient is the objective's.
 
-B takes the secret's *label*, not Σ_s P_η(s|q) log P_η(s|q)/P(s): with η held still only the label
-form's gradient is that of I(S;Q), and the other form settles elsewhere. Against a fixed η, which
-follows nothing, neither is I(S;Q); there the other form is the default, since it is 0 only where
-every single answer is the prior, whereas a mean of labels is also 0 where half of the people are
-recognised and the other half are taken for somebody else.
+B takes the sensitive attribute's *label*, not Σ_s P_η(s|q) log P_η(s|q)/P(s): with η held still
+only the label form's gradient is that of I(S;Q), and the other form settles elsewhere. Against a
+fixed η, which follows nothing, neither is I(S;Q); there the other form is the default, since it is
+0 only where every single answer is the prior, whereas a mean of labels is also 0 where half of the
+people are recognised and the other half are taken for others.
 
 Nothing here is a guarantee: A and B are what lagging networks say during training.
 """
@@ -35,6 +35,7 @@ from privatizers.classifiers import check_prior, frozen, noise_shape_of
 from privatizers.protocol import (
     FILTER,
     Batch,
+    Privatizer,
     PrivatizerError,
     Step,
     Weights,
@@ -46,7 +47,7 @@ from privatizers.protocol import (
 )
 
 RAW_UTILITY, UTILITY, ADVERSARY = "raw_utility", "utility", "adversary"
-"""Players besides the filter: φ reads the use from x, ψ from q, η the secret from q."""
+"""Networks besides the filter: φ and ψ read the utility from x and q, η the sensitive attribute."""
 
 Leak = Literal["label", "divergence"]
 
@@ -56,17 +57,18 @@ class Objective:
     """What the filter minimises.
 
     Attributes:
-        alpha: in [0, 1]; 0 keeps all of the use, 1 hides the secret at any price.
+        alpha: in [0, 1]; 0 keeps all of the utility, 1 hides the sensitive attribute at any price.
         budget: nats that may leak; None for the squares of equation 6.
         weight: of the excess over the budget, squared.
         leak: how B is estimated; None for labels where η learns, for divergence where it is fixed.
         halves: take Â and B̂ from the other half of the batch each, so that the gradient of the
             squared mean is unbiased (a squared batch mean is too large by its variance).
-        exclusive: use and secret are never those of one person: A is over records whose owner
-            hides nothing, B over the others (paper 000, section 5.1). Needs ``Batch.choice``.
-        distortion: weight of the mean squared change of an entry, as paper 002's releasers have
-            one: networks read what people cannot, and without it a filter need not keep an image
-            that looks like one.
+        exclusive: utility and sensitive attribute are never those of one person: A is over records
+            whose owner hides nothing, B over the others (Bertran et al. 2019, section 5.1). Needs
+            ``Batch.choice``.
+        distortion: weight of the mean squared change of an entry, as for the releasers of
+            Jafarzadeh Asl et al. 2023: networks read what people cannot, and without it a filter
+            need not keep an image that looks like one.
 
     Raises:
         PrivatizerError: α is outside [0, 1], the budget, a weight or the distortion below 0.
@@ -91,20 +93,21 @@ class Objective:
             raise PrivatizerError(f"distortion={self.distortion} must be at least 0")
 
 
-class InformationPrivatizer:
-    """Algorithms 1, 2 and 3 of paper 000, by which of the networks are fixed.
+class InformationPrivatizer(Privatizer):
+    """Algorithms 1, 2 and 3 of Bertran et al. 2019, by which of the networks are fixed.
 
     Args:
         filter: a network of (records, noise[, choice]) with a ``noise_shape``.
-        prior: P(s), float [secrets], the *population's*: a client's own would let the filter hide
-            what that client is alone in.
+        prior: P(s), float [sensitive classes], the *population's*: a client's own would let the
+            filter hide what that client is alone in.
         objective: what is minimised.
         raw_utility: φ of Algorithm 1, of raw records.
-        use: ψ of Algorithm 1, of released records.
-        secret: η of Algorithms 1 and 2; it learns.
+        utility: ψ of Algorithm 1, of released records.
+        adversary: η of Algorithms 1 and 2; it learns.
         fixed_utility: the provider's network, φ and ψ at once (Algorithms 2 and 3); it does not
             learn.
-        fixed_adversary: the provider's network for the secret (Algorithm 3); it does not learn.
+        fixed_adversary: the provider's network for the sensitive attribute (Algorithm 3); it does
+            not learn.
 
     Raises:
         PrivatizerError: the prior is none or has one class only, the filter names no
@@ -113,7 +116,7 @@ class InformationPrivatizer:
 
     def __init__(
         self,
-        filter: nn.Module,  # noqa: A002 - the player's name
+        filter: nn.Module,  # noqa: A002 - the network's name
         prior: Tensor,
         objective: Objective | None = None,
         *,
@@ -129,7 +132,7 @@ class InformationPrivatizer:
         learners = {RAW_UTILITY: raw_utility, UTILITY: utility, ADVERSARY: adversary}
         _check_networks(learners, fixed_utility, fixed_adversary)
         given = {name: net for name, net in learners.items() if net is not None}
-        self.players: Mapping[str, nn.Module] = {FILTER: filter, **given}
+        self.networks: Mapping[str, nn.Module] = {FILTER: filter, **given}
         self._fixed = {
             name: frozen(net)
             for name, net in ((UTILITY, fixed_utility), (ADVERSARY, fixed_adversary))
@@ -137,19 +140,9 @@ class InformationPrivatizer:
         }
 
     @property
-    def algorithm(self) -> int:
-        """Which of the paper's algorithms this is: 1, 2 or 3."""
-        return 3 if ADVERSARY in self._fixed else 2 if UTILITY in self._fixed else 1
-
-    @property
     def leak(self) -> Leak:
         """How B is estimated."""
         return self.objective.leak or ("divergence" if ADVERSARY in self._fixed else "label")
-
-    def filter(self, records: Tensor, noise: Tensor, choice: Tensor | None = None) -> Tensor:
-        """Released records [n, ...] of records and noise [n, *noise_shape]."""
-        released: Tensor = self.players[FILTER](records, noise, choice)
-        return released
 
     def local_step(
         self,
@@ -162,7 +155,7 @@ class InformationPrivatizer:
     ) -> Step:
         """The filter's loss and each learning network's cross-entropy; scalars are Â and B̂."""
         openly, hidden = self._shares(batch)
-        released = released_by(self.players, weights, batch, noise, filtering=filtering)
+        released = released_by(self.networks, weights, batch, noise, filtering=filtering)
         losses = self._reading_losses(weights, batch, released.detach())
         if not filtering:
             return Step(losses, released.new_zeros(0))
@@ -177,7 +170,7 @@ class InformationPrivatizer:
     @torch.no_grad()
     def report(self, batch: Batch, noise: Tensor) -> dict[str, float]:
         """A, B and the objective of both as the training networks have them: no privacy figures."""
-        step = self.local_step(named_weights(self.players), batch, noise)
+        step = self.local_step(named_weights(self.networks), batch, noise)
         lost, leaked = (float(value) for value in step.scalars)
         alpha = self.objective.alpha
         loss = (1 - alpha) * lost**2 + alpha * leaked**2
@@ -196,27 +189,27 @@ class InformationPrivatizer:
             ADVERSARY: (released, batch.side, batch.sensitive, hidden),
         }
         return {
-            player: _mean(
+            network: _mean(
                 -_of_label(
-                    _log_answers(self.players[player], weights[player], records, side), true
+                    _log_answers(self.networks[network], weights[network], records, side), true
                 ),
                 share,
             )
-            for player, (records, side, true, share) in inputs.items()
-            if player in self.players
+            for network, (records, side, true, share) in inputs.items()
+            if network in self.networks
         }
 
     def _terms(
         self, weights: Mapping[str, Weights], batch: Batch, released: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Each record's part of A and of B, float32 [n] each, with the readers held still."""
+        """Each record's part of A and of B, float32 [n] each, with the classifiers held still."""
         raw = self._answers(RAW_UTILITY, weights, batch.records, None).detach()
         lost = (raw.exp() * (raw - self._answers(UTILITY, weights, released, None))).sum(-1)
         read = self._answers(ADVERSARY, weights, released, batch.side)
         if read.shape[-1] != len(self.log_prior):
             raise PrivatizerError(
-                f"the secret's network has {read.shape[-1]} answers, the prior "
-                f"{len(self.log_prior)}; give one for each class of the secret"
+                f"the adversary has {read.shape[-1]} answers, the prior "
+                f"{len(self.log_prior)}; give one for each sensitive class"
             )
         surprise = read - self.log_prior.to(read.device)
         if self.leak == "label":
@@ -224,13 +217,13 @@ class InformationPrivatizer:
         return lost, (read.exp() * surprise).sum(-1)
 
     def _answers(
-        self, player: str, weights: Mapping[str, Weights], records: Tensor, side: Tensor | None
+        self, network: str, weights: Mapping[str, Weights], records: Tensor, side: Tensor | None
     ) -> Tensor:
-        """Log-probabilities [n, classes] of a reader whose weights are held still."""
-        name = UTILITY if player == RAW_UTILITY and UTILITY in self._fixed else player
+        """Log-probabilities [n, classes] of a classifier whose weights are held still."""
+        name = UTILITY if network == RAW_UTILITY and UTILITY in self._fixed else network
         if name in self._fixed:
             return F.log_softmax(_call(self._fixed[name], records, side), -1)
-        return _log_answers(self.players[name], detached(weights[name]), records, side)
+        return _log_answers(self.networks[name], detached(weights[name]), records, side)
 
     def _objective(
         self, lost: Tensor, leaked: Tensor, openly: Tensor, hidden: Tensor, shared: Tensor | None
@@ -257,7 +250,7 @@ class InformationPrivatizer:
         return 2 * (1 - alpha) * scalars[0] * means[0] + 2 * alpha * scalars[1] * means[1]
 
     def _shares(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Which records count for the use and which for the secret, float32 [n] each."""
+        """Which records count for the utility and which for the adversary, float32 [n] each."""
         everybody, hidden = batch.records.new_ones(len(batch.records)), hidden_of(batch)
         if not self.objective.exclusive:
             return everybody, hidden
@@ -276,9 +269,9 @@ def _check_networks(
     if (fixed_utility is None and not reads_utility) or (
         fixed_utility is not None and some_utility
     ):
-        raise PrivatizerError("give either raw_utility and use (they learn) or fixed_utility")
+        raise PrivatizerError("give either raw_utility and utility (they learn) or fixed_utility")
     if (fixed_adversary is None) == (learners[ADVERSARY] is None):
-        raise PrivatizerError("give either secret (it learns) or fixed_adversary")
+        raise PrivatizerError("give either adversary (it learns) or fixed_adversary")
 
 
 def _call(net: nn.Module, records: Tensor, side: Tensor | None) -> Tensor:

@@ -18,7 +18,7 @@ from torch.func import functional_call
 from foundation.errors import FedlensError
 
 FILTER = "filter"
-"""The player whose network devices run; every other one is an adversary or a reference."""
+"""The network that devices run; every other one is an adversary or a classifier."""
 
 Weights = dict[str, Tensor]
 """One network's parameters by name."""
@@ -34,12 +34,13 @@ class Batch:
 
     Attributes:
         records: float32 [n, ...]: images [n, c, h, w], series [n, T, 1], points [n, d].
-        utility: int64 [n]; [n, T] where the use is the series itself (then unused).
-        secret: int64 [n], or [n, T] with one secret a step of a series.
+        utility: int64 [n]; [n, T] where the utility is the series itself (then unused).
+        sensitive: int64 [n], or [n, T] with one value a step of a series.
         side: float32 [n, k] or [n, T, k], what adversary and attacker also know; None: nothing.
-        choice: float32 [n, 1], 1 where the record's owner wants the secret hidden; None where
-            everybody does. A record has one secret and so one bit: what trains against the secret
-            refuses more columns. A mask names no secret and acts where any of its columns is 1.
+        choice: float32 [n, 1], 1 where the record's owner wants the sensitive attribute hidden;
+            None where everybody does. A record has one sensitive attribute and so one bit: what
+            trains against the attribute refuses more columns. A mask names no attribute
+            and acts where any of its columns is 1.
     """
 
     records: Tensor
@@ -53,10 +54,10 @@ class Step(NamedTuple):
     """What one step minimises, and what it saw.
 
     Attributes:
-        losses: player -> scalar. A player's loss depends on the other players' weights through
-            detached values only, so the gradient of the *sum* holds every player's own gradient.
-        scalars: float32 [k], detached means over the batch that the objective squares (paper 000's
-            A and B); [0] where a method squares none.
+        losses: network -> scalar. A network's loss depends on the other networks' weights through
+            detached values only, so the gradient of the *sum* holds every network's own gradient.
+        scalars: float32 [k], detached means over the batch that the objective squares (A and B
+            of Bertran et al. 2019); [0] where a method squares none.
     """
 
     losses: dict[str, Tensor]
@@ -66,7 +67,7 @@ class Step(NamedTuple):
 class Privatizer(Protocol):
     """A method: what the filter does, how everybody learns, what a batch looks like meanwhile."""
 
-    players: Mapping[str, nn.Module]
+    networks: Mapping[str, nn.Module]
     """Networks that learn, as built; ``filter`` is the one that devices run."""
 
     noise_shape: tuple[int, ...]
@@ -74,6 +75,8 @@ class Privatizer(Protocol):
 
     def filter(self, records: Tensor, noise: Tensor, choice: Tensor | None = None) -> Tensor:
         """Released records, float32 [n, ...], of records and noise [n, *noise_shape]."""
+        released: Tensor = self.networks[FILTER](records, noise, choice)
+        return released
 
     def local_step(
         self,
@@ -84,10 +87,10 @@ class Privatizer(Protocol):
         *,
         filtering: bool = True,
     ) -> Step:
-        """Every player's loss on a batch; pure, and fit for ``torch.func.vmap`` of a gradient.
+        """Every network's loss on a batch; pure, and fit for ``torch.func.vmap`` of a gradient.
 
         Args:
-            weights: each player's parameters.
+            weights: each network's parameters.
             batch: n records.
             noise: float32 [n, *noise_shape].
             shared: the scalars of everybody, of the previous round; None takes the batch's own.
@@ -98,16 +101,16 @@ class Privatizer(Protocol):
     def report(self, batch: Batch, noise: Tensor) -> dict[str, float]:
         """What the training networks say of a batch: an estimate, and no figure of privacy.
 
-        A training adversary lags behind the filter. What is left of a secret is for fresh
-        attackers to say, on records that neither has seen.
+        A training adversary lags behind the filter. What is left of a sensitive attribute is for
+        fresh attackers to say, on records that neither has seen.
         """
 
 
-def named_weights(players: Mapping[str, nn.Module]) -> dict[str, Weights]:
-    """The networks' own parameters that learn, by player and name: what training hands a step."""
+def named_weights(networks: Mapping[str, nn.Module]) -> dict[str, Weights]:
+    """The networks' own parameters that learn, by network and name: what training hands a step."""
     return {
-        player: {name: value for name, value in net.named_parameters() if value.requires_grad}
-        for player, net in players.items()
+        network: {name: value for name, value in net.named_parameters() if value.requires_grad}
+        for network, net in networks.items()
     }
 
 
@@ -121,30 +124,31 @@ def run(net: nn.Module, weights: Weights, *inputs: Tensor | None) -> Tensor:
 
 
 def detached(weights: Weights) -> Weights:
-    """The same weights as constants: what another player's loss may depend on."""
+    """The same weights as constants: what another network's loss may depend on."""
     return {name: value.detach() for name, value in weights.items()}
 
 
 def hidden_of(batch: Batch) -> Tensor:
-    """Whose secret is to be hidden, float32 [n]: everybody's where the batch has no choice.
+    """Whose sensitive attribute is to be hidden, float32 [n]: all where the batch has no choice.
 
-    For methods that hide *the* secret of a record: there is one, and one bit for it.
+    For methods that hide *the* sensitive attribute of a record: there is one, and one bit for it.
 
     Raises:
-        PrivatizerError: the choice has more columns than secrets, or another shape.
+        PrivatizerError: the choice has more than one column, or another shape.
     """
     if batch.choice is None:
         return batch.records.new_ones(len(batch.records))
     if batch.choice.shape != (len(batch.records), 1):
         raise PrivatizerError(
             f"choice is of shape {tuple(batch.choice.shape)} for {len(batch.records)} records with "
-            "one secret each; give one column, 1 where the owner wants the secret hidden"
+            "one sensitive attribute each; give one column, 1 where the owner wants it "
+            "hidden"
         )
     return batch.choice[:, 0]
 
 
 def released_by(
-    players: Mapping[str, nn.Module],
+    networks: Mapping[str, nn.Module],
     weights: Mapping[str, Weights],
     batch: Batch,
     noise: Tensor,
@@ -153,7 +157,7 @@ def released_by(
 ) -> Tensor:
     """A batch's released records; constants where the filter does not step."""
     own = weights[FILTER] if filtering else detached(weights[FILTER])
-    return run(players[FILTER], own, batch.records, noise, batch.choice)
+    return run(networks[FILTER], own, batch.records, noise, batch.choice)
 
 
 def draw_noise(method: Privatizer, records: int, generator: torch.Generator) -> Tensor:

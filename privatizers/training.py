@@ -45,16 +45,16 @@ class Records(Protocol):
         """N."""
 
     def batch(self, rows: Tensor, choice: Tensor | None = None) -> Batch:
-        """The records in int64 ``rows`` with use and secret, and whether each is to be hidden."""
+        """The records in int64 ``rows`` with their labels, and whether each is to be hidden."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A stretch of training.
+    """A stage of training.
 
     Attributes:
         name: what it is for.
-        players: who learns, each with Adam's learning rate; the others stay as they are.
+        rates: the networks that learn, each with Adam's learning rate; the others stay as they are.
         steps: iterations; in each the adversaries step, then the filter once.
         per_releaser_step: steps of the adversaries in an iteration, each on a fresh minibatch.
         last_rate: share of each learning rate that is left at the end, reached along a line.
@@ -66,15 +66,15 @@ class Stage:
     """
 
     name: str
-    players: Mapping[str, float]
+    rates: Mapping[str, float]
     steps: int
     per_releaser_step: int = 1
     last_rate: float = 1.0
     together: bool = False
 
     def __post_init__(self) -> None:
-        if not self.players or not all(rate > 0 for rate in self.players.values()):
-            raise PrivatizerError(f"stage {self.name!r}: give players learning rates above 0")
+        if not self.rates or not all(rate > 0 for rate in self.rates.values()):
+            raise PrivatizerError(f"stage {self.name!r}: give networks learning rates above 0")
         if self.steps < 1 or self.per_releaser_step < 1 or not 0 <= self.last_rate <= 1:
             raise PrivatizerError(
                 f"stage {self.name!r}: steps={self.steps}, per_releaser_step="
@@ -94,31 +94,31 @@ def train_privatizer(
     progress: Progress | None = None,
     on_step: OnStep | None = None,
 ) -> None:
-    """Train the method's players in place, stage by stage, each with fresh optimisers.
+    """Train the method's networks in place, stage by stage, each with fresh optimisers.
 
     Args:
-        method: whose players learn.
+        method: whose networks learn.
         data: the train part; minibatches are drawn from it with replacement.
         stages: what happens, in order.
         batch: records of a minibatch.
         seed: decides minibatches, noise and changes.
-        choice: float32 [n, 1], 1 where a record's owner wants that secret hidden.
+        choice: float32 [n, 1], 1 where a record's owner wants that sensitive attribute hidden.
         change: applied to every minibatch.
         progress: called after each iteration.
         on_step: called after each iteration with the filter's scalars.
 
     Raises:
-        PrivatizerError: a stage names a player the method has not, the batch is not positive, or
+        PrivatizerError: a stage names a network the method has not, the batch is not positive, or
             a loss stops being a number.
     """
     _check(method, stages, batch)
     source = _Minibatches(method, data, batch, torch.Generator().manual_seed(seed), choice, change)
     total, done = sum(stage.steps for stage in stages), 0
     for stage in stages:
-        learners = _Learners(method, stage)
+        training = _StageTraining(method, stage)
         for step in range(stage.steps):
-            learners.set_rates(1 - (1 - stage.last_rate) * step / stage.steps)
-            scalars = _iterate(learners, source, stage)
+            training.set_rates(1 - (1 - stage.last_rate) * step / stage.steps)
+            scalars = _iterate(training, source, stage)
             done += 1
             if progress is not None:
                 progress(done, total)
@@ -137,7 +137,7 @@ def train_identity(
     head: nn.Module | None = None,
     labels: Tensor | None = None,
 ) -> float:
-    """Bring a filter near the identity before its method trains it (paper 000, section 7.3).
+    """Bring a filter near the identity before its method trains it (Bertran et al. 2019, 7.3).
 
     Args:
         net: a filter; it learns in place to answer with its record, whatever the noise.
@@ -177,11 +177,11 @@ def train_identity(
     return float(error.detach())
 
 
-def _iterate(learners: _Learners, source: _Minibatches, stage: Stage) -> Tensor:
+def _iterate(training: _StageTraining, source: _Minibatches, stage: Stage) -> Tensor:
     """One iteration; gives the scalars of its last step."""
     scalars = torch.zeros(0)
-    for players in learners.turns:
-        scalars = learners.step(players, *source.draw())
+    for networks in training.turns:
+        scalars = training.step(networks, *source.draw())
     return scalars
 
 
@@ -203,52 +203,52 @@ class _Minibatches:
         return batch, draw_noise(self.method, len(batch.records), self.generator)
 
 
-class _Learners:
-    """A stage's players with their optimiser."""
+class _StageTraining:
+    """A stage's networks with their optimiser."""
 
     def __init__(self, method: Privatizer, stage: Stage) -> None:
         self.method, self.stage = method, stage
         self.turns = _turns(stage)
         self._adam = torch.optim.Adam(
             [
-                {"params": list(method.players[name].parameters()), "lr": rate}
-                for name, rate in stage.players.items()
+                {"params": list(method.networks[name].parameters()), "lr": rate}
+                for name, rate in stage.rates.items()
             ]
         )
 
     def set_rates(self, share: float) -> None:
-        for group, rate in zip(self._adam.param_groups, self.stage.players.values(), strict=True):
+        for group, rate in zip(self._adam.param_groups, self.stage.rates.values(), strict=True):
             group["lr"] = rate * share
 
-    def step(self, players: Sequence[str], batch: Batch, noise: Tensor) -> Tensor:
-        """One step of these players on a batch; the others' parameters stay as they are."""
-        weights = named_weights(self.method.players)
-        filtering = FILTER in players
+    def step(self, networks: Sequence[str], batch: Batch, noise: Tensor) -> Tensor:
+        """One step of these networks on a batch; the others' parameters stay as they are."""
+        weights = named_weights(self.method.networks)
+        filtering = FILTER in networks
         losses, scalars = self.method.local_step(weights, batch, noise, filtering=filtering)
-        self._check_losses(players, losses)
-        own = [value for name in players for value in weights[name].values()]
-        # A loss depends on other players through constants only: the sum's gradient is each one's.
-        loss = torch.stack([losses[name] for name in players]).sum()
+        self._check_losses(networks, losses)
+        own = [value for name in networks for value in weights[name].values()]
+        # A loss depends on other networks through constants only: the sum's gradient is each one's.
+        loss = torch.stack([losses[name] for name in networks]).sum()
         self._adam.zero_grad(set_to_none=True)
         for value, gradient in zip(own, torch.autograd.grad(loss, own), strict=True):
             value.grad = gradient
         self._adam.step()
         return scalars
 
-    def _check_losses(self, players: Sequence[str], losses: Mapping[str, Tensor]) -> None:
-        for name in players:
+    def _check_losses(self, networks: Sequence[str], losses: Mapping[str, Tensor]) -> None:
+        for name in networks:
             if not torch.isfinite(losses[name]):
                 raise PrivatizerError(
                     f"stage {self.stage.name!r}: the loss of {name} is {float(losses[name])}; "
-                    f"lower its rate of {self.stage.players[name]:g}"
+                    f"lower its rate of {self.stage.rates[name]:g}"
                 )
 
 
 def _turns(stage: Stage) -> list[list[str]]:
     """Who steps on each minibatch of an iteration."""
-    adversaries = [name for name in stage.players if name != FILTER]
+    adversaries = [name for name in stage.rates if name != FILTER]
     turns = [adversaries] * stage.per_releaser_step if adversaries else []
-    if FILTER not in stage.players:
+    if FILTER not in stage.rates:
         return turns
     if stage.together and turns:
         return [*turns[:-1], [*adversaries, FILTER]]
@@ -259,9 +259,9 @@ def _check(method: Privatizer, stages: Sequence[Stage], batch: int) -> None:
     if batch < 1:
         raise PrivatizerError(f"batch={batch} must be at least 1")
     for stage in stages:
-        strange = sorted(set(stage.players) - set(method.players))
+        strange = sorted(set(stage.rates) - set(method.networks))
         if strange:
             raise PrivatizerError(
                 f"stage {stage.name!r} names {', '.join(strange)}; "
-                f"the method's players are {', '.join(method.players)}"
+                f"the method's networks are {', '.join(method.networks)}"
             )

@@ -1,4 +1,4 @@
-"""Records as masks that nobody has trained yet might release them.
+"""Records as masks might release them that are still to be trained.
 
 What a provider answers to these is how a substitute learns to stand in for it *before* a filter is
 trained on the substitute (`privatizers.black_box`). Answers on raw records alone say nothing

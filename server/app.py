@@ -30,7 +30,7 @@ app = ServerApp()
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """Train one run over the nodes behind ``grid``."""
-    out, store = (str(context.run_config.get(key, "")) for key in RUN_KEYS)
+    out, store = (str(context.run_config.get(key, "")) for key in RUN_KEYS[:2])
     path = Path(out) if out else _fresh_path(context.run_id)
     config = read_run_config(context.run_config)
     directory = RunDirectory(path)

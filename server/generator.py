@@ -131,9 +131,3 @@ class GeneratorTrainer:
 def _cosine(share: float) -> float:
     """From 1 at ``share`` 0 down to a twentieth at 1."""
     return 0.05 + 0.95 * (1 + math.cos(math.pi * share)) / 2
-
-
-def as_pixels(images: Tensor) -> NDArray[np.uint8]:
-    """Images in [-1, 1] as bytes [n, c, h, w]."""
-    pixels = ((images + 1) * 127.5).round().clamp(0, 255)
-    return pixels.to(torch.uint8).cpu().numpy()

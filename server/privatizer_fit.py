@@ -20,12 +20,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.classifiers import ConvClassifier, JointReaders, Mlp
+from models.classifiers import ConvClassifier, JointClassifiers, Mlp
 from models.shapes import ImageShape
 from models.students import StudentCnn
 from models.vectors import to_vector
 from privatizers.classifiers import prior_of
-from privatizers.fitting import AdversaryStage, FitConfig, Fitted, LeakageEstimate, fit_filter
+from privatizers.fitting import AdversaryStage, FitConfig, FittedFilter, LeakageEstimate, fit_filter
 from privatizers.information import InformationPrivatizer, Objective
 from privatizers.networks.design import filter_network
 from privatizers.protocol import Batch, PrivatizerError
@@ -150,7 +150,7 @@ class FilterFit:
 
     def _fitted(
         self, samples: Samples, held: Samples, seed: int, share: float, on_step: Progress
-    ) -> Fitted:
+    ) -> FittedFilter:
         """A filter, trained at a share of the configured rates."""
         settings, source = self._settings, torch.Generator().manual_seed(seed)
         output_noise_std = min(settings.output_noise_std, FITTED_OUTPUT_NOISE_STD)
@@ -214,7 +214,7 @@ def leakage_of(state: Arrays) -> LeakageEstimate | None:
 
 def _adversary(shape: ImageShape, sensitive_classes: int, source: torch.Generator) -> nn.Module:
     """Convolutions with strides, convolutions with pooling, and a dense network, as one."""
-    return JointReaders(
+    return JointClassifiers(
         StudentCnn(shape, sensitive_classes, generator=source),
         ConvClassifier(shape, sensitive_classes, generator=source),
         Mlp(shape[0] * shape[1] * shape[2], sensitive_classes, generator=source),

@@ -13,10 +13,10 @@ from typing import Any
 import torch
 
 from accountant.account import Spending, statement
-from accountant.ledger.ledger import Entry
+from accountant.ledger.ledger import LedgerEntry
 from accountant.statement import promise
+from models.pixels import as_pixels
 from server.config.tree import Config
-from server.generator import as_pixels
 from server.pretrained_filter import with_cost
 from server.run_directory import RunDirectory
 from server.run_ledger import noise_source, planned
@@ -76,7 +76,10 @@ class Publication:
         self._store.set_run_status(self._run_id, "running")
 
     def progress(
-        self, entries: Sequence[Entry], lost: Container[int], history: Sequence[Mapping[str, Any]]
+        self,
+        entries: Sequence[LedgerEntry],
+        lost: Container[int],
+        history: Sequence[Mapping[str, Any]],
     ) -> None:
         """Mirror ledger entries, say what became of their releases, and record rounds.
 
@@ -91,7 +94,7 @@ class Publication:
             [_round_record(self._run_id, facts) for facts in history],
         )
 
-    def _ledger_row(self, entry: Entry) -> LedgerRow:
+    def _ledger_row(self, entry: LedgerEntry) -> LedgerRow:
         return LedgerRow(
             run_id=self._run_id,
             index=entry.index,
@@ -102,7 +105,7 @@ class Publication:
             created_at=datetime.fromisoformat(entry.at),  # to the second: finer times tell cohorts
         )
 
-    def _release_row(self, entry: Entry, lost: Container[int]) -> ReleaseRow:
+    def _release_row(self, entry: LedgerEntry, lost: Container[int]) -> ReleaseRow:
         return ReleaseRow(
             run_id=self._run_id,
             ledger_index=entry.index,

@@ -9,7 +9,7 @@ from accountant.account import Account, Spending
 from accountant.bayesian.norms import NormHistogram
 from accountant.events import SubsampledGaussian
 from accountant.ledger.evidence import EvidenceFile
-from accountant.ledger.ledger import Entry, Ledger, LedgerError
+from accountant.ledger.ledger import Ledger, LedgerEntry, LedgerError
 from accountant.ledger.population import Population
 from foundation.rounding import rounded_up
 from server.config.tree import Config
@@ -49,7 +49,7 @@ class RunLedger:
             check_population(self._ledger, self._population)
 
     @property
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[LedgerEntry, ...]:
         """The ledger's entries, the first of index 0."""
         return tuple(self._ledger.entries)
 

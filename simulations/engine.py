@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 
 from accountant.account import statement
+from client.datasets.registry import spec_of
+from models.pixels import from_pixels
 from server.config.tree import Config
 from server.pretrained_filter import with_cost
 from server.publication import guarantees_something
@@ -34,9 +36,7 @@ from simulations.reading import (
     stored_samples,
     without_password,
 )
-from simulations.students.augmentation import augmentation_for
 from simulations.students.distillation import taught_student
-from simulations.students.distortion import distortion_for
 from simulations.students.students import StudentResult, train_student
 from simulations.transports.inprocess import InProcessGrid
 
@@ -254,8 +254,8 @@ def measure_taught_student(
         images=images,
         epochs=epochs,
         seed=config.seed + STUDENT_SEED,
-        augmentation=augmentation_for(config.data.name),
-        distortion=distortion_for(config.data.name),
+        augmentation=spec_of(config.data.name).augmentation,
+        distortion=spec_of(config.data.name).distortion,
     )
 
 
@@ -302,7 +302,7 @@ def _tested_student(
 
 def _real_test_set(config: Config) -> tuple[Tensor, Tensor, int]:
     dataset, _ = simulated_federation(config.data, config.seed)
-    real = torch.from_numpy(dataset.test_images.copy()).float() / 127.5 - 1
+    real = from_pixels(dataset.test_images)
     return real, torch.from_numpy(dataset.test_labels.copy()), dataset.classes
 
 

@@ -12,6 +12,7 @@ from sqlalchemy import make_url
 from torch import Tensor, nn
 
 from accountant.ledger.ledger import Ledger
+from models.pixels import from_pixels
 from models.shapes import ImageShape
 from privatizers.export import release
 from privatizers.fitting import LeakageEstimate
@@ -152,4 +153,4 @@ def labelled_samples(store: Store, project_id: int) -> tuple[Tensor, Tensor]:
     if not found:
         return torch.zeros(0), torch.zeros(0, dtype=torch.int64)
     classes = torch.tensor([position[int(a.label_id or 0)] for a in found])
-    return torch.from_numpy(np.stack(pixels)).float() / 127.5 - 1, classes
+    return from_pixels(np.stack(pixels)), classes

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -22,6 +24,7 @@ for name in (STORE_VARIABLE, USER_VARIABLE):
 torch.set_num_threads(1)
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+ORACLES = REPOSITORY / "tests" / "oracles"
 LONGEST = REPOSITORY / "tests" / "transports" / "test_ray.py"
 """The file of few tests that take a minute or two each."""
 
@@ -43,3 +46,10 @@ def no_store_left_behind() -> Iterator[None]:
 def repository() -> Path:
     """The root of the checkout."""
     return REPOSITORY
+
+
+@pytest.fixture(scope="session")
+def privatizer_oracles() -> dict[str, Any]:
+    """Figures of informations and bounds that were computed outside this project."""
+    found: dict[str, Any] = json.loads((ORACLES / "privatizers.json").read_text())
+    return found

@@ -8,20 +8,21 @@ raise a false alarm in one audit of twenty.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-Kind = Literal["clipping", "sampling", "one-run", "one-shot", "noise", "membership"]
-Verdict = Literal["alarm", "nothing-found", "cannot-detect"]
+from foundation.json_values import json_value
+
+AuditKind = Literal["clipping", "sampling", "one-run", "one-shot", "noise", "membership"]
+AuditVerdict = Literal["alarm", "nothing-found", "cannot-detect"]
 
 BOUND_ERROR = 1e-3
 """Allowed error of a *lower bound* that raises an alarm (one-run, membership). Gaussian mechanisms
 are far from attaining either bound, so false alarms are much rarer still: to refute a correct one
 of ε = 2 takes 194 right guesses of 200, where 142 ± 6 are expected."""
 ESTIMATE_ERROR = 1e-5
-"""Allowed error of the one-shot *estimate*, which sits at the truth where nobody is sampled."""
+"""Allowed error of the one-shot *estimate*, which sits at the truth where all users take part."""
 TEST_ERROR = 1e-6
 """Allowed error of each exact test (noise, sampling): they have power to spare."""
 
@@ -35,32 +36,25 @@ class Finding:
     contradicted the claim, whatever the code does.
     """
 
-    kind: Kind
+    kind: AuditKind
     claimed_epsilon: float
     """Upper bound by the accountant for the schedule that was audited, at ``delta``."""
     delta: float
-    lower_bound: float | None
-    """ε that the mechanism exceeds, with the confidence asked for; None where there is none."""
-    estimate: float | None
-    """ε under a model of the scores or the noise: no bound; None where there is none."""
-    interval: tuple[float, float] | None
-    """Confidence interval of the estimate, under the same model."""
-    cap: float | None
-    """The largest ε that an alarm could have been raised at; None where there is no such limit."""
-    verdict: Verdict
+    verdict: AuditVerdict
     words: str
     """What that means, in a sentence or two."""
+    lower_bound: float | None = None
+    """ε that the mechanism exceeds, with the confidence asked for; None where there is none."""
+    estimate: float | None = None
+    """ε under a model of the scores or the noise: no bound; None where there is none."""
+    interval: tuple[float, float] | None = None
+    """Confidence interval of the estimate, under the same model."""
+    cap: float | None = None
+    """The largest ε that an alarm could have been raised at; None where there is no such limit."""
     figures: Mapping[str, float] = field(default_factory=dict)
     """Everything else that was measured, by name."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; an infinite number is null."""
-        return {name: _plain(value) for name, value in asdict(self).items()}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _plain(part) for name, part in value.items()}
-    if isinstance(value, tuple | list):
-        return [_plain(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        record: dict[str, Any] = json_value(asdict(self))
+        return record

@@ -14,12 +14,13 @@ import numpy as np
 from scipy.stats import beta, rankdata
 
 from accountant.audit.one_run import Scores
+from foundation.errors import WrongUse
 
 LOW_RATE = 0.01
 
 
 @dataclass(frozen=True)
-class Attack:
+class MembershipAttack:
     """One attack's success."""
 
     auc: float
@@ -53,7 +54,7 @@ def attack(
     delta: float,
     source: np.random.Generator,
     confidence: float = 0.95,
-) -> Attack:
+) -> MembershipAttack:
     """Measure an attack.
 
     Args:
@@ -64,13 +65,13 @@ def attack(
         confidence: of the interval and of the lower bound.
 
     Raises:
-        ValueError: fewer than four on either side.
+        WrongUse: fewer than four on either side.
     """
     if min(len(members), len(others)) < 4:
-        raise ValueError(f"{len(members)} members and {len(others)} others: give four of each")
+        raise WrongUse(f"{len(members)} members and {len(others)} others: give four of each")
     threshold = float(np.quantile(others, 1 - LOW_RATE, method="higher"))
     hits = int((members > threshold).sum())
-    return Attack(
+    return MembershipAttack(
         auc=area_under_curve(members, others),
         rate=hits / len(members),
         rate_interval=binomial_interval(hits, len(members), confidence),
@@ -95,7 +96,7 @@ def split_bound(
 
 
 def cap(members: int, others: int, *, delta: float, confidence: float = 0.95) -> float:
-    """The largest lower bound there is: every member and nobody else is named."""
+    """The largest lower bound there is: every member is named, and no other."""
     inside, outside = members - members // 2, others - others // 2
     return _log_ratio(inside, inside, 0, outside, delta, confidence)
 

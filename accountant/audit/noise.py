@@ -1,6 +1,6 @@
 """Is the noise what the ledger says: Gaussian, of that variance, drawn afresh each time?
 
-The mechanism is run on nobody's data, so that what it releases is its noise. Under the claim the
+The mechanism runs on no data, so that what it releases is its noise. Under the claim the
 values, divided by zC, are independent draws of N(0, 1), which makes the tests below exact (the
 Kolmogorov-Smirnov one conservative, since the scale is estimated).
 """
@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 from scipy.stats import chi2, kstwobign, norm
 from scipy.stats import t as student
+
+from foundation.errors import WrongUse
 
 Values = NDArray[np.float64]
 
@@ -61,10 +63,10 @@ def noise_test(
         resolution: of the values as they left the mechanism, `DOUBLE` or `SINGLE`.
 
     Raises:
-        ValueError: fewer than two releases, or values that are not finite.
+        WrongUse: fewer than two releases, or values that are not finite.
     """
     if values.ndim != 2 or min(values.shape) < 2 or not np.isfinite(values).all():
-        raise ValueError(f"values of shape {values.shape}: give finite ones, [2 or more, d ≥ 2]")
+        raise WrongUse(f"values of shape {values.shape}: give finite ones, [2 or more, d ≥ 2]")
     count = values.size
     squares = float((values**2).sum())
     tail = (1 - confidence) / 2

@@ -20,6 +20,7 @@ from scipy.special import expit
 from scipy.stats import binom
 
 from accountant.bounds import require_count, require_probability
+from foundation.errors import WrongUse
 
 Scores = NDArray[np.float64]
 Coins = NDArray[np.bool_]
@@ -60,18 +61,18 @@ def lower_bound(
         confidence: 1 − the chance that the bound is above the truth.
 
     Raises:
-        ValueError: an argument out of range.
+        WrongUse: an argument out of range.
     """
     require_count("canaries", canaries)
     require_count("guesses", guesses)
     require_probability("confidence", confidence)
     if guesses > canaries or not 0 <= correct <= guesses:
-        raise ValueError(
+        raise WrongUse(
             f"canaries = {canaries}, guesses = {guesses}, correct = {correct}: "
             "give canaries ≥ guesses ≥ correct ≥ 0"
         )
     if not 0 <= delta < 1:
-        raise ValueError(f"delta = {delta!r} cannot be used: give a probability in [0, 1)")
+        raise WrongUse(f"delta = {delta!r} cannot be used: give a probability in [0, 1)")
 
     def refuted(epsilon: float) -> bool:
         p = p_value(epsilon, canaries=canaries, guesses=guesses, correct=correct, delta=delta)
@@ -107,10 +108,10 @@ def count_correct(scores: Scores, included: Coins, guesses: int) -> int:
         v, how many guesses are right.
 
     Raises:
-        ValueError: ``guesses`` is odd, or the lengths do not fit.
+        WrongUse: ``guesses`` is odd, or the lengths do not fit.
     """
     if scores.shape != included.shape or guesses % 2 or not 0 < guesses <= len(scores):
-        raise ValueError(
+        raise WrongUse(
             f"guesses = {guesses} of {len(scores)} scores and {len(included)} coins: "
             "give an even number, at most one guess a canary"
         )

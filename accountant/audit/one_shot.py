@@ -17,6 +17,7 @@ from scipy.stats import norm
 
 from accountant.audit.one_run import Coins, Scores
 from accountant.bounds import require_probability
+from foundation.errors import WrongUse
 
 _HALVINGS = 100
 _LEAST = 1e-12
@@ -45,12 +46,12 @@ def separation(scores: Scores, included: Coins) -> Separation:
         included: bool [m]; at least two canaries on either side.
 
     Raises:
-        ValueError: fewer.
+        WrongUse: fewer.
     """
     inside, outside = scores[included], scores[~included]
     n, k = len(inside), len(outside)
     if min(n, k) < 2:
-        raise ValueError(f"included = {n} of {n + k} canaries: both sides need two at least")
+        raise WrongUse(f"included = {n} of {n + k} canaries: both sides need two at least")
     free = n + k - 2
     pooled = ((n - 1) * inside.var(ddof=1) + (k - 1) * outside.var(ddof=1)) / free
     deviation = max(math.sqrt(float(pooled)), _LEAST * float(np.abs(scores).max(initial=1.0)))

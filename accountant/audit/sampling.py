@@ -1,4 +1,4 @@
-"""Were cohorts drawn as the ledger says: everybody with probability q, afresh each round?"""
+"""Were cohorts drawn as the ledger says: each unit with probability q, afresh each round?"""
 
 from __future__ import annotations
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from accountant.audit import one_run
 from accountant.audit.finding import (
     BOUND_ERROR,
     ESTIMATE_ERROR,
     TEST_ERROR,
+    AuditKind,
+    AuditVerdict,
     Finding,
-    Kind,
-    Verdict,
 )
-from accountant.audit.membership import Attack
+from accountant.audit.membership import MembershipAttack
 from accountant.audit.noise import NoiseTest
 from accountant.audit.one_run import Coins, Scores
 from accountant.audit.one_shot import gaussian_epsilon, separation
@@ -22,6 +23,7 @@ from accountant.audit.sampling import SamplingTest
 
 LEAST_CONTROL_AUC = 0.95
 _GUESS_SHARES = (10, 5, 2, 1)
+_SIMULATED = "Simulation only: "
 _SLACK = 1e-3
 """What float32 (and record mode's least noise) may add to a norm."""
 
@@ -70,17 +72,18 @@ def one_run_finding(
     )
     cap = _alarm_cap(m, guesses, at)
     said = f"{correct} of {guesses} guesses about {m} canaries were right: ε ≥ {bound:.3g}"
-    if sure > claim.epsilon:
-        verdict: Verdict = "alarm"
-        words = f"{said}, above the {claim.epsilon:.3g} that is claimed: more leaks than accounted"
-    elif cap <= claim.epsilon:
-        verdict = "cannot-detect"
-        words = f"even with every guess right, no more than ε = {cap:.3g} could have been shown"
-    else:
-        verdict = "nothing-found"
-        unsure = bound > claim.epsilon
-        words = f"{said}, {'perhaps above' if unsure else 'which does not contradict'} the claim"
-        words += "; audit it again" if unsure else ""
+    seems = (
+        "perhaps above the claim; audit it again"
+        if bound > claim.epsilon
+        else "which does not contradict the claim"
+    )
+    words: Mapping[AuditVerdict, str] = {
+        "alarm": f"{said}, above the {claim.epsilon:.3g} that is claimed: more leaks than "
+        "accounted",
+        "cannot-detect": f"even with every guess right, no more than ε = {cap:.3g} could have been "
+        "shown",
+        "nothing-found": f"{said}, {seems}",
+    }
     figures = {
         "canaries": m,
         "guesses": guesses,
@@ -91,9 +94,7 @@ def one_run_finding(
             canaries=m, guesses=guesses, delta=at, confidence=confidence
         ),
     }
-    return Finding(
-        "one-run", claim.epsilon, at, bound, None, None, cap, verdict, words + ".", figures
-    )
+    return _judged("one-run", claim, sure, words, figures, lower_bound=bound, cap=cap)
 
 
 def one_shot_finding(
@@ -121,15 +122,12 @@ def one_shot_finding(
     estimate = gaussian_epsilon(found.mu, claim.delta)
     cap = gaussian_epsilon(most, claim.delta)
     said = f"the canaries' scores look like ε = {estimate:.3g} [{low:.3g}, {high:.3g}]"
-    if sure > claim.epsilon:
-        verdict: Verdict = "alarm"
-        words = f"{said}, above the {claim.epsilon:.3g} that is claimed; an estimate, no bound"
-    elif cap <= claim.epsilon:
-        verdict = "cannot-detect"
-        words = f"even without any noise these canaries would look like no more than ε = {cap:.3g}"
-    else:
-        verdict = "nothing-found"
-        words = f"{said}; an estimate, no bound"
+    words: Mapping[AuditVerdict, str] = {
+        "alarm": f"{said}, above the {claim.epsilon:.3g} that is claimed; an estimate, no bound",
+        "cannot-detect": "even without any noise these canaries would look like no more than "
+        f"ε = {cap:.3g}",
+        "nothing-found": f"{said}; an estimate, no bound",
+    }
     figures = {
         "mu": found.mu,
         "mu_error": found.error,
@@ -138,17 +136,9 @@ def one_shot_finding(
         "confidence": confidence,
         "estimate_of_alarm": sure,
     }
-    return Finding(
-        "one-shot",
-        claim.epsilon,
-        claim.delta,
-        None,
-        estimate,
-        (low, high),
-        cap,
-        verdict,
-        words + ".",
-        figures,
+    interval = (low, high)
+    return _judged(
+        "one-shot", claim, sure, words, figures, estimate=estimate, interval=interval, cap=cap
     )
 
 
@@ -194,18 +184,8 @@ def noise_finding(
         "repeats": test.repeats,
         "restarts_repeat": restarts_repeat,
     }
-    return Finding(
-        "noise",
-        claim.epsilon,
-        claim.delta,
-        None,
-        priced(test.ratio),
-        (priced(high), priced(low)),
-        None,
-        "alarm" if wrong else "nothing-found",
-        words + ".",
-        figures,
-    )
+    plain = _plain("noise", claim, bool(wrong), words, figures)
+    return replace(plain, estimate=priced(test.ratio), interval=(priced(high), priced(low)))
 
 
 def sampling_finding(test: SamplingTest, *, sampling_rate: float, claim: Claim) -> Finding:
@@ -255,7 +235,13 @@ def clipping_finding(
 
 
 def membership_finding(
-    found: Attack, control: Attack, blind: Attack, sure: Attack, *, cap: float, claim: Claim
+    found: MembershipAttack,
+    control: MembershipAttack,
+    blind: MembershipAttack,
+    sure: MembershipAttack,
+    *,
+    cap: float,
+    claim: Claim,
 ) -> Finding:
     """Membership inference beside the claim, with its positive control.
 
@@ -268,26 +254,16 @@ def membership_finding(
         cap: `membership.cap` at that confidence.
         claim: of the run.
     """
-    broken = control.auc < LEAST_CONTROL_AUC
     said = (
         f"telling members from others by the samples: AUC {found.auc:.3f} ({blind.auc:.3f} by "
         f"pictures of nothing), ε ≥ {found.lower_bound:.3g}"
     )
-    if broken:
-        verdict: Verdict = "cannot-detect"
-        words = (
-            f"the attack is broken: on replayed training records its AUC is {control.auc:.3f}, "
-            "which should be near 1"
-        )
-    elif sure.lower_bound > claim.epsilon:
-        verdict = "alarm"
-        words = f"{said}, above the {claim.epsilon:.3g} that is claimed"
-    elif cap <= claim.epsilon:
-        verdict = "cannot-detect"
-        words = f"with so few members no more than ε = {cap:.3g} could have been shown"
-    else:
-        verdict = "nothing-found"
-        words = f"{said}; this attack found nothing, which is no proof"
+    bound = found.lower_bound
+    words: Mapping[AuditVerdict, str] = {
+        "alarm": f"{said}, above the {claim.epsilon:.3g} that is claimed",
+        "cannot-detect": f"with so few members no more than ε = {cap:.3g} could have been shown",
+        "nothing-found": f"{said}; this attack found nothing, which is no proof",
+    }
     figures = {
         "auc": found.auc,
         "tpr_at_1pct_fpr": found.rate,
@@ -298,36 +274,51 @@ def membership_finding(
         "control_tpr_at_1pct_fpr": control.rate,
         "control_lower_bound": control.lower_bound,
     }
-    return Finding(
-        "membership",
-        claim.epsilon,
-        claim.delta,
-        found.lower_bound,
-        None,
-        None,
-        cap,
-        verdict,
-        f"Simulation only: {words}.",
-        figures,
+    if control.auc < LEAST_CONTROL_AUC:
+        broken = (
+            f"the attack is broken: on replayed training records its AUC is {control.auc:.3f}, "
+            "which should be near 1"
+        )
+        finding = _undetectable(broken, claim, figures)
+        return replace(finding, lower_bound=bound, cap=cap)
+    marked: Mapping[AuditVerdict, str] = {
+        verdict: f"{_SIMULATED}{text}" for verdict, text in words.items()
+    }
+    return _judged(
+        "membership", claim, sure.lower_bound, marked, figures, lower_bound=bound, cap=cap
     )
 
 
 def no_attack(reason: str, *, claim: Claim) -> Finding:
     """Membership inference that could not be tried, with the reason."""
-    words = f"Simulation only: not tried: {reason}"
-    return replace(_plain("membership", claim, False, words, {}), verdict="cannot-detect")
+    return _undetectable(f"not tried: {reason}", claim, {})
 
 
-def _plain(kind: Kind, claim: Claim, alarm: bool, words: str, figures: dict[str, float]) -> Finding:
-    return Finding(
-        kind,
-        claim.epsilon,
-        claim.delta,
-        None,
-        None,
-        None,
-        None,
-        "alarm" if alarm else "nothing-found",
-        words + ".",
-        figures,
-    )
+def _undetectable(words: str, claim: Claim, figures: Mapping[str, float]) -> Finding:
+    plain = _plain("membership", claim, False, f"{_SIMULATED}{words}", figures)
+    return replace(plain, verdict="cannot-detect")
+
+
+def _judged(
+    kind: AuditKind,
+    claim: Claim,
+    sure: float,
+    words: Mapping[AuditVerdict, str],
+    figures: Mapping[str, float],
+    *,
+    cap: float,
+    **measured: Any,
+) -> Finding:
+    """What ``sure``, ε at the confidence of an alarm, says beside the claim."""
+    alarm = sure > claim.epsilon
+    verdict: AuditVerdict = "nothing-found" if cap > claim.epsilon else "cannot-detect"
+    verdict = "alarm" if alarm else verdict
+    plain = _plain(kind, claim, alarm, words[verdict], figures)
+    return replace(plain, verdict=verdict, cap=cap, **measured)
+
+
+def _plain(
+    kind: AuditKind, claim: Claim, alarm: bool, words: str, figures: Mapping[str, float]
+) -> Finding:
+    verdict: AuditVerdict = "alarm" if alarm else "nothing-found"
+    return Finding(kind, claim.epsilon, claim.delta, verdict, words + ".", figures=figures)

@@ -17,7 +17,7 @@ sound
     (`confidence.mean_bound`), and ε of definition 4 itself instead of a bound on the loss's tail.
 
 All presume that a round's cohort is exchangeable and drawn afresh from the population, given the
-weights that it starts from; the weights depend on earlier cohorts. People who differ from everybody
+weights that it starts from; the weights depend on earlier cohorts. People who differ from all those
 enrolled are outside any of them. Failures are added up over rounds and orders, which holds however
 the rounds depend on each other: the same users come back, so like rounds must not be pooled into
 one larger sample.
@@ -43,7 +43,7 @@ from accountant.bayesian.costs import (
 from accountant.bayesian.diagnostics import FEWEST, Diagnostics
 from accountant.bayesian.loss_moments import checked_lambdas
 from accountant.bayesian.norms import NORM_BINS, NormHistogram
-from accountant.bayesian.pricing import Norms, Sample, at_largest, priced
+from accountant.bayesian.pricing import Norms, PricedDistances, at_largest, priced
 from accountant.bounds import (
     NOTHING_SPENT,
     UNBOUNDED,
@@ -53,13 +53,13 @@ from accountant.bounds import (
 )
 from accountant.dp.binomial import Floats
 from accountant.events import Event, GaussianRelease
-from foundation.errors import FedlensError
+from foundation.errors import WrongUse
 
 __all__ = [
     "DEFAULT_LAMBDAS",
     "NORM_BINS",
     "BayesianAccountant",
-    "MixedRounds",
+    "MixedEvents",
     "NormHistogram",
     "TooManyRounds",
 ]
@@ -74,11 +74,11 @@ DEFAULT_LAMBDAS: tuple[int, ...] = (
 _Conversion = Callable[[Floats, Floats, float, float], Floats]
 
 
-class TooManyRounds(FedlensError, ValueError):
+class TooManyRounds(WrongUse):
     """More rounds than were declared, which Hölder's inequality cannot cover."""
 
 
-class MixedRounds(FedlensError, ValueError):
+class MixedEvents(WrongUse):
     """An event of another unit or adjacency than those booked; such are never added up."""
 
 
@@ -118,7 +118,7 @@ class BayesianAccountant:
                 others are told of, and estimated.
 
         Raises:
-            ValueError: naming the argument; or ``delta`` and ``gamma``, if all confidence bounds
+            WrongUse: naming the argument; or ``delta`` and ``gamma``, if all confidence bounds
                 together may fail with a probability of δ or more.
         """
         require_count("total_rounds", total_rounds)
@@ -126,7 +126,7 @@ class BayesianAccountant:
         require_probability("failure_share", failure_share)
         require_count("least_norms", least_norms)
         if least_norms < FEWEST:
-            raise ValueError(f"least_norms = {least_norms!r} cannot be used: give at least 3")
+            raise WrongUse(f"least_norms = {least_norms!r} cannot be used: give at least 3")
         self._lambdas = tuple(sorted(set(checked_lambdas(lambdas))))
         self._orders = np.array(self._lambdas, dtype=np.float64)
         self._total_rounds, self._delta = total_rounds, delta
@@ -138,7 +138,7 @@ class BayesianAccountant:
         )
         self._rounds = self._sampled = self._estimated = self._bounded = 0
         self._private, self._kind = True, ("", "")
-        self._doubts = Diagnostics(self._lambdas, least_norms, charge_doubtful)
+        self._diagnostics = Diagnostics(self._lambdas, least_norms, charge_doubtful)
 
     @property
     def rounds(self) -> int:
@@ -169,15 +169,15 @@ class BayesianAccountant:
 
         Raises:
             TooManyRounds: there would be more than ``total_rounds``. Nothing was booked.
-            MixedRounds: another unit or adjacency than before. Nothing was booked.
-            ValueError: evidence of another clipping norm or kind, or norms above it. Nothing was
+            MixedEvents: another unit or adjacency than before. Nothing was booked.
+            WrongUse: evidence of another clipping norm or kind, or norms above it. Nothing was
                 booked.
         """
         require_count("rounds", rounds)
         sampled = 0 if isinstance(event, GaussianRelease) else rounds
         self._check(event, sampled)
         sample = priced(event, self._lambdas, evidence)
-        self._doubts.refuse(sample)
+        self._diagnostics.refuse(sample)
         self._kind = (event.unit, event.adjacency)
         self._rounds += rounds
         self._sampled += sampled
@@ -228,7 +228,7 @@ class BayesianAccountant:
 
         What holds on average at δ_μ = p·(δ − n), with n the confidence bounds' probability of
         failure, fails at δ − n for a share p of users at most; so it holds for 1 − p of them at δ,
-        with confidence 1 − n in the estimator. Never above what holds for everybody. Section 4.3
+        with confidence 1 − n in the estimator. Never above what holds for all users. Section 4.3
         of the paper, equation 11. It is one-way: no such curve implies the Bayesian figure.
 
         Args:
@@ -237,18 +237,18 @@ class BayesianAccountant:
             figure: which costs to take.
 
         Raises:
-            ValueError: a share out of range, or another figure.
+            WrongUse: a share out of range, or another figure.
         """
         if figure not in ("sound", "corrected"):
-            raise ValueError(f"figure = {figure!r} cannot be used: 'sound' or 'corrected'")
+            raise WrongUse(f"figure = {figure!r} cannot be used: 'sound' or 'corrected'")
         for share in shares:
             if not 0.0 < share <= 1.0:
-                raise ValueError(f"shares: {share!r} cannot be used: give numbers in (0, 1]")
+                raise WrongUse(f"shares: {share!r} cannot be used: give numbers in (0, 1]")
         return tuple(self._figure(figure, 1.0 - share) for share in shares)
 
     def warnings(self) -> tuple[str, ...]:
         """What weakens the corrected figure, in words; nothing if all was estimated soundly."""
-        return self._doubts.in_words(self._rounds, self.corrected().order)
+        return self._diagnostics.in_words(self._rounds, self.corrected().order)
 
     def _check(self, event: Event, sampled: int) -> None:
         if self._sampled + sampled > self._total_rounds:
@@ -259,16 +259,16 @@ class BayesianAccountant:
         for name, booked in zip(("unit", "adjacency"), self._kind, strict=True):
             given = getattr(event, name)
             if booked not in ("", given):
-                raise MixedRounds(
+                raise MixedEvents(
                     f"{name} = {given!r} cannot be booked: the account is of {booked!r} events; "
                     f"keep an account for each {name}"
                 )
 
     def _corrected_cost(
-        self, sample: Sample | None, count: int, most: Floats, rounds: int
+        self, sample: PricedDistances | None, count: int, most: Floats, rounds: int
     ) -> Floats:
         """A round's corrected cost, float64 [orders]; ``most`` is what it costs at d = C."""
-        if self._doubts.charge_round(sample, rounds) or sample is None:
+        if self._diagnostics.charge_round(sample, rounds) or sample is None:
             return most
         power = self._total_rounds * count
         users = sample.size // count  # pooled norms count each user once for every release
@@ -282,10 +282,12 @@ class BayesianAccountant:
             quantile=student_quantile(self._gamma, users),
         )
         self._estimated += rounds
-        charged = self._doubts.charge_orders(sample, power, rounds)
+        charged = self._diagnostics.charge_orders(sample, power, rounds)
         return np.where(charged, most, np.minimum(cost, most))
 
-    def _sound_cost(self, sample: Sample | None, count: int, most: Floats, rounds: int) -> Floats:
+    def _sound_cost(
+        self, sample: PricedDistances | None, count: int, most: Floats, rounds: int
+    ) -> Floats:
         """A round's sound cost, float64 [orders]; ``most`` is what it costs at d = C."""
         if sample is None or sample.at_largest:
             return most
@@ -322,7 +324,7 @@ class BayesianAccountant:
         return Bound(float(found.flat[best]), float(self._orders[best % self._orders.size]))
 
 
-def _published_cost(sample: Sample) -> Floats:
+def _published_cost(sample: PricedDistances) -> Floats:
     left, right = (plug_in_cost(side, sample.weights) for side in (sample.left, sample.right))
     return np.maximum(left, right)
 
@@ -330,10 +332,10 @@ def _published_cost(sample: Sample) -> Floats:
 def _require_room(delta: float, gamma: float, rounds: int, orders: int) -> None:
     """Refuse confidence bounds that may fail with a probability of δ or more altogether."""
     if not 0.0 < gamma < 0.5:
-        raise ValueError(f"gamma = {gamma!r} cannot be used: give a probability in (0, 1/2)")
+        raise WrongUse(f"gamma = {gamma!r} cannot be used: give a probability in (0, 1/2)")
     failure = rounds * orders * gamma
     if not failure < delta:
-        raise ValueError(
+        raise WrongUse(
             f"delta = {delta!r} cannot be used with gamma = {gamma!r}: over {rounds} rounds and "
             f"{orders} orders the confidence bounds may fail with probability {failure:.3g}; give "
             f"a gamma below {delta / (rounds * orders):.3g}, or a larger delta"

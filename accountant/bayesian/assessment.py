@@ -11,14 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 from accountant.bayesian.accountant import DEFAULT_LAMBDAS, BayesianAccountant
 from accountant.bayesian.costs import epsilon_by_order, hoelder_cost
 from accountant.bayesian.diagnostics import FEWEST
-from accountant.bayesian.norms import checked_norms, norms_of, pair_distances
+from accountant.bayesian.norms import checked_norms
 from accountant.bayesian.percentiles import Percentile, capped, percentile_curve
 from accountant.bayesian.pricing import priced
 from accountant.bounds import UNBOUNDED, Bound, require_count
 from accountant.dp.differential import DifferentialAccountant
 from accountant.events import Adjacency, Sampler, SubsampledGaussian, Unit
-
-__all__ = ["Assessment", "assess", "norms_of", "pair_distances"]
+from foundation.errors import WrongUse
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class Assessment:
     sound: Bound
     """Distribution-free confidence bounds; method ``dp`` where differential privacy is less."""
     dp: Bound
-    """Differential privacy, which holds for anybody."""
+    """Differential privacy, which holds for anyone."""
     panel: Bound | None
     """Without Hölder's slack or any confidence bound, if the norms are those of all users."""
     percentiles: tuple[Percentile, ...]
@@ -86,7 +85,7 @@ def assess(
         adjacency: what neighbours are.
 
     Raises:
-        ValueError: naming the argument and the mend.
+        WrongUse: naming the argument and the mend.
     """
     require_count("rounds", rounds)
     event = SubsampledGaussian(
@@ -94,9 +93,9 @@ def assess(
     )
     distances = checked_norms(norms, event.sensitivity)
     if distances.size == 0:
-        raise ValueError(f"norms: none were given; give {FEWEST} at least")
+        raise WrongUse(f"norms: none were given; give {FEWEST} at least")
     if panel and adjacency != "add-remove":
-        raise ValueError(
+        raise WrongUse(
             "panel cannot be used with adjacency = 'replace-one': disjoint pairs are not all the "
             "pairs there are; leave one of both out"
         )

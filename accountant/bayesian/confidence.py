@@ -10,6 +10,7 @@ from scipy.special import stdtrit
 
 from accountant.bayesian.costs import seen
 from accountant.dp.binomial import Floats
+from foundation.errors import WrongUse
 
 _BETS = 10
 _LARGE = 30.0
@@ -79,7 +80,7 @@ def mean_bound(values: Floats, weights: Floats, gamma: float) -> Floats:
         gamma: probability in (0, 1/2) that the bound fails, each row by itself.
 
     Raises:
-        ValueError: gamma is out of range.
+        WrongUse: gamma is out of range.
     """
     _require_gamma(gamma)
     total = float(weights.sum())
@@ -100,14 +101,14 @@ def student_quantile(gamma: float, observations: int) -> float:
     It takes the probability of failure itself: 1 − gamma is 1 in float64 from gamma = 1e-16 on.
 
     Raises:
-        ValueError: gamma outside (0, 1/2), or fewer than 3 observations.
+        WrongUse: gamma outside (0, 1/2), or fewer than 3 observations.
     """
     _require_gamma(gamma)
     if observations < 3:
-        raise ValueError(f"observations = {observations!r}: give at least 3, or charge d = C")
+        raise WrongUse(f"observations = {observations!r}: give at least 3, or charge d = C")
     return float(-stdtrit(observations - 1, gamma))
 
 
 def _require_gamma(gamma: float) -> None:
     if not 0.0 < gamma < 0.5:
-        raise ValueError(f"gamma = {gamma!r} cannot be used: give a probability in (0, 1/2)")
+        raise WrongUse(f"gamma = {gamma!r} cannot be used: give a probability in (0, 1/2)")

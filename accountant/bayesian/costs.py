@@ -12,9 +12,9 @@ import math
 import numpy as np
 
 from accountant.dp.binomial import Floats
+from foundation.errors import WrongUse
 
 __all__ = [
-    "delta_at",
     "divergence_epsilon_by_order",
     "epsilon_by_order",
     "hoelder_cost",
@@ -54,7 +54,7 @@ def hoelder_cost(
         power: exponent on M, ≥ 1.
         rounds: T, at least the number of rounds that there will ever be.
         quantile: of Student's t with m − 1 degrees of freedom; see `confidence.student_quantile`.
-            0 where the sample is everybody there is.
+            0 where the sample is the whole population.
     """
     x, weights = seen(power * log_moments, weights)
     top = x.max(axis=1, keepdims=True)
@@ -88,7 +88,7 @@ def epsilon_by_order(costs: Floats, lambdas: Floats, delta: float, failure: floa
         failure: probability that a confidence bound in ``costs`` fails; it is part of ``delta``.
 
     Raises:
-        ValueError: delta is not above ``failure``, or is no probability.
+        WrongUse: delta is not above ``failure``, or is no probability.
     """
     return np.maximum((costs - _log_left(delta, failure)) / lambdas, 0.0)
 
@@ -107,24 +107,15 @@ def divergence_epsilon_by_order(
     return np.maximum((costs - _log_left(delta, failure) - gain) / lambdas, 0.0)
 
 
-def delta_at(costs: Floats, lambdas: Floats, epsilon: float, failure: float) -> float:
-    """Equation 8 solved for delta at ``epsilon`` ≥ 0, the confidence bounds' failure included."""
-    _require_failure(failure)
-    if not (math.isfinite(epsilon) and epsilon >= 0):
-        raise ValueError(f"epsilon = {epsilon!r} cannot be used: give a finite number ≥ 0")
-    exponent = float((costs - lambdas * epsilon).min())
-    return min(1.0, failure + math.exp(min(exponent, 0.0)))
-
-
 def seen(values: Floats, weights: Floats) -> tuple[Floats, Floats]:
     """The columns of positive weight: one that was never seen must not set the scale.
 
     Raises:
-        ValueError: a weight is negative, or all are 0.
+        WrongUse: a weight is negative, or all are 0.
     """
     positive = weights > 0
     if not positive.any() or (weights < 0).any():
-        raise ValueError("weights: give numbers ≥ 0, one of them at least above 0")
+        raise WrongUse("weights: give numbers ≥ 0, one of them at least above 0")
     return values[:, positive], weights[positive]
 
 
@@ -132,7 +123,7 @@ def _log_left(delta: float, failure: float) -> float:
     """Log of what is left of δ for the privacy loss itself."""
     _require_failure(failure)
     if not failure < delta < 1.0:
-        raise ValueError(
+        raise WrongUse(
             f"delta = {delta!r} cannot be used: give one above the confidence bounds' own "
             f"probability of failure, {failure:.3g}, and below 1"
         )
@@ -141,4 +132,4 @@ def _log_left(delta: float, failure: float) -> float:
 
 def _require_failure(failure: float) -> None:
     if not 0.0 <= failure < 1.0:
-        raise ValueError(f"failure = {failure!r} cannot be used: give a probability in [0, 1)")
+        raise WrongUse(f"failure = {failure!r} cannot be used: give a probability in [0, 1)")

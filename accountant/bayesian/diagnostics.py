@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.bayesian.costs import largest_share
-from accountant.bayesian.pricing import Sample
+from accountant.bayesian.pricing import PricedDistances
+from foundation.errors import WrongUse
 
 HEAVIEST = 0.5
 """One norm that makes up more than this share of Σ M^T shows that the tail was not seen."""
@@ -34,20 +35,20 @@ class Diagnostics:
         self._missing = self._few = self._equal = 0
         self._heavy = np.zeros(len(self._lambdas), dtype=np.int64)
 
-    def refuse(self, sample: Sample | None) -> None:
+    def refuse(self, sample: PricedDistances | None) -> None:
         """Refuse evidence that would be estimated from, and from which nothing can be.
 
         Raises:
-            ValueError: fewer than `FEWEST` norms.
+            WrongUse: fewer than `FEWEST` norms.
         """
         if self._charged or sample is None or sample.at_largest or sample.size >= FEWEST:
             return
-        raise ValueError(
+        raise WrongUse(
             f"norms: {sample.size} cannot be estimated from: give {FEWEST} at least, or charge "
             "the clipping norm"
         )
 
-    def charge_round(self, sample: Sample | None, rounds: int) -> bool:
+    def charge_round(self, sample: PricedDistances | None, rounds: int) -> bool:
         """Whether like rounds with this evidence are charged at the clipping norm altogether."""
         if sample is None:
             self._missing += rounds
@@ -64,7 +65,7 @@ class Diagnostics:
         self._few += rounds * few
         return False
 
-    def charge_orders(self, sample: Sample, power: int, rounds: int) -> NDArray[np.bool_]:
+    def charge_orders(self, sample: PricedDistances, power: int, rounds: int) -> NDArray[np.bool_]:
         """At which orders like rounds are charged at the clipping norm, bool [orders]."""
         heavy = largest_share(sample.moments, sample.weights, power) > HEAVIEST
         self._heavy += rounds * heavy

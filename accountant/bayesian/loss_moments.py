@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accountant.dp.binomial import Floats, log_binomial
+from foundation.errors import WrongUse
 
 _OVERFLOW = 600.0
 _NEGLIGIBLE = -50.0
@@ -27,39 +28,24 @@ _NEGLIGIBLE = -50.0
 _UNDERFLOW = -700.0
 
 
-def left_log_moments(
+def log_moments(
     lambdas: Sequence[int], rate: float, distances: ArrayLike, noise_std: float
-) -> Floats:
-    """Log E_{k~B(λ+1,q)} exp((k² − k)·d²/(2s²)), float64 [orders, m].
-
-    This is the exact moment of the privacy loss towards the larger data set (equation 6 before its
-    expectation over x), and an upper bound on the other direction's: the only one that the
-    corrected and the sound figure need.
+) -> tuple[Floats, Floats]:
+    """Log of the expectations of equations 6 and 7 at each distance, each float64 [orders, m].
 
     Args:
         lambdas: orders, whole numbers ≥ 1.
         rate: q in [0, 1].
         distances: d ≥ 0, [m].
         noise_std: s > 0, absolute.
+
+    Returns:
+        log E_{k~B(λ+1,q)} exp((k² − k)·d²/(2s²)), the exact moment of the privacy loss towards the
+        larger data set and an upper bound on the other direction's: all that the corrected and the
+        sound figure need; and log E_{k~B(λ,q)} exp((k² + k)·d²/(2s²)), equation 7 as printed, which
+        bounds the other direction through Jensen's inequality, at a cost of order q where the truth
+        is of order q². Only the figure as published uses the second.
     """
-    return log_moments(lambdas, rate, distances, noise_std)[0]
-
-
-def right_log_moments(
-    lambdas: Sequence[int], rate: float, distances: ArrayLike, noise_std: float
-) -> Floats:
-    """Log E_{k~B(λ,q)} exp((k² + k)·d²/(2s²)), float64 [orders, m]: equation 7 as printed.
-
-    It bounds the other direction's moment through Jensen's inequality, at a cost of order q where
-    the truth is of order q². Only the figure as published uses it.
-    """
-    return log_moments(lambdas, rate, distances, noise_std)[1]
-
-
-def log_moments(
-    lambdas: Sequence[int], rate: float, distances: ArrayLike, noise_std: float
-) -> tuple[Floats, Floats]:
-    """`left_log_moments` and `right_log_moments`, each float64 [orders, m]."""
     a, orders = squared_over_noise(distances, noise_std), checked_lambdas(lambdas)
     shape = (len(orders), a.size)
     if rate == 0.0 or not a.any():
@@ -69,7 +55,7 @@ def log_moments(
         whole = n * (n - 1) * a
         return whole, whole
     rising = np.argsort(a)
-    sides = _Terms(orders, rate, a[rising]).log_sums()
+    sides = _LossTable(orders, rate, a[rising]).log_sums()
     left, right = np.empty(shape), np.empty(shape)
     left[:, rising], right[:, rising] = sides
     return left, right
@@ -79,15 +65,15 @@ def checked_lambdas(lambdas: Sequence[int]) -> tuple[int, ...]:
     """The orders, refused unless whole numbers ≥ 1, one at least.
 
     Raises:
-        ValueError: naming ``lambdas``.
+        WrongUse: naming ``lambdas``.
     """
     whole = (not isinstance(n, bool) and n == n and n >= 1 and n == math.floor(n) for n in lambdas)
     if len(lambdas) == 0 or any(math.isinf(n) for n in lambdas) or not all(whole):
-        raise ValueError(f"lambdas = {lambdas!r} cannot be used: give whole numbers ≥ 1")
+        raise WrongUse(f"lambdas = {lambdas!r} cannot be used: give whole numbers ≥ 1")
     return tuple(int(order) for order in lambdas)
 
 
-class _Terms:
+class _LossTable:
     """The table of log(exp(X_k) − 1) at k = 2 … and each distance, rising from left to right."""
 
     def __init__(self, orders: tuple[int, ...], rate: float, a: Floats) -> None:
@@ -164,14 +150,14 @@ def squared_over_noise(distances: ArrayLike, noise_std: float) -> NDArray[np.flo
     """d²/(2s²) at each distance, float64 [m].
 
     Raises:
-        ValueError: naming ``distances`` or ``noise_std``.
+        WrongUse: naming ``distances`` or ``noise_std``.
     """
     d = np.asarray(distances, dtype=np.float64)
     if d.ndim != 1:
-        raise ValueError(f"distances has shape {d.shape}: give one distance a sample, shape [m]")
+        raise WrongUse(f"distances has shape {d.shape}: give one distance a sample, shape [m]")
     if not np.isfinite(d).all() or (d < 0).any():
-        raise ValueError("distances: give finite numbers ≥ 0")
+        raise WrongUse("distances: give finite numbers ≥ 0")
     if not (math.isfinite(noise_std) and noise_std > 0):
-        raise ValueError(f"noise_std = {noise_std!r} cannot be used: give a number above 0")
+        raise WrongUse(f"noise_std = {noise_std!r} cannot be used: give a number above 0")
     result: Floats = (d / noise_std) ** 2 / 2
     return result

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from foundation.errors import WrongUse
+
 NORM_BINS = 64
 BIN_EDGES = np.arange(1, NORM_BINS + 1) / NORM_BINS
 """Upper edges of the bins as shares of the clipping norm, float64 [NORM_BINS]."""
@@ -33,13 +35,13 @@ class NormHistogram:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.clipping_norm) and self.clipping_norm > 0):
-            raise ValueError(f"clipping_norm = {self.clipping_norm!r}: give a number above 0")
+            raise WrongUse(f"clipping_norm = {self.clipping_norm!r}: give a number above 0")
         if len(self.counts) != NORM_BINS:
-            raise ValueError(f"counts has {len(self.counts)} bins: give {NORM_BINS}")
+            raise WrongUse(f"counts has {len(self.counts)} bins: give {NORM_BINS}")
         if any(isinstance(n, bool) or not isinstance(n, int) for n in self.counts):
-            raise ValueError("counts: give whole numbers")
+            raise WrongUse("counts: give whole numbers")
         if not all(0 <= n <= _MOST for n in self.counts):
-            raise ValueError(f"counts: give numbers from 0 to {_MOST}")
+            raise WrongUse(f"counts: give numbers from 0 to {_MOST}")
 
     @classmethod
     def from_norms(cls, norms: ArrayLike, clipping_norm: float) -> NormHistogram:
@@ -50,7 +52,7 @@ class NormHistogram:
             clipping_norm: C > 0.
 
         Raises:
-            ValueError: another shape, a norm that is negative, not finite or above C.
+            WrongUse: another shape, a norm that is negative, not finite or above C.
         """
         values = checked_norms(norms, clipping_norm)
         edges = BIN_EDGES * clipping_norm
@@ -63,20 +65,6 @@ class NormHistogram:
         """How many norms were counted."""
         return sum(self.counts)
 
-    def merge(self, other: NormHistogram) -> NormHistogram:
-        """The histogram of both sets of norms.
-
-        Raises:
-            ValueError: the clipping norms differ.
-        """
-        if other.clipping_norm != self.clipping_norm:
-            raise ValueError(
-                f"clipping_norm {other.clipping_norm!r} differs from {self.clipping_norm!r}: "
-                "only histograms of the same clipping norm can be merged"
-            )
-        merged = tuple(a + b for a, b in zip(self.counts, other.counts, strict=True))
-        return NormHistogram(self.clipping_norm, merged)
-
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
         return {"clipping_norm": self.clipping_norm, "counts": list(self.counts)}
@@ -86,25 +74,25 @@ class NormHistogram:
         """The histogram that `to_json` described.
 
         Raises:
-            ValueError: a missing key or a value out of range.
+            WrongUse: a missing key or a value out of range.
         """
         try:
             return cls(float(data["clipping_norm"]), tuple(data["counts"]))
         except (KeyError, TypeError) as error:
-            raise ValueError(f"not a norm histogram: {error}") from error
+            raise WrongUse(f"not a norm histogram: {error}") from error
 
 
 def checked_norms(norms: ArrayLike, clipping_norm: float) -> NDArray[np.float64]:
     """Norms as float64 [n], cut to C; see `NormHistogram.from_norms` for what is refused."""
     if not (math.isfinite(clipping_norm) and clipping_norm > 0):
-        raise ValueError(f"clipping_norm = {clipping_norm!r}: give a number above 0")
+        raise WrongUse(f"clipping_norm = {clipping_norm!r}: give a number above 0")
     values = np.asarray(norms, dtype=np.float64)
     if values.ndim != 1:
-        raise ValueError(f"norms has shape {values.shape}: give one norm per user, shape [n]")
+        raise WrongUse(f"norms has shape {values.shape}: give one norm per user, shape [n]")
     if not np.isfinite(values).all() or (values < 0).any():
-        raise ValueError("norms: give finite numbers ≥ 0")
+        raise WrongUse("norms: give finite numbers ≥ 0")
     if (values > clipping_norm * (1 + _ROUNDING)).any():
-        raise ValueError(
+        raise WrongUse(
             f"norms: the largest, {values.max():.9g}, is above clipping_norm = "
             f"{clipping_norm:.9g}: clip first"
         )
@@ -121,10 +109,10 @@ def norms_of(updates: NDArray[np.float32] | NDArray[np.float64]) -> NDArray[np.f
         updates: one update a row, float32 or float64 [m, d].
 
     Raises:
-        ValueError: another shape or dtype.
+        WrongUse: another shape or dtype.
     """
     if updates.ndim != 2 or updates.dtype not in (np.float32, np.float64):
-        raise ValueError(
+        raise WrongUse(
             f"updates is {updates.dtype} {updates.shape}: give float32 or float64, [m, d]"
         )
     users, size = updates.shape
@@ -134,19 +122,3 @@ def norms_of(updates: NDArray[np.float32] | NDArray[np.float64]) -> NDArray[np.f
     rest = updates[:, whole:]
     result: NDArray[np.float64] = np.sqrt(squares + np.vecdot(rest, rest))
     return result
-
-
-def pair_distances(updates: NDArray[np.float32] | NDArray[np.float64]) -> NDArray[np.float64]:
-    """Distances ‖u_i − u_j‖ of disjoint pairs of updates, float64 [m // 2]: row 2i with row 2i + 1.
-
-    Each user is in one pair, so the pairs are as independent as the users are; all m(m − 1)/2 pairs
-    would not be. Rows must be in an order that has nothing to do with the updates.
-
-    Args:
-        updates: one update a row, float32 or float64 [m, d]; the last of an odd number is left out.
-
-    Raises:
-        ValueError: another shape or dtype.
-    """
-    paired = len(updates) - len(updates) % 2
-    return norms_of(updates[0:paired:2] - updates[1:paired:2])

@@ -22,7 +22,7 @@ class Percentile:
     """1 − p in (0, 1]: users for whom it holds."""
     bound: Bound
     """ε at the curve's δ, with its order; method ``dp`` where differential privacy gave it, which
-    holds for everybody."""
+    holds for all users."""
     meaningful: bool
     """Whether p leaves out one user at least; a smaller share says nothing about any that there
     are."""
@@ -46,7 +46,7 @@ def percentile_curve(
         figure: which costs to take.
 
     Raises:
-        ValueError: a share or N out of range.
+        WrongUse: a share or N out of range.
     """
     if users is not None:
         require_count("users", users)

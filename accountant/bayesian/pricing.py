@@ -13,20 +13,21 @@ from accountant.bayesian.norms import BIN_EDGES, NORM_BINS, NormHistogram, check
 from accountant.bayesian.pair_moments import pair_log_moments
 from accountant.dp.binomial import Floats
 from accountant.dp.replaced import replaced_divergences
-from accountant.events import Event, GaussianRelease, Mechanism
+from accountant.events import Event, GaussianRelease, PricedMechanism
+from foundation.errors import WrongUse
 
 Norms = NormHistogram | NDArray[np.float64]
 """Evidence of one round. Under add-remove: norms of the cohort's clipped updates, as a histogram or
 float64 [m], at most C. Under replace-one: distances ‖u_i − u_j‖ between the clipped updates of
-*disjoint* pairs of users, float64 [m] alone, at most 2C; see `norms.pair_distances`."""
+*disjoint* pairs of users, float64 [m] alone, at most 2C."""
 
 
-class MisplacedEvidence(ValueError):
+class MisplacedEvidence(WrongUse):
     """Evidence that cannot be of the event that it came with."""
 
 
 @dataclass(frozen=True)
-class Sample:
+class PricedDistances:
     """The distances of one round, and what one release costs at each."""
 
     left: Floats
@@ -57,12 +58,14 @@ class Sample:
         return self.constant and bool(np.array_equal(self.moments[:, 0], self.largest))
 
 
-def at_largest(event: Event, lambdas: tuple[int, ...]) -> Sample:
+def at_largest(event: Event, lambdas: tuple[int, ...]) -> PricedDistances:
     """The event at the largest distance there can be: the bound of differential privacy."""
     return _priced(event.mechanism, lambdas, BIN_EDGES[-1:], np.ones(1))
 
 
-def priced(event: Event, lambdas: tuple[int, ...], evidence: Norms | None) -> Sample | None:
+def priced(
+    event: Event, lambdas: tuple[int, ...], evidence: Norms | None
+) -> PricedDistances | None:
     """The event at the distances of the evidence; None if there are none, or no noise.
 
     Args:
@@ -72,7 +75,7 @@ def priced(event: Event, lambdas: tuple[int, ...], evidence: Norms | None) -> Sa
 
     Raises:
         MisplacedEvidence: evidence that cannot be of this event. The message says what to give.
-        ValueError: distances that are negative, not finite or above the event's sensitivity.
+        WrongUse: distances that are negative, not finite or above the event's sensitivity.
     """
     if evidence is None:
         return None
@@ -109,8 +112,8 @@ def _binned(adjacency: str, clipping_norm: float, evidence: NormHistogram) -> tu
 
 
 def _priced(
-    mechanism: Mechanism, lambdas: tuple[int, ...], shares: Floats, weights: Floats
-) -> Sample:
+    mechanism: PricedMechanism, lambdas: tuple[int, ...], shares: Floats, weights: Floats
+) -> PricedDistances:
     """Moments at distances given as shares of the sensitivity, float64 [m]."""
     largest = _on_edges(mechanism, lambdas)[2][:, -1]
     on_edges = shares * NORM_BINS
@@ -119,11 +122,13 @@ def _priced(
         left, right, moments = (table[:, columns] for table in _on_edges(mechanism, lambdas))
     else:
         left, right, moments = _tables(mechanism, lambdas, shares)
-    return Sample(left, right, np.minimum(moments, largest[:, None]), largest, weights)
+    return PricedDistances(left, right, np.minimum(moments, largest[:, None]), largest, weights)
 
 
 @functools.lru_cache(maxsize=256)
-def _on_edges(mechanism: Mechanism, lambdas: tuple[int, ...]) -> tuple[Floats, Floats, Floats]:
+def _on_edges(
+    mechanism: PricedMechanism, lambdas: tuple[int, ...]
+) -> tuple[Floats, Floats, Floats]:
     """The moments on every edge of a histogram; at the last, C, never above the worst case's."""
     left, right, moments = _tables(mechanism, lambdas, BIN_EDGES)
     if mechanism.kind == "replaced":
@@ -135,7 +140,7 @@ def _on_edges(mechanism: Mechanism, lambdas: tuple[int, ...]) -> tuple[Floats, F
 
 
 def _tables(
-    mechanism: Mechanism, lambdas: tuple[int, ...], shares: Floats
+    mechanism: PricedMechanism, lambdas: tuple[int, ...], shares: Floats
 ) -> tuple[Floats, Floats, Floats]:
     q, z = mechanism.sampling_rate, mechanism.noise
     left, right = log_moments(lambdas, q, shares, z)

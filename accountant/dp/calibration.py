@@ -10,7 +10,7 @@ from typing import Literal
 from accountant.bounds import require_count, require_probability
 from accountant.dp.differential import DifferentialAccountant
 from accountant.events import LEAST_NOISE, Adjacency, Event, Sampler, SubsampledGaussian
-from foundation.errors import FedlensError
+from foundation.errors import WrongUse
 
 Method = Literal["best", "rdp"]
 
@@ -22,7 +22,7 @@ LEAST_EPSILON = 1e-9
 """Smaller targets are refused: they ask for more noise than numbers can tell apart."""
 
 
-class CalibrationError(FedlensError, ValueError):
+class CalibrationError(WrongUse):
     """A target that no noise, or every number of rounds, reaches."""
 
 
@@ -52,7 +52,7 @@ def noise_for(
         z is at most ``epsilon``, and z is at most a relative 1e-4 above the least such.
 
     Raises:
-        ValueError: an argument is out of range; `CalibrationError` where no noise multiplier
+        WrongUse: an argument is out of range; `CalibrationError` where no noise multiplier
             below 1e9 is enough.
     """
     require_count("rounds", rounds)
@@ -81,7 +81,7 @@ def rounds_within(event: Event, *, epsilon: float, delta: float, method: Method 
         method: ``best`` for the least of all bounds, ``rdp`` for the moments accountant alone.
 
     Raises:
-        ValueError: an argument is out of range; `CalibrationError` where more than 10^9 stay
+        WrongUse: an argument is out of range; `CalibrationError` where more than 10^9 stay
             within the budget.
     """
     _check(epsilon, delta, method)
@@ -96,12 +96,12 @@ def rounds_within(event: Event, *, epsilon: float, delta: float, method: Method 
 def _check(epsilon: float, delta: float, method: str) -> None:
     require_probability("delta", delta)
     if not (math.isfinite(epsilon) and epsilon >= LEAST_EPSILON):
-        raise ValueError(
+        raise WrongUse(
             f"epsilon = {epsilon!r} cannot be used: give a finite number, at least "
             f"{LEAST_EPSILON:g}"
         )
     if method not in _METHODS:
-        raise ValueError(f"method = {method!r} cannot be used: choose 'best' or 'rdp'")
+        raise WrongUse(f"method = {method!r} cannot be used: choose 'best' or 'rdp'")
 
 
 def _epsilon(event: Event, count: int, delta: float, method: Method) -> float:

@@ -23,7 +23,7 @@ the larger δ counts. What is returned is an upper bound, by four observations:
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,7 +38,7 @@ from accountant.dp.loss import (
     log_moments,
     node_count,
 )
-from accountant.events import Mechanism
+from accountant.events import PricedMechanism
 
 LATTICE = tuple(2.0 ** (i / 4) for i in range(-48, 49))
 """Abscissas t: neighbouring queries share one, and so share all that was computed on its line."""
@@ -51,20 +51,18 @@ QUICK, THOROUGH = 1.5e7, 3e8
 """Limits of work: complex multiplications for one line."""
 _UNIT = 2.3e-16
 
-Counted = Sequence[tuple[Mechanism, int]]
-
 
 @dataclass(frozen=True)
 class Composition:
     """What was released: subsampled releases with their counts, and Gaussian ones as a whole."""
 
-    sampled: tuple[tuple[Mechanism, int], ...]
+    sampled: tuple[tuple[PricedMechanism, int], ...]
     """``poisson`` mechanisms, sorted, each once."""
     mu_squared: float
     """Σ count/z² over all ``gaussian`` mechanisms: they compose to one with noise 1/μ."""
 
     @classmethod
-    def of(cls, counts: Mapping[Mechanism, int]) -> Composition | None:
+    def of(cls, counts: Mapping[PricedMechanism, int]) -> Composition | None:
         """None where something was booked that has no known worst pair, or has no noise."""
         if any(m.noise == 0 or (m.kind == "replaced" and m.sampling_rate < 1) for m in counts):
             return None
@@ -74,7 +72,7 @@ class Composition:
 
 
 @dataclass(frozen=True)
-class Place:
+class ContourPlace:
     """Where a transform is inverted."""
 
     at: int
@@ -87,11 +85,11 @@ class Place:
     """v: variance of the release that was never made, 0 where none is needed."""
 
 
-class Line:
+class ContourLine:
     """One vertical line t + is: δ of a composition in one direction, as a function of ε."""
 
     def __init__(
-        self, place: Place, log_moment: float, points: Complexes, loose: tuple[float, float]
+        self, place: ContourPlace, log_moment: float, points: Complexes, loose: tuple[float, float]
     ) -> None:
         """Keep what does not depend on ε.
 
@@ -153,7 +151,7 @@ def place(
     at: int,
     target: tuple[float, float],
     work: float = THOROUGH,
-) -> Place:
+) -> ContourPlace:
     """How to sample the line at abscissa number ``at`` so that it serves near a target.
 
     Args:
@@ -167,7 +165,7 @@ def place(
     epsilon, log_delta = target
     step = _step(moments, at, epsilon, log_delta)
     needed = float(moments[at]) - epsilon * LATTICE[at] - log_delta + _ALIAS
-    return Place(at, step, *_cut(what, direction, LATTICE[at], step, (needed, work)))
+    return ContourPlace(at, step, *_cut(what, direction, LATTICE[at], step, (needed, work)))
 
 
 def saddle(moments: Floats, epsilon: float) -> int:
@@ -218,7 +216,7 @@ def _log_bound(what: Composition, direction: Direction, t: float, s: float) -> f
     return math.fsum(falls) - what.mu_squared * s * s / 2
 
 
-def line(what: Composition, direction: Direction, where: Place) -> Line:
+def line(what: Composition, direction: Direction, where: ContourPlace) -> ContourLine:
     """The line of a composition in one direction at a place."""
     t, step, count = LATTICE[where.at], where.step, where.count
     s = np.arange(count) * step
@@ -236,17 +234,17 @@ def line(what: Composition, direction: Direction, where: Place) -> Line:
         unsure += 1e-13 * times * (np.abs(grid) + abs(moment))
     points = np.exp(exponent) / (zeta * (zeta + 1))
     rounding = float(np.abs(points) @ unsure) * step / math.pi
-    return Line(where, log_moment, points, (_left_out(what, direction, where), rounding))
+    return ContourLine(where, log_moment, points, (_left_out(what, direction, where), rounding))
 
 
-def _left_out(what: Composition, direction: Direction, where: Place) -> float:
+def _left_out(what: Composition, direction: Direction, where: ContourPlace) -> float:
     top = where.count * where.step
     bound = _log_bound(what, direction, LATTICE[where.at], top) - where.extra * top * top / 2
     return math.exp(bound) / (math.pi * (top - where.step))
 
 
 def _grid(
-    mechanism: Mechanism, t: float, direction: Direction, step: float, count: int
+    mechanism: PricedMechanism, t: float, direction: Direction, step: float, count: int
 ) -> tuple[float, float, Complexes]:
     """K(t), E|L| and the log characteristic function: in octaves, each as fine as it must be."""
     q, z = mechanism.sampling_rate, mechanism.noise

@@ -12,20 +12,20 @@ from collections import Counter
 from accountant.bounds import NOTHING_SPENT, Bound, require_count, require_probability
 from accountant.dp.moments import MomentsAccountant
 from accountant.dp.tight import tight_delta, tight_epsilon
-from accountant.events import Event, Mechanism
+from accountant.events import Event, PricedMechanism
 
 
 class DifferentialAccountant:
     """An upper bound on (ε, δ) of everything booked, in whatever order it was booked.
 
-    Noise counts relative to the sensitivity under each event's own adjacency; whoever mixes events
-    of two adjacencies, or of two units, gets a figure that holds for neither. Queries are kept
-    until the next booking, and work that another round can use again is kept in the process.
+    Noise counts relative to the sensitivity under each event's own adjacency; the figure
+    of a mixture of two adjacencies, or of two units, holds for neither. Queries are kept until the
+    next booking, and work that another round can use again is kept in the process.
     """
 
     def __init__(self) -> None:
         """Start with nothing booked."""
-        self._counts: Counter[Mechanism] = Counter()
+        self._counts: Counter[PricedMechanism] = Counter()
         self._moments = MomentsAccountant()
         self._known: dict[float, Bound] = {}
 
@@ -33,7 +33,7 @@ class DifferentialAccountant:
         """Book ``count`` occurrences of ``event``.
 
         Raises:
-            ValueError: ``count`` is not a whole number of at least 1.
+            WrongUse: ``count`` is not a whole number of at least 1.
         """
         require_count("count", count)
         self._moments.compose(event, count)
@@ -66,7 +66,7 @@ class DifferentialAccountant:
         """The least valid δ at ``epsilon`` ≥ 0.
 
         Raises:
-            ValueError: ``epsilon`` is negative or not a number.
+            WrongUse: ``epsilon`` is negative or not a number.
         """
         by_moments = self._moments.delta(epsilon)
         return min(by_moments, tight_delta(self._counts, float(epsilon)))

@@ -1,6 +1,6 @@
 """The moments accountant: differential privacy of a run through Rényi divergences.
 
-Composition adds divergences order by order, whatever the mechanisms and whoever chose them
+Composition adds divergences order by order, whatever mechanisms were chosen
 beforehand; a query converts each order and takes the least. Divergences of one event are computed
 once and kept, so a query over thousands of rounds costs well under a millisecond.
 """
@@ -23,7 +23,8 @@ from accountant.bounds import (
 from accountant.dp.binomial import Floats
 from accountant.dp.renyi import DEFAULT_ORDERS, deltas, epsilons, renyi_divergences
 from accountant.dp.replaced import replaced_divergences
-from accountant.events import Event, Mechanism
+from accountant.events import Event, PricedMechanism
+from foundation.errors import WrongUse
 
 __all__ = ["DEFAULT_ORDERS", "MomentsAccountant", "mechanism_divergences"]
 
@@ -42,13 +43,13 @@ class MomentsAccountant:
             orders: α > 1, each a different valid bound.
 
         Raises:
-            ValueError: no order, or one that is not finite and above 1.
+            WrongUse: no order, or one that is not finite and above 1.
         """
         if not orders or not all(math.isfinite(a) and a > 1 for a in orders):
-            raise ValueError(f"orders = {orders!r}: give finite numbers above 1, one at least")
+            raise WrongUse(f"orders = {orders!r}: give finite numbers above 1, one at least")
         self._orders = tuple(float(order) for order in orders)
         self._alphas = np.array(self._orders)
-        self._counts: Counter[Mechanism] = Counter()
+        self._counts: Counter[PricedMechanism] = Counter()
         self._total: Floats | None = None
 
     def compose(self, event: Event, count: int = 1) -> None:
@@ -65,7 +66,7 @@ class MomentsAccountant:
     def delta(self, epsilon: float) -> float:
         """Delta of everything booked at ``epsilon`` ≥ 0."""
         if not epsilon >= 0:
-            raise ValueError(f"epsilon = {epsilon!r} cannot be used: give a number ≥ 0")
+            raise WrongUse(f"epsilon = {epsilon!r} cannot be used: give a number ≥ 0")
         if not self._counts or math.isinf(epsilon):
             return 0.0
         totals = self._divergences()
@@ -81,7 +82,7 @@ class MomentsAccountant:
         """
         require_probability("delta", delta)
         if not epsilon >= 0:
-            raise ValueError(f"epsilon = {epsilon!r} cannot be used: give a number ≥ 0")
+            raise WrongUse(f"epsilon = {epsilon!r} cannot be used: give a number ≥ 0")
         after = self._divergences() + self._of(event.mechanism, event.count)
         return self._best(after, delta).epsilon > epsilon
 
@@ -92,7 +93,7 @@ class MomentsAccountant:
             self._total = np.sum(parts, axis=0) if parts else np.zeros(len(self._orders))
         return self._total
 
-    def _of(self, mechanism: Mechanism, count: int) -> Floats:
+    def _of(self, mechanism: PricedMechanism, count: int) -> Floats:
         return count * mechanism_divergences(mechanism, self._orders)
 
     def _best(self, totals: Floats, delta: float) -> Bound:
@@ -105,7 +106,7 @@ class MomentsAccountant:
         return Bound(float(candidates[best]), float(alphas[best]), "rdp")
 
 
-def mechanism_divergences(mechanism: Mechanism, orders: tuple[float, ...]) -> Floats:
+def mechanism_divergences(mechanism: PricedMechanism, orders: tuple[float, ...]) -> Floats:
     """D_α of one release at each order, float64 [orders], read-only and cached.
 
     Exact for ``gaussian`` and, but for fractional orders of tiny noise, for ``poisson``; an upper

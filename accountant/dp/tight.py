@@ -18,8 +18,8 @@ from accountant.dp.binomial import Floats
 from accountant.dp.contour import (
     QUICK,
     Composition,
-    Line,
-    Place,
+    ContourLine,
+    ContourPlace,
     epsilon_bounds,
     lattice_moments,
     line,
@@ -29,7 +29,7 @@ from accountant.dp.contour import (
 )
 from accountant.dp.loss import DIRECTIONS, Direction
 from accountant.dp.profiles import gaussian_delta, gaussian_epsilon, sampled_delta, sampled_epsilon
-from accountant.events import Mechanism
+from accountant.events import PricedMechanism
 
 ANALYTIC, CONTOUR = "analytic", "contour"
 _PRECISION = 1e-11
@@ -39,7 +39,7 @@ _SETTLED = 1e-6
 _NOTHING = -700.0
 
 
-def tight_epsilon(counts: Mapping[Mechanism, int], delta: float) -> Bound:
+def tight_epsilon(counts: Mapping[PricedMechanism, int], delta: float) -> Bound:
     """The least ε ≥ 0 that goes with ``delta``, rounded up; `UNBOUNDED` where none is known.
 
     Args:
@@ -63,7 +63,7 @@ def tight_epsilon(counts: Mapping[Mechanism, int], delta: float) -> Bound:
     return UNBOUNDED if math.isinf(epsilon) else Bound(epsilon, NO_ORDER, CONTOUR)
 
 
-def tight_delta(counts: Mapping[Mechanism, int], epsilon: float) -> float:
+def tight_delta(counts: Mapping[PricedMechanism, int], epsilon: float) -> float:
     """The δ that goes with ``epsilon`` ≥ 0, rounded up; 1 where none is known."""
     if not counts or math.isinf(epsilon):
         return 0.0
@@ -141,7 +141,7 @@ def _smoothest(
     moments: Floats,
     at: int,
     target: tuple[float, float],
-) -> Place:
+) -> ContourPlace:
     """The place near abscissa number ``at`` that needs the least extra release."""
     near = [i for i in (at, at + _LEFT, at - _LEFT) if 0 <= i < moments.size]
     finite = [i for i in near if math.isfinite(moments[i])]
@@ -149,7 +149,7 @@ def _smoothest(
     return min(places, key=lambda where: where.extra)
 
 
-def _root(on: Line, target: float, high: float) -> float:
+def _root(on: ContourLine, target: float, high: float) -> float:
     """The least ε ≥ 0 on this line whose δ, rounded up, is at most the target."""
     if on.log_delta(high) > target:
         return high  # the bound that it came from holds by itself

@@ -42,7 +42,7 @@ class ChainError(FedlensError, ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LedgerEntry:
     """One release, as the ledger holds it."""
 
     index: int
@@ -89,7 +89,7 @@ def header_line(header: Mapping[str, Any]) -> tuple[bytes, str]:
     return _sealed({"format": FORMAT, "header": dict(header)})
 
 
-def seal_line(record: Mapping[str, Any]) -> tuple[bytes, Entry]:
+def seal_line(record: Mapping[str, Any]) -> tuple[bytes, LedgerEntry]:
     """An entry's line, and the entry as it will be read back.
 
     Raises:
@@ -99,7 +99,7 @@ def seal_line(record: Mapping[str, Any]) -> tuple[bytes, Entry]:
     return line, _entry_of(_parse(line[:-1]))
 
 
-def _entry_of(record: dict[str, Any]) -> Entry:
+def _entry_of(record: dict[str, Any]) -> LedgerEntry:
     """An entry of any form that is JSON, with every field checked."""
     if record.keys() - {"run"} != _ENTRY_KEYS:
         raise ChainError(f"has the wrong fields: {sorted(record)}")
@@ -112,7 +112,7 @@ def _entry_of(record: dict[str, Any]) -> Entry:
             raise ChainError(f"{name} = {record[name]!r}: not text")
     if not (evidence is None or _is_digest(evidence)):
         raise ChainError(f"evidence_digest = {evidence!r}: neither null nor 64 hexadecimal digits")
-    return Entry(
+    return LedgerEntry(
         index=record["index"],
         round=record["round"],
         event=_event_of(record["event"]),
@@ -173,7 +173,7 @@ def _check_hash(line: bytes) -> None:
 class Reader:
     """Reads lines in order and checks each against the one before. It may be fed in pieces."""
 
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[LedgerEntry] = field(default_factory=list)
     header: dict[str, Any] = field(default_factory=dict)
     header_hash: str = ""
     head: str = ""
@@ -205,7 +205,7 @@ class Reader:
                     self.take(_entry_of(_parse(line)))
             start = stop
 
-    def take(self, entry: Entry) -> None:
+    def take(self, entry: LedgerEntry) -> None:
         """Accept an entry whose own hash is right as the next one.
 
         Raises:
@@ -238,7 +238,7 @@ class Reader:
             Whether all of them were of that form and right. If not, nothing was read, and reading
             them one by one tells what is wrong, if anything is.
         """
-        found: list[Entry] = []
+        found: list[LedgerEntry] = []
         head, position = self.head, len(self.entries)
         previous, size = head.encode(), 0
         for body, at, event, evidence, index, before, what, number, run, digest in _ENTRY.findall(
@@ -249,7 +249,7 @@ class Reader:
             if own != digest or before != previous or int(index) != position:
                 return False
             try:
-                entry = Entry(
+                entry = LedgerEntry(
                     position,
                     int(number),
                     self._events.get(event) or self._event(event),

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from accountant.bayesian.norms import NormHistogram
-from accountant.ledger.chain import Entry, canonical
+from accountant.ledger.chain import LedgerEntry, canonical
 
 _SALT_BYTES = 32
 
@@ -73,7 +73,7 @@ class EvidenceFile:
             os.fsync(file.fileno())
         self._sealed.setdefault(index, []).append(sealed)
 
-    def matching(self, entry: Entry) -> NormHistogram | None:
+    def matching(self, entry: LedgerEntry) -> NormHistogram | None:
         """The histogram that ``entry`` committed to, or None if it is not here."""
         for sealed in self._sealed.get(entry.index, ()):
             if sealed.digest == entry.evidence_digest:

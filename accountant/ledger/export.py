@@ -10,15 +10,15 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from accountant.ledger.ledger import Entry, Ledger
+from accountant.ledger.ledger import Ledger, LedgerEntry
 from accountant.ledger.population import Population
 from accountant.statement import Spending, statement
+from foundation.json_values import json_value
 
 FORMAT = "fedlens-export-1"
 _LINE_COLUMNS = (
@@ -96,14 +96,14 @@ def _population_record(population: Population) -> dict[str, Any]:
         "figures": {
             "epsilon_budget": terms.epsilon_budget,
             "delta_dp": terms.delta,
-            "dp_epsilon": _finite(spent.epsilon),
+            "dp_epsilon": json_value(spent.epsilon),
             "dp_method": spent.method,
             "dp_order": spent.order,
         },
     }
 
 
-def _mechanisms(entries: Iterable[Entry]) -> list[dict[str, Any]]:
+def _mechanisms(entries: Iterable[LedgerEntry]) -> list[dict[str, Any]]:
     """What was released how often, as the accountants price it; ``count`` counts releases."""
     counts: Counter[Any] = Counter()
     for entry in entries:
@@ -114,13 +114,8 @@ def _mechanisms(entries: Iterable[Entry]) -> list[dict[str, Any]]:
 def _figures(spending: Spending) -> dict[str, Any]:
     record = asdict(spending)
     del record["schedule"]
-    return {key: _finite(value) for key, value in record.items()}
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _finite(inner) for key, inner in value.items()}
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    figures: dict[str, Any] = json_value(record)
+    return figures
 
 
 def _line_rows(which: str, ledger: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -22,10 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from accountant.events import Event
-from accountant.ledger.chain import ChainError, Entry, Reader, header_line, seal_line
+from accountant.ledger.chain import ChainError, LedgerEntry, Reader, header_line, seal_line
 from foundation.errors import FedlensError
+from foundation.files import write_durably
 
-__all__ = ["Entry", "Ledger", "LedgerError"]
+__all__ = ["Ledger", "LedgerEntry", "LedgerError"]
 
 _APPENDING = os.O_RDWR | os.O_APPEND
 
@@ -52,7 +53,7 @@ class Ledger:
         self._descriptor: int | None = None
         self.recovered = recovered
         """Bytes of a torn last line that `open` cut off: a write that a crash interrupted and that
-        nobody was told of. 0 if there were none."""
+        was never reported as done. 0 if there were none."""
 
     @classmethod
     def create(cls, path: str | Path, header: Mapping[str, Any]) -> Ledger:
@@ -70,16 +71,10 @@ class Ledger:
             line, _ = header_line(header)
         except ChainError as error:
             raise LedgerError(path, 1, error.problem) from error
-        draft = path.with_name(f".{path.name}.{os.getpid()}.new")
-        with _locked(path.parent, os.O_RDONLY | os.O_DIRECTORY) as folder:
+        with _locked(path.parent, os.O_RDONLY | os.O_DIRECTORY):
             if path.exists():
                 raise LedgerError(path, 1, "exists already; open it, or choose another path")
-            with draft.open("wb") as file:
-                file.write(line)
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(path)
-            os.fsync(folder)
+            write_durably(path, line)
         return cls.open(path)
 
     @classmethod
@@ -139,7 +134,7 @@ class Ledger:
         path: str | Path,
         expected_head: str | None = None,
         expected_entries: int | None = None,
-    ) -> tuple[Entry, ...]:
+    ) -> tuple[LedgerEntry, ...]:
         """All entries of a ledger that `read` finds nothing wrong with."""
         return cls.read(path, expected_head, expected_entries).entries
 
@@ -169,7 +164,7 @@ class Ledger:
         purpose: str,
         evidence_digest: str | None,
         run: str | None = None,
-    ) -> Entry:
+    ) -> LedgerEntry:
         """Write one entry; it is on disk when this returns.
 
         Args:
@@ -202,11 +197,11 @@ class Ledger:
         return entry
 
     @property
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[LedgerEntry, ...]:
         """All entries, that of index 0 first."""
         return tuple(self._reader.entries)
 
-    def since(self, index: int) -> tuple[Entry, ...]:
+    def since(self, index: int) -> tuple[LedgerEntry, ...]:
         """The entries from ``index`` on."""
         return tuple(self._reader.entries[index:])
 
@@ -262,7 +257,7 @@ class Ledger:
         number = len(self) + 2
         if _File.of(descriptor) != self._file:
             raise LedgerError(
-                self._path, number, "somebody else changed the file; open the ledger again"
+                self._path, number, "another process changed the file; open the ledger again"
             )
         try:
             _write_all(descriptor, line)

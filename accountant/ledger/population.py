@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import copy
 import math
-import os
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,8 +30,9 @@ from typing import Any
 from accountant.bounds import Bound
 from accountant.dp.differential import DifferentialAccountant
 from accountant.events import Adjacency, Event, Unit
-from accountant.ledger.ledger import Entry, Ledger, LedgerError
-from foundation.errors import FedlensError
+from accountant.ledger.ledger import Ledger, LedgerEntry, LedgerError
+from foundation.errors import ExitStatus, FedlensError
+from foundation.files import make_folder_durably
 
 LEDGER = "ledger.jsonl"
 
@@ -43,6 +43,8 @@ class PopulationError(FedlensError, ValueError):
 
 class OutOfBudget(FedlensError, ValueError):
     """A release that a budget forbids. Nothing was spent, and nothing may be released."""
+
+    exit_status = ExitStatus.OUT_OF_BUDGET
 
 
 def _require(holds: bool, name: str, value: object, mend: str) -> None:
@@ -55,7 +57,7 @@ def _real(value: object) -> bool:
 
 
 @dataclass(frozen=True)
-class Terms:
+class PopulationTerms:
     """What a population's ledger fixes for all its runs, once and for all."""
 
     population: str
@@ -90,11 +92,11 @@ class Terms:
             self.unit == "record" or users == 0 or delta <= 1 / users,
             "delta",
             delta,
-            f"make it at most 1/N for N = {users} users: a larger δ protects nobody",
+            f"make it at most 1/N for N = {users} users: a larger δ protects no one",
         )
 
     @classmethod
-    def from_header(cls, header: Mapping[str, Any]) -> Terms:
+    def from_header(cls, header: Mapping[str, Any]) -> PopulationTerms:
         """The terms in a ledger's header.
 
         Raises:
@@ -126,14 +128,14 @@ class Population:
 
     def __init__(self, ledger: Ledger) -> None:
         try:
-            self.terms = Terms.from_header(ledger.header)
+            self.terms = PopulationTerms.from_header(ledger.header)
         except PopulationError as error:
             raise PopulationError(f"{ledger.path}: {error}") from None
         self._ledger, self._account, self._booked = ledger, DifferentialAccountant(), 0
         self._book()
 
     @classmethod
-    def create(cls, folder: Path, terms: Terms) -> Population:
+    def create(cls, folder: Path, terms: PopulationTerms) -> Population:
         """Make a population, durable on return, told by its id from any other of the same terms.
 
         Args:
@@ -145,7 +147,7 @@ class Population:
         """
         if (folder / LEDGER).exists():
             raise PopulationError(f"{folder} holds a population already; its budget stays as it is")
-        _make_folder(folder)
+        make_folder_durably(folder)
         return cls(Ledger.create(folder / LEDGER, {**asdict(terms), "id": uuid.uuid4().hex}))
 
     @classmethod
@@ -187,7 +189,7 @@ class Population:
 
     def charge(
         self, event: Event, *, run: str, number: int, purpose: str = "training round"
-    ) -> Entry:
+    ) -> LedgerEntry:
         """Grant a release: it is within the budget and on disk when this returns.
 
         Args:
@@ -213,7 +215,7 @@ class Population:
             self._book()
         return entry
 
-    def require_entries(self, run: str, entries: Iterable[Entry]) -> None:
+    def require_entries(self, run: str, entries: Iterable[LedgerEntry]) -> None:
         """Check that every entry of a run's own ledger was granted here.
 
         Raises:
@@ -275,12 +277,12 @@ class Population:
 
     def shares(self) -> tuple[Share, ...]:
         """What each run has spent, in the order in which they first did."""
-        runs: dict[str, list[Entry]] = {}
+        runs: dict[str, list[LedgerEntry]] = {}
         for entry in self._ledger.entries:
             runs.setdefault(entry.run or "", []).append(entry)
         return tuple(self._share(run, entries) for run, entries in runs.items())
 
-    def _share(self, run: str, entries: list[Entry]) -> Share:
+    def _share(self, run: str, entries: list[LedgerEntry]) -> Share:
         account = DifferentialAccountant()
         for event, count in Counter(entry.event for entry in entries).items():
             account.compose(event, count)
@@ -322,18 +324,6 @@ class Population:
                 raise LedgerError(self._ledger.path, first.index + 2, str(error)) from None
             self._account.compose(event, 1 + len(more))
         self._booked += len(entries)
-
-
-def _make_folder(folder: Path) -> None:
-    """Make a folder and those it lies in, durably."""
-    missing = [path for path in (folder, *folder.parents) if not path.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in missing:
-        descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def _ledger_in(folder: Path) -> Path:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from client.datasets.dataset import Dataset, DatasetError, build_dataset
+from client.datasets.spec import DatasetSpec
 
 REQUIRED = ("train_images", "train_labels", "test_images", "test_labels")
 SENSITIVE = ("train_sensitive", "test_sensitive")
@@ -21,9 +22,10 @@ MOST_CLASSES = 1000
 def load_npz(path: Path) -> Dataset:
     """Arrays train_images, train_labels, test_images, test_labels and some that need not be there.
 
-    These are user_ids and, both or none, train_sensitive and test_sensitive (what a privatizer is
-    to hide). Images are uint8 [n, h, w] (grey) or [n, c, h, w]; all else is whole numbers. The
-    number of classes is the highest label plus one. Pickled objects in the file are refused.
+    These are user_ids and, both or none, train_sensitive and test_sensitive (the sensitive
+    attribute that a privatizer hides). Images are uint8 [n, h, w] (grey) or [n, c, h, w]; all else
+    is whole numbers. The number of classes is the highest label plus one. Pickled objects in the
+    file are refused.
 
     Raises:
         DatasetError: when the file or an array is missing, damaged or of the wrong kind.
@@ -46,6 +48,9 @@ def load_npz(path: Path) -> Dataset:
         user_ids=labels.get("user_ids"),
         sensitive=_sensitive(path, labels),
     )
+
+
+NPZ = DatasetSpec("NumPy arrays", lambda path, _: load_npz(Path(path).expanduser()), by_path=True)
 
 
 def _sensitive(

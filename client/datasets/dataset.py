@@ -12,13 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foundation.errors import FedlensError
+from models.shapes import ShapeError, check_shape
 
 Images = NDArray[np.uint8]
 Labels = NDArray[np.int64]
 Kind = TypeVar("Kind", bound=np.generic)
-
-CHANNELS = (1, 3)
-SIDES = (28, 32)
 
 
 class DatasetError(FedlensError, ValueError):
@@ -40,7 +38,7 @@ class Dataset:
         user_ids: int64 [n], the user each training image belongs to, or None.
         digest: SHA-256, hex, over all arrays with their shapes and types.
         attribution: whom to credit, under which licence.
-        train_sensitive: int64 [n], what the owner of each training image wants hidden, or None.
+        train_sensitive: int64 [n], sensitive attribute of each training image, or None.
         test_sensitive: int64 [m], the same of the test images.
     """
 
@@ -88,8 +86,8 @@ def build_dataset(
         sensitive: of each training and of each test image, from 0, or None.
 
     Raises:
-        DatasetError: on an empty set, wrong shapes, labels out of range, or user ids or secrets
-            that do not match the images.
+        DatasetError: on an empty set, wrong shapes, labels out of range, or user ids or
+            sensitive values that do not match the images.
     """
     names = tuple(class_names)
     for part, (images, labels) in (("training", train), ("test", test)):
@@ -163,14 +161,14 @@ def _check_sensitive(
     source: Path, sensitive: tuple[Labels, Labels], labels: tuple[Labels, Labels]
 ) -> None:
     for part, (found, wanted) in enumerate(zip(sensitive, labels, strict=True)):
-        where = f"{source}: {('train', 'test')[part]}_secrets"
+        where = f"{source}: {('train', 'test')[part]}_sensitive"
         if found.shape != wanted.shape:
             raise DatasetError(
                 f"{where} has shape {found.shape}, but there are {len(wanted)} images; give one "
-                "secret per image"
+                "value per image"
             )
         if int(found.min()) < 0:
-            raise DatasetError(f"{where} has {int(found.min())}; number the secrets from 0")
+            raise DatasetError(f"{where} has {int(found.min())}; number the values from 0")
 
 
 def check_size(where: str, channels: int, height: int, width: int) -> None:
@@ -179,11 +177,10 @@ def check_size(where: str, channels: int, height: int, width: int) -> None:
     Raises:
         DatasetError: unless 1 or 3 channels of 28 x 28 or 32 x 32 pixels.
     """
-    if channels not in CHANNELS or height != width or height not in SIDES:
-        raise DatasetError(
-            f"{where} has images of {channels} channel(s), {height} x {width} pixels; "
-            "resize them to 28 x 28 or 32 x 32 with 1 (grey) or 3 (RGB) channels"
-        )
+    try:
+        check_shape((channels, height, width))
+    except ShapeError as error:
+        raise DatasetError(f"{where}: {error}") from None
 
 
 def _freeze(array: NDArray[Kind]) -> NDArray[Kind]:

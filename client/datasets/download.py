@@ -8,11 +8,12 @@ import os
 import tempfile
 import urllib.request
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from client.datasets.dataset import DatasetError
 
+DATA_VARIABLE = "FEDLENS_DATA"
 TIMEOUT_SECONDS = 30.0
 LARGEST_BYTES = 64 << 20
 """More than any known file; a mirror that sends more is not believed."""
@@ -21,6 +22,21 @@ LARGEST_BYTES = 64 << 20
 def cache_folder(name: str) -> Path:
     """Where downloads of data set ``name`` are kept."""
     return Path.home() / ".cache" / "fedlens" / name
+
+
+def search_folders(
+    name: str, data_dir: Path | None, system_folders: Iterable[Path] = ()
+) -> list[Path]:
+    """Where files of ``name`` are looked for: in ``data_dir`` alone when it is given.
+
+    Else in the folder that FEDLENS_DATA names, in the system's folders, and in the cache. In each
+    folder a sub-folder ``name`` goes first.
+    """
+    if data_dir is not None:
+        return [data_dir / name, data_dir]
+    named = os.environ.get(DATA_VARIABLE)
+    own = [Path(named) / name, Path(named)] if named else []
+    return [*own, *system_folders, cache_folder(name)]
 
 
 def download(

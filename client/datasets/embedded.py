@@ -16,7 +16,9 @@ from urllib.request import url2pathname
 import numpy as np
 
 from client.datasets.dataset import Dataset, DatasetError, build_dataset
-from client.datasets.idx_sets import DATA_VARIABLE, MNIST
+from client.datasets.download import DATA_VARIABLE
+from client.datasets.idx_sets import MNIST_FILES
+from client.datasets.spec import Augmentation, DatasetSpec
 
 FILE = "mnist-sample.npz.xz"
 SHA256 = "33d43c8bb9db8d606ede0973f0e585d16bbb4c4596850eb594d6486612fa8a2d"
@@ -42,9 +44,14 @@ def load_embedded() -> Dataset:
         path,
         train,
         test,
-        class_names=MNIST.class_names,
-        attribution=f"A sample of {MNIST.attribution}",
+        class_names=MNIST_FILES.class_names,
+        attribution=f"A sample of {MNIST_FILES.attribution}",
     )
+
+
+EMBEDDED = DatasetSpec(
+    "Embedded digits", lambda *_: load_embedded(), augmentation=Augmentation("affine")
+)
 
 
 def find_embedded() -> Path:

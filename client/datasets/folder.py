@@ -10,6 +10,7 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from client.datasets.dataset import Dataset, DatasetError, Images, Labels, build_dataset, check_size
+from client.datasets.spec import DatasetSpec
 
 SUFFIXES = (".png", ".jpg", ".jpeg")
 GREY_MODES = ("1", "L", "LA")
@@ -48,6 +49,11 @@ def load_folder(root: Path) -> Dataset:
         class_names=names,
         attribution=f"your own pictures, from {root.name}",
     )
+
+
+IMAGE_FOLDER = DatasetSpec(
+    "Image folder", lambda path, _: load_folder(Path(path).expanduser()), by_path=True
+)
 
 
 def _class_names(folder: Path) -> list[str]:

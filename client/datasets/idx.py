@@ -55,19 +55,6 @@ def read_labels(path: Path, classes: int, sha256: str | None = None) -> Labels:
     return labels.astype(np.int64)
 
 
-def check_counts(images: Path, labels: Path, pixels: Images, numbers: Labels) -> None:
-    """Refuse two files that do not belong together.
-
-    Raises:
-        DatasetError: when there are not as many images as labels.
-    """
-    if len(pixels) != len(numbers):
-        raise DatasetError(
-            f"{images} has {len(pixels)} images but {labels} has {len(numbers)} labels; "
-            "fetch both again from the same place"
-        )
-
-
 def _read(path: Path, magic: int, dimensions: int, sha256: str | None) -> NDArray[np.uint8]:
     try:
         with _open(path) as stream:

@@ -1,47 +1,62 @@
-"""The registry of data sets: one name, one loader.
+"""Data sets by name: ours, and those of other packages that are installed.
 
-Adding a source is one file in ``data_sources/`` and one line here.
+Adding one is a file with a `DatasetSpec` and a line here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
-from client.datasets.arrays import load_npz
-from client.datasets.dataset import Dataset, DatasetError, digest_arrays
-from client.datasets.embedded import load_embedded
-from client.datasets.folder import load_folder
-from client.datasets.idx_sets import FASHION_MNIST, MNIST, load_idx_set
+from client.datasets.dataset import Dataset, DatasetError
+from client.datasets.spec import DatasetSpec
+from foundation.errors import WrongUse
+from foundation.registry import Registry
 
-__all__ = ["NAMED", "PATHS", "Dataset", "DatasetError", "digest_arrays", "load"]
+__all__ = ["DATASETS", "Dataset", "DatasetError", "load", "spec_of"]
 
-NAMED: dict[str, Callable[[Path | None], Dataset]] = {
-    "embedded": lambda _: load_embedded(),
-    "mnist": lambda data_dir: load_idx_set(MNIST, data_dir),
-    "fashion-mnist": lambda data_dir: load_idx_set(FASHION_MNIST, data_dir),
-}
-PATHS: dict[str, Callable[[Path], Dataset]] = {
-    "image-folder": load_folder,
-    "npz": load_npz,
-}
+DATASETS: Registry[DatasetSpec] = Registry(
+    "data set",
+    "fedlens.datasets",
+    {
+        "embedded": "client.datasets.embedded:EMBEDDED",
+        "mnist": "client.datasets.idx_sets:MNIST",
+        "fashion-mnist": "client.datasets.idx_sets:FASHION_MNIST",
+        "image-folder": "client.datasets.folder:IMAGE_FOLDER",
+        "npz": "client.datasets.arrays:NPZ",
+    },
+)
+
+
+def spec_of(name: str) -> DatasetSpec:
+    """The spec of a data set by its name, with or without a path.
+
+    Raises:
+        DatasetError: there is no such data set.
+        PluginError: another package's cannot be loaded.
+    """
+    try:
+        return DATASETS[name.partition(":")[0]]
+    except WrongUse as error:
+        raise DatasetError(str(error)) from None
 
 
 def load(name: str, data_dir: Path | str | None = None) -> Dataset:
     """Load a data set by name.
 
     Args:
-        name: ``embedded``, ``mnist``, ``fashion-mnist``, ``image-folder:PATH`` or ``npz:PATH``.
+        name: one of ``DATASETS``, such as ``embedded``, ``mnist`` or ``npz:PATH``.
         data_dir: folder with the files of ``mnist`` or ``fashion-mnist``; when given, no other
-            place is looked into. The others do not read it.
+            place is looked into. Data sets that are named with a path do not read it.
 
     Raises:
         DatasetError: on an unknown name, and on data that is missing or damaged.
     """
+    spec = spec_of(name)
     kind, colon, path = name.partition(":")
-    if not colon and kind in NAMED:
-        return NAMED[kind](None if data_dir is None else Path(data_dir))
-    if path and kind in PATHS:
-        return PATHS[kind](Path(path).expanduser())
-    known = ", ".join([*NAMED, *(f"{kind}:PATH" for kind in PATHS)])
-    raise DatasetError(f"there is no data set {name!r}; use one of {known}")
+    if spec.by_path and not path:
+        raise DatasetError(f"data set {name!r} needs a path: write {kind}:PATH")
+    if colon and not spec.by_path:
+        raise DatasetError(f"data set {name!r}: nothing may follow {kind}")
+    found = spec.load(path, None if data_dir is None else Path(data_dir))
+    return found if found.name.partition(":")[0] == kind else replace(found, name=kind)

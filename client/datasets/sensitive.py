@@ -1,4 +1,4 @@
-"""What simulated users want hidden: one name, one rule that gives every image's secret."""
+"""Sensitive attributes of simulated users: one name, one rule that gives every image's value."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 from client.datasets.dataset import Dataset, DatasetError, Labels
 
 MOST_SENSITIVE = 100
-"""More classes than that are a mistake rather than a secret; they would size the networks."""
+"""More classes than that are a mistake rather than an attribute; they would size the networks."""
 
 
 @dataclass(frozen=True, eq=False)
 class SensitiveValues:
-    """The secret of every image of a data set.
+    """The sensitive attribute of every image of a data set.
 
     Attributes:
         name: the rule's.
@@ -31,27 +31,28 @@ class SensitiveValues:
 
 
 def sensitive_values_of(dataset: Dataset, name: str) -> SensitiveValues:
-    """The secret ``name`` of a data set's images.
+    """The sensitive attribute ``name`` of a data set's images.
 
     Raises:
-        DatasetError: there is no such secret, the data has none of the kind, or it has one class
-            only.
+        DatasetError: there is no such attribute, the data lacks it, or it has one class only.
     """
     if name not in SENSITIVE:
-        raise DatasetError(f"there is no secret {name!r}; use one of {', '.join(SENSITIVE)}")
+        raise DatasetError(
+            f"there is no sensitive attribute {name!r}; use one of {', '.join(SENSITIVE)}"
+        )
     train, test = SENSITIVE[name](dataset)
     classes = int(max(train.max(), test.max())) + 1
     if classes > MOST_SENSITIVE:
         raise DatasetError(
-            f"{dataset.name}: secret {name!r} runs up to {classes - 1}; number its classes from 0 "
-            f"(at most {MOST_SENSITIVE})"
+            f"{dataset.name}: the attribute {name!r} runs up to {classes - 1}; number its "
+            f"classes from 0 (at most {MOST_SENSITIVE})"
         )
     missing = np.flatnonzero(np.bincount(train, minlength=classes) == 0)
     if classes < 2 or len(missing):
-        why = "has one class only" if classes < 2 else f"has nobody of class {int(missing[0])}"
+        why = "has one class only" if classes < 2 else f"lacks class {int(missing[0])}"
         raise DatasetError(
-            f"{dataset.name}: secret {name!r} {why}, so there is nothing to hide there; choose "
-            "another secret or number the classes that occur from 0"
+            f"{dataset.name}: the sensitive attribute {name!r} {why}, so there is nothing to hide; "
+            "choose another attribute or number the classes that occur from 0"
         )
     return SensitiveValues(name, train, test, classes)
 
@@ -60,8 +61,8 @@ def _column(dataset: Dataset) -> tuple[Labels, Labels]:
     """The data set's own column."""
     if dataset.train_sensitive is None or dataset.test_sensitive is None:
         raise DatasetError(
-            f"{dataset.name} has no column of secrets; give train_sensitive and test_sensitive in "
-            "an .npz file, or choose another secret"
+            f"{dataset.name} has no sensitive column; give train_sensitive and test_sensitive in "
+            "an .npz file, or choose another attribute"
         )
     return dataset.train_sensitive, dataset.test_sensitive
 
@@ -70,15 +71,15 @@ def _thickness(dataset: Dataset) -> tuple[Labels, Labels]:
     """Strokes at most as wide as (0), or wider than (1), the median of their class.
 
     The medians are those of the test images, class by class, so that the class says next to nothing
-    of the secret. No user holds a test image: were they the users' own, one user could change what
-    another one's secret is.
+    of the width. No user holds a test image: were they the users' own, one user could change
+    another user's value.
     """
     from client.datasets.attributes.thickness import stroke_widths
 
     if dataset.shape[0] != 1:
         raise DatasetError(
-            f"{dataset.name} has {dataset.shape[0]} channels; the secret 'thickness' is of strokes "
-            "in grey images: choose another"
+            f"{dataset.name} has {dataset.shape[0]} channels; 'thickness' is of strokes in grey "
+            "images: choose another sensitive attribute"
         )
     widths = stroke_widths(dataset.test_images)
     own = [widths[dataset.test_labels == label] for label in range(dataset.classes)]

@@ -24,26 +24,9 @@ from client.data import LocalData, LocalUsers, NodeDataError, sensitive_of
 from client.messages import TrainRequest
 from client.tasks.settings import PrivatizerSettings
 from models.vectors import load_vector
-from privatizers.alpha import AlphaObjective, AlphaPrivatizer
-from privatizers.information import InformationPrivatizer, Objective
-from privatizers.networks.design import SCALARS, SHARES, Design, design
-from privatizers.protocol import Batch, Privatizer, Weights, named_weights
-
-LEAST_SHARE = 1e-3
-"""A class of the sensitive attribute counts as at least so frequent: nobody's may be impossible."""
-
-
-def built(planned: Design, settings: PrivatizerSettings, shares: Tensor) -> Privatizer:
-    """The method over the design's networks, with the attribute's prior, float32 [classes]."""
-    networks, alpha = dict(planned.networks), settings.alpha
-    filter_ = networks.pop("filter")
-    if settings.method == "information":
-        prior = shares.clamp_min(LEAST_SHARE)
-        return InformationPrivatizer(
-            filter_, prior / prior.sum(), Objective(alpha=alpha), **networks
-        )
-    objective = AlphaObjective(alpha=alpha, weight=settings.weight, beta=1.0)
-    return AlphaPrivatizer(filter_, networks["adversary"], objective, utility=networks["utility"])
+from privatizers.methods import method_of
+from privatizers.networks.design import SCALARS, SHARES, design
+from privatizers.protocol import Batch, Weights, named_weights
 
 
 class PrivatizerLocalTask:
@@ -62,14 +45,16 @@ class PrivatizerLocalTask:
         if name != settings.sensitive_attribute or classes < 2:
             wanted = settings.sensitive_attribute
             raise NodeDataError(f"the run hides {wanted!r}, this node has {name!r}")
-        self._design = design(settings.model_dump(), users.shape, users.classes, classes)
+        plain = settings.model_dump()
+        self._design = design(plain, users.shape, users.classes, classes)
         self._bounds = self._design.bounds(request.mechanism.clipping_norm)
         self._batch, self._chooses = settings.batch, settings.consenting > 0
         self._load(request)
         public = torch.from_numpy(request.weights["public"].copy())
         self._shared = public[: len(self._design.scalars)]
-        self._method = built(self._design, settings, public[len(self._design.scalars) :])
-        self._start = named_weights(self._method.players)
+        shares = public[len(self._design.scalars) :]
+        self._method = method_of(plain).build(self._design.networks, plain, shares)
+        self._start = named_weights(self._method.networks)
 
     def _load(self, request: TrainRequest) -> None:
         vector, start = request.weights["networks"], 0

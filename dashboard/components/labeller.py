@@ -14,7 +14,7 @@ import streamlit as st
 
 from dashboard.components.assets import asset
 from dashboard.images import base64_text
-from server.store import Progress, StoredLabel, StoredSample
+from server.store import LabellingProgress, StoredLabel, StoredSample
 
 QUEUE_LENGTH = 60
 
@@ -28,7 +28,7 @@ def desk_data(
     scope: str,
     labels: Sequence[StoredLabel],
     queue: Sequence[StoredSample],
-    progress: Progress,
+    progress: LabellingProgress,
     acked: Sequence[str],
     undone: Mapping[str, int | None],
     error: str | None,

@@ -1,1 +1,1 @@
-"""The pages. Each file is a script that Streamlit runs when its page is asked for."""
+"""Our pages. Each file has its `DashboardPage`, whose function puts the content on the screen."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 
 import streamlit as st
 
@@ -10,8 +11,9 @@ from dashboard import project_form
 from dashboard.answers import Receipts, take
 from dashboard.badges import privacy_warning
 from dashboard.components.labeller import QUEUE_LENGTH, desk_data, labeller
-from dashboard.session import annotator, plain_errors, store
-from server.store import StoredProject
+from dashboard.pages import DashboardPage
+from dashboard.session import annotator, pick, plain_errors, store
+from server.store import EXPORTERS, Exporter, Store, StoredProject
 
 PROJECT_PARAMETER = "project"
 GUIDE = (
@@ -56,19 +58,9 @@ def _desk(project: StoredProject) -> None:
 
 
 def _pick_project(projects: list[StoredProject]) -> StoredProject:
-    ids = [project.project_id for project in projects]
-    names = {project.project_id: project.name for project in projects}
-    asked = st.query_params.get(PROJECT_PARAMETER, "")
-    known = asked.isascii() and asked.isdigit() and int(asked) in ids
-    chosen = st.selectbox(
-        "Project",
-        ids,
-        index=ids.index(int(asked)) if known else len(ids) - 1,
-        format_func=lambda project_id: names[project_id],
-        key="picked_project",
-    )
-    st.query_params[PROJECT_PARAMETER] = str(chosen)
-    return projects[ids.index(chosen)]
+    by_id = {str(project.project_id): project for project in reversed(projects)}
+    titles = {number: project.name for number, project in by_id.items()}
+    return by_id[pick("Project", titles, PROJECT_PARAMETER)]
 
 
 def _work(projects: list[StoredProject]) -> None:
@@ -83,6 +75,31 @@ def _work(projects: list[StoredProject]) -> None:
         st.info(project.instructions, icon=":material/menu_book:")
     st.caption(GUIDE)
     _desk(project)
+    with st.expander("Export labels"):
+        _exports(project)
+
+
+def _exports(project: StoredProject) -> None:
+    """A download for each exporter; a file is made when it is asked for."""
+    answered = len(store().annotations(project.project_id))
+    if not answered:
+        st.caption("Nothing to export yet: there are no answers.")
+        return
+    st.caption(f"{answered:,} answers of all annotators, each with its sample's provenance.")
+    for name in EXPORTERS:
+        exporter = EXPORTERS[name]
+        st.download_button(
+            exporter.title,
+            partial(_exported, exporter, store(), project.project_id),
+            file_name=f"labels-{project.project_id}{exporter.suffix}",
+            mime=exporter.media_type,
+            key=f"export-{name}-{project.project_id}",
+            on_click="ignore",
+        )
+
+
+def _exported(exporter: Exporter, source: Store, project_id: int) -> bytes:
+    return exporter.export(source.labelled_samples(project_id))
 
 
 def _open(project_id: int) -> None:
@@ -114,4 +131,4 @@ def render() -> None:
             _open(made)
 
 
-render()
+PAGE = DashboardPage("Annotate", ":material/label:", "annotate", 40, render)

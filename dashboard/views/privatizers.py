@@ -1,11 +1,12 @@
-"""Privatizers: what filters leave of the use and of the secret, attacked afresh at every point."""
+"""Privatizers: what filters leave of utility and sensitive attribute, under fresh attacks."""
 
 from __future__ import annotations
 
 import streamlit as st
 
 from dashboard import privatizers
-from dashboard.session import plain_errors, store
+from dashboard.pages import DashboardPage
+from dashboard.session import pick, plain_errors, store
 from server.store import StoredPrivatizerCurve
 
 CURVE_PARAMETER = "curve"
@@ -18,27 +19,15 @@ def _empty() -> None:
 
 
 def _pick(curves: list[StoredPrivatizerCurve]) -> StoredPrivatizerCurve:
-    """A picker whose choice lives in the address, so that it survives a reload."""
-    titles = {str(curve.curve_id): privatizers.title(curve) for curve in curves}
-    ids = list(titles)
-    asked = st.query_params.get(CURVE_PARAMETER)
-    if asked is not None and asked not in ids:
-        st.warning(f"There is no curve {asked!r} in this store; showing the newest one.")
-    chosen = st.selectbox(
-        "Curve",
-        ids,
-        index=ids.index(asked) if asked in ids else 0,
-        format_func=lambda number: titles[number],
-        key="picked_curve",
-    )
-    st.query_params[CURVE_PARAMETER] = chosen
-    return curves[ids.index(chosen)]
+    by_id = {str(curve.curve_id): curve for curve in curves}
+    titles = {number: privatizers.title(curve) for number, curve in by_id.items()}
+    return by_id[pick("Curve", titles, CURVE_PARAMETER)]
 
 
 def _charts(curve: StoredPrivatizerCurve) -> None:
     left, right = st.columns(2, gap="large")
     with left:
-        st.markdown("#### Who still reads the secret")
+        st.markdown("#### Which attackers still read the sensitive attribute")
         st.altair_chart(
             privatizers.sensitive_chart(curve),
             alt="Line chart of each attacker's balanced accuracy against the utility",
@@ -109,4 +98,4 @@ def render() -> None:
         )
 
 
-render()
+PAGE = DashboardPage("Privatizers", ":material/filter_alt:", "privatizers", 50, render)

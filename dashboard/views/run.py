@@ -8,6 +8,7 @@ import streamlit as st
 
 from dashboard import audits, charts, ledger_table, percentiles, strips
 from dashboard.badges import privacy_warning, run_badges
+from dashboard.pages import PAGES, DashboardPage
 from dashboard.privacy import ASSUMPTIONS, delta_text, epsilon_text
 from dashboard.session import RUN_PARAMETER, pick_run, plain_errors, store
 from server.store import RoundRecord, RunRecord
@@ -99,7 +100,7 @@ def _live(run_id: str) -> None:
         with right:
             strips.strip_by_round(run, store().batches(run_id))
             st.page_link(
-                "views/samples.py",
+                PAGES["samples"].in_navigation(),
                 label="Look at this run's samples",
                 icon=":material/grid_view:",
                 query_params={RUN_PARAMETER: run_id},
@@ -141,4 +142,4 @@ def _refreshed(run_id: str) -> None:
         _live(run_id)
 
 
-render()
+PAGE = DashboardPage("Run", ":material/monitoring:", "run", 20, render)

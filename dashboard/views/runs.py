@@ -7,6 +7,7 @@ import streamlit as st
 from dashboard.audits import ALARM, RED, has_alarm
 from dashboard.badges import STATUS
 from dashboard.frames import coloured, frame
+from dashboard.pages import PAGES, DashboardPage
 from dashboard.privacy import ASSUMPTIONS, NOT_PRIVATE, delta_text, epsilon_text
 from dashboard.session import RUN_PARAMETER, plain_errors, store
 from server.store import RoundRecord, RunRecord
@@ -72,7 +73,7 @@ def _table(runs: list[RunRecord]) -> None:
 
 
 def _open(run_id: str) -> None:
-    st.switch_page("views/run.py", query_params={RUN_PARAMETER: run_id})
+    st.switch_page(PAGES["run"].in_navigation(), query_params={RUN_PARAMETER: run_id})
 
 
 def _opener(runs: list[RunRecord]) -> None:
@@ -100,4 +101,4 @@ def render() -> None:
         st.caption(ASSUMPTIONS)
 
 
-render()
+PAGE = DashboardPage("Runs", ":material/list:", "runs", 10, render)

@@ -9,11 +9,12 @@ import streamlit as st
 from dashboard import images, sample_detail
 from dashboard.badges import privacy_warning
 from dashboard.components.grid import grid, grid_data
+from dashboard.pages import DashboardPage
 from dashboard.sample_filters import choose
 from dashboard.session import pick_run, plain_errors, store
 from server.store import RunRecord, SampleFilter, StoredSample, StoreError
 
-PAGE = 1000
+AT_ONCE = 1000
 GRID_HEIGHT = 640
 SAMPLE_PARAMETER = "sample"
 TILES = {"Small": 28, "Medium": 42, "Large": 64}
@@ -35,11 +36,11 @@ def name_of(sample: StoredSample) -> str:
 
 def _page(total: int) -> int:
     """Offset of the page that is shown."""
-    pages = max(1, math.ceil(total / PAGE))
+    pages = max(1, math.ceil(total / AT_ONCE))
     if pages == 1:
         return 0
     number = st.number_input(f"Page (of {pages})", 1, pages, key=f"page-of-{pages}", width=160)
-    return (int(number) - 1) * PAGE
+    return (int(number) - 1) * AT_ONCE
 
 
 def _pick(sample_id: int) -> None:
@@ -64,7 +65,7 @@ def _grid(run: RunRecord, wanted: SampleFilter, total: int, picked: StoredSample
             "Size", list(TILES), default="Medium", required=True, key="tile_size"
         )
         offset = _page(total)
-    found = store().samples(wanted, offset=offset, limit=PAGE)
+    found = store().samples(wanted, offset=offset, limit=AT_ONCE)
     ids = [sample.sample_id for sample in found]
     st.caption(f"{offset + 1:,} to {offset + len(found):,} of {total:,} samples")
     sprite = _sprite(tuple(sample.sha256 for sample in found), [sample.png for sample in found])
@@ -113,4 +114,4 @@ def render() -> None:
             _detail(run, picked)
 
 
-render()
+PAGE = DashboardPage("Samples", ":material/grid_view:", "samples", 30, render)

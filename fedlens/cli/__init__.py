@@ -1,21 +1,18 @@
 """The ``fedlens`` command: one verb a file, and the one place where errors become messages.
 
-Exit status: 0 done, 1 failed, 2 wrong use, 3 stopped by a privacy budget, 4 an audit's alarm.
+Its files parse and print; what they print comes from `fedlens` and the packages below. Exit status:
+see `ExitStatus`.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
-import os
 import sys
 from collections.abc import Sequence
 
-from foundation.errors import ExitStatus, FedlensError, WrongUse
+from foundation.errors import ExitStatus, FedlensError
 
-__all__ = ["WrongUse"]
-
-DONE, FAILED, WRONG_USE, OUT_OF_BUDGET, ALARM = ExitStatus
 VERBS = (
     "simulate",
     "resume",
@@ -30,12 +27,25 @@ VERBS = (
     "audit",
     "dashboard",
     "db",
+    "completion",
 )
 ABOUT = "Look at, debug, label and train on federated data without anyone seeing it."
 EXAMPLES = """examples:
   fedlens simulate --preset demo --out runs/first      train on the embedded data
   fedlens dashboard runs/first                         look at the samples, label them
-  fedlens ledger verify runs/first                     check what was spent"""
+  fedlens ledger verify runs/first                     check what was spent
+
+exit status: 0 done, 1 failed, 2 wrong use, 3 stopped by a privacy budget, 4 an audit's alarm"""
+
+
+class _Version(argparse.Action):
+    """Looks the version up only when it is asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        import fedlens
+
+        sys.stdout.write(f"fedlens {fedlens.__version__}\n")
+        parser.exit()
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -46,7 +56,9 @@ def build_parser() -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and end")
+    parser.set_defaults(run=None)
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB")
     for verb in VERBS:
         importlib.import_module(f"fedlens.cli.{verb}").add_parser(verbs)
     return parser
@@ -54,30 +66,23 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
-    _stay_offline()
-    chosen = build_parser().parse_args(arguments)
+    parser = build_parser()
+    chosen = parser.parse_args(arguments)
+    if chosen.run is None:
+        parser.print_help()
+        return ExitStatus.DONE
     try:
         return int(chosen.run(chosen))
     except KeyboardInterrupt:
         trains = chosen.verb in ("simulate", "resume")
         how = "; nothing spent is lost: `fedlens resume RUN_DIR` goes on" if trains else ""
-        return _say(f"interrupted{how}", FAILED)
+        return _say(f"interrupted{how}", ExitStatus.FAILED)
     except BrokenPipeError:
-        return FAILED
+        return ExitStatus.FAILED
     except FedlensError as error:
         return _say(str(error), error.exit_status)
     except OSError as error:
-        return _say(str(error), FAILED)
-
-
-def _stay_offline() -> None:
-    """Keep Flower and Ray from calling home; must be set before they are imported."""
-    for name, value in (
-        ("FLWR_TELEMETRY_ENABLED", "0"),
-        ("FLWR_DISABLE_UPDATE_CHECK", "1"),
-        ("RAY_USAGE_STATS_ENABLED", "0"),
-    ):
-        os.environ.setdefault(name, value)
+        return _say(str(error), ExitStatus.FAILED)
 
 
 def _say(message: str, status: int) -> int:

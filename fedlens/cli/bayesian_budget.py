@@ -8,16 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedlens.cli import WrongUse
-from fedlens.cli.output import add_json_flag, bound_record, figure, print_json, say
-from fedlens.cli.schedules import (
-    add_mechanism_flags,
-    check_users,
-    parse_orders,
-    plain_refusals,
-    round_of,
-    share_in_words,
-)
+from fedlens.budgets import check_users, event_of
+from fedlens.cli.flags import add_json_flag
+from fedlens.cli.output import figure, print_json, say
+from fedlens.cli.schedules import add_mechanism_flags, parse_orders, share_in_words
+from foundation.errors import WrongUse
 
 if TYPE_CHECKING:
     from accountant.bayesian.assessment import Assessment
@@ -77,23 +72,24 @@ def run(args: argparse.Namespace) -> int:
 
     optional: dict[str, Any] = {} if args.orders is None else {"orders": parse_orders(args.orders)}
     norms = read_norms(args.norms)
-    with plain_refusals():
-        event = round_of(args, args.noise_multiplier)
-        assessment = assess(
-            norms,
-            clipping_norm=args.clipping_norm,
-            noise_multiplier=args.noise_multiplier,
-            sampling_rate=args.sampling_rate,
-            rounds=args.rounds,
-            delta=args.delta,
-            gamma=args.gamma,
-            panel=args.panel,
-            users=args.users,
-            unit=event.unit,
-            sampler=event.sampler,
-            adjacency=event.adjacency,
-            **optional,
-        )
+    event = event_of(
+        args.unit, args.sampler, args.adjacency, args.sampling_rate, args.noise_multiplier
+    )
+    assessment = assess(
+        norms,
+        clipping_norm=args.clipping_norm,
+        noise_multiplier=args.noise_multiplier,
+        sampling_rate=args.sampling_rate,
+        rounds=args.rounds,
+        delta=args.delta,
+        gamma=args.gamma,
+        panel=args.panel,
+        users=args.users,
+        unit=event.unit,
+        sampler=event.sampler,
+        adjacency=event.adjacency,
+        **optional,
+    )
     _print(assessment, args.delta)
     if args.plot is not None:
         from simulations.plots.style import plot_percentiles
@@ -157,9 +153,7 @@ def _print(assessment: Assessment, delta: float) -> None:
 
 
 def _record(assessment: Assessment, args: argparse.Namespace) -> dict[str, Any]:
-    record: dict[str, Any] = {
-        name: bound_record(bound) for name, bound in _figures(assessment).items()
-    }
+    record: dict[str, Any] = {name: bound.to_json() for name, bound in _figures(assessment).items()}
     record["corrected"]["confidence_failure"] = assessment.confidence_failure
     return {
         **record,
@@ -172,4 +166,4 @@ def _record(assessment: Assessment, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _curve(points: Sequence[Percentile]) -> list[dict[str, Any]]:
-    return [{"share": p.share, "meaningful": p.meaningful, **bound_record(p.bound)} for p in points]
+    return [{"share": p.share, "meaningful": p.meaningful, **p.bound.to_json()} for p in points]

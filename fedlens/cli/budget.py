@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from accountant.wording import shown
-from fedlens.cli import WrongUse, bayesian_budget
-from fedlens.cli.output import add_json_flag, bound_record, figure, print_json, say
-from fedlens.cli.schedules import (
-    add_mechanism_flags,
-    check_users,
-    plain_refusals,
-    releases_of,
-    require_flags,
-    round_of,
-)
+from fedlens.cli import bayesian_budget
+from fedlens.cli.flags import add_json_flag
+from fedlens.cli.output import figure, print_json, print_table, say
+from fedlens.cli.schedules import add_mechanism_flags, mechanism_of, releases_of, require_flags
+from foundation.errors import WrongUse
 
 if TYPE_CHECKING:
-    from accountant.planning import Cost, Plan
+    from accountant.planning import WhatIf
+    from fedlens.budgets import Budget
 
 EPILOG = """examples:
   fedlens budget --sampling-rate 0.01 --noise-multiplier 1 --rounds 1000 --delta 1e-5
@@ -64,77 +60,47 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 def run(args: argparse.Namespace) -> int:
     """Price the schedule and print it."""
     require_flags(args, "--sampling-rate", "--noise-multiplier", "--rounds", "--delta")
-    check_users(args.users)
     if args.at_epsilon is not None and not math.isfinite(args.at_epsilon):
         raise WrongUse(f"--at-epsilon {args.at_epsilon}: give a finite epsilon ≥ 0")
-    from accountant.planning import Plan, tables
+    from fedlens.budgets import budget
 
-    with plain_refusals():
-        event = round_of(args, args.noise_multiplier)
-        plan = Plan(event, args.rounds, args.delta, releases_of(args), args.users)
-        cost = plan.cost()
-        at = None if args.at_epsilon is None else plan.accountant().delta(args.at_epsilon)
-        what_if = tables(plan) if args.what_if or args.plot else {}
-    _print(plan, cost)
+    found = budget(**mechanism_of(args), users=args.users, releases=releases_of(args))
+    at = None if args.at_epsilon is None else found.delta_at(args.at_epsilon)
+    tables = found.what_if() if args.what_if or args.plot else {}
+    _print(found)
     if at is not None:
         say(f"At ε = {args.at_epsilon:g}, δ = {shown(at, 4)}.")
-    _print_tables(what_if if args.what_if else {}, plan.delta)
-    plot = _draw(args.plot, plan, what_if)
+    told = tables if args.what_if else {}
+    _print_tables(told, found.plan.delta)
+    if args.plot is not None:
+        from simulations.plots.style import plot_what_if
+
+        plot_what_if(found.plan, tables, args.plot)
+        say(f"plot: {args.plot}")
     if args.json:
-        print_json(_record(plan, cost, args, at, what_if if args.what_if else {}, plot))
+        what_if = {
+            name: [{"value": line.value, **line.cost.best.to_json()} for line in lines]
+            for name, lines in told.items()
+        }
+        told_at = None if at is None else {"epsilon": args.at_epsilon, "delta": at}
+        plot = None if args.plot is None else str(args.plot)
+        print_json({**found.to_json(), "at_epsilon": told_at, "what_if": what_if, "plot": plot})
     return 0
 
 
-def _print(plan: Plan, cost: Cost) -> None:
+def _print(found: Budget) -> None:
+    cost = found.cost
     say(f"moments accountant   ε = {figure(cost.rdp.epsilon)}  (order {cost.rdp.order:g})")
     tight = cost.tight.method or "no tight computation is known to be valid here"
     say(f"tight accountant     ε = {figure(cost.tight.epsilon)}  ({tight})")
-    say(plan.statement(cost.best))
+    say(found.statement)
 
 
-def _print_tables(what_if: Mapping[str, Any], delta: float) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
+def _print_tables(what_if: Mapping[str, Sequence[WhatIf]], delta: float) -> None:
     for name, lines in what_if.items():
-        table = Table(name, "ε", "moments", "tight", title=f"ε against {name} (δ = {delta:g})")
-        for line in lines:
-            cost = line.cost
-            bounds = (cost.best, cost.rdp, cost.tight)
-            table.add_row(f"{line.value:.4g}", *(figure(bound.epsilon) for bound in bounds))
-        Console(soft_wrap=True).print(table)
-
-
-def _draw(path: Path | None, plan: Plan, what_if: Mapping[str, Any]) -> str | None:
-    if path is None:
-        return None
-    from simulations.plots.style import plot_what_if
-
-    plot_what_if(plan, what_if, path)
-    say(f"plot: {path}")
-    return str(path)
-
-
-def _record(
-    plan: Plan,
-    cost: Cost,
-    args: argparse.Namespace,
-    at: float | None,
-    what_if: Mapping[str, Any],
-    plot: str | None,
-) -> dict[str, Any]:
-    return {
-        "rdp": bound_record(cost.rdp),
-        "tight": bound_record(cost.tight),
-        **bound_record(cost.best),
-        "order": cost.rdp.order,
-        "delta": plan.delta,
-        "at_epsilon": None if at is None else {"epsilon": args.at_epsilon, "delta": at},
-        "what_if": {
-            name: [{"value": line.value, **bound_record(line.cost.best)} for line in lines]
-            for name, lines in what_if.items()
-        },
-        "plot": plot,
-        "schedule": [{"event": event.to_json(), "times": n} for event, n in plan.schedule],
-        "statement": plan.statement(cost.best),
-    }
+        rows = (
+            [f"{line.value:.4g}"]
+            + [figure(b.epsilon) for b in (line.cost.best, line.cost.rdp, line.cost.tight)]
+            for line in lines
+        )
+        print_table((name, "ε", "moments", "tight"), rows, f"ε against {name} (δ = {delta:g})")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
-from pathlib import Path
+
+from fedlens.cli.flags import add_run_argument
+from foundation.errors import WrongUse
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -15,8 +17,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         description="Serve the dashboard on this machine; the printed link carries its token.",
         epilog="example: fedlens dashboard runs/demo",
     )
-    parser.add_argument("run_dir", type=Path, metavar="RUN_DIR", nargs="?")
-    parser.add_argument("--store", default="", help="URL of a store, instead of a run's own")
+    add_run_argument(parser, optional=True)
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
     parser.add_argument("--port", type=int, default=8501, help="port (default: 8501)")
     parser.add_argument("--token", help="token of the link (default: a fresh random one)")
@@ -30,13 +31,11 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 def run(args: argparse.Namespace) -> int:
     """Serve until interrupted."""
     from dashboard.serve import serve
-    from fedlens.cli import WrongUse
-    from server.run_directory import RunDirectory
-    from simulations.reading import store_url_of
+    from fedlens.runs import open_run
 
     url = args.store or os.environ.get("FEDLENS_STORE", "")
     if args.run_dir is not None:
-        url = store_url_of(RunDirectory.open(args.run_dir), args.store)
+        url = open_run(args.run_dir, store=args.store).store
     if not url:
         raise WrongUse("name a RUN_DIR or a --store to look at")
     serve(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from fedlens.cli.output import add_json_flag, print_json, say
+from fedlens.cli.flags import add_json_flag
+from fedlens.cli.output import print_json, say
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -20,7 +21,12 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         ("upgrade", "create the schema or bring it to this version"),
         ("check", "compare the schema with this version's; changes nothing"),
     ):
-        action = actions.add_parser(name, help=about, description=about.capitalize() + ".")
+        action = actions.add_parser(
+            name,
+            help=about,
+            description=about.capitalize() + ".",
+            epilog=f"example: fedlens db {name} --store runs/demo/store.db",
+        )
         action.add_argument("--store", required=True, help="URL or path of the store")
         add_json_flag(action)
         action.set_defaults(run=run)

@@ -7,7 +7,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedlens.cli.output import add_json_flag, print_json, say
+from fedlens.cli.flags import add_json_flag, add_run_argument
+from fedlens.cli.output import print_json, say
 
 if TYPE_CHECKING:
     from accountant.events import Event
@@ -33,13 +34,17 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         ),
         ("export", "all that an outside auditor needs to recompute the figures", export),
     ):
-        action = actions.add_parser(name, help=about, description=about.capitalize() + ".")
-        action.add_argument("run_dir", type=Path, metavar="RUN_DIR")
+        action = actions.add_parser(
+            name,
+            help=about,
+            description=about.capitalize() + ".",
+            epilog=f"example: fedlens ledger {name} runs/demo",
+        )
+        add_run_argument(action)
         action.set_defaults(run=run)
         if run is export:
             _add_export_flags(action)
         else:
-            action.add_argument("--store", default="", help="URL of the store, if another one")
             add_json_flag(action)
 
 

@@ -1,31 +1,24 @@
-"""What the command prints: JSON for programs, words for people, a bar while it works."""
+"""What the command prints: JSON for programs, words and tables for people, a bar while it works."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from accountant.wording import shown
 
 if TYPE_CHECKING:
-    from accountant.bounds import Bound
+    from rich.progress import Progress as Bar
+
     from server.rounds import Observer, Progress
 
 
-def add_json_flag(parser: argparse.ArgumentParser) -> None:
-    """The flag that every computing verb has."""
-    parser.add_argument(
-        "--json", action="store_true", help="print one JSON object as the last line"
-    )
-
-
-def print_json(value: Any) -> None:
+def print_json(value: dict[str, Any]) -> None:
     """One line of JSON on standard output."""
     sys.stdout.write(json.dumps(value, allow_nan=False) + "\n")
     sys.stdout.flush()
@@ -36,15 +29,27 @@ def say(text: str = "") -> None:
     sys.stdout.write(text + "\n")
 
 
+def tell(text: str) -> None:
+    """One line for people on standard error, at once: how far a long computation is."""
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
+    """A table on standard output."""
+    from rich.box import SIMPLE
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(*columns, title=title or None, title_justify="left", box=SIMPLE)
+    for row in rows:
+        table.add_row(*row)
+    Console(soft_wrap=True).print(table)
+
+
 def figure(value: float | None) -> str:
     """An ε in words, rounded up to three digits."""
     return shown(math.inf if value is None else value)
-
-
-def bound_record(bound: Bound) -> dict[str, Any]:
-    """A bound as JSON values; null where there is no finite ε."""
-    epsilon = bound.epsilon if math.isfinite(bound.epsilon) else None
-    return {"epsilon": epsilon, "order": bound.order, "method": bound.method}
 
 
 def program() -> str:
@@ -53,22 +58,28 @@ def program() -> str:
 
 
 @contextmanager
-def progress_bar() -> Iterator[Observer | None]:
-    """An observer that draws rounds, both ε and the time left; nothing off a terminal."""
+def _bar(*texts: str) -> Iterator[Bar | None]:
+    """A bar on standard error after ``texts``, with the time left; nothing off a terminal."""
     if not sys.stderr.isatty():
         yield None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (
-        TextColumn("round {task.fields[round]}"),
-        BarColumn(),
-        TextColumn("DP ε {task.fields[dp]}  Bayesian ε {task.fields[bdp]}"),
-        TimeRemainingColumn(),
-    )
-    with Bar(*columns, console=Console(stderr=True)) as bar:
+    before, *after = (TextColumn(text) for text in texts)
+    columns = (before, BarColumn(), *after, TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        yield bar
+
+
+@contextmanager
+def round_bar() -> Iterator[Observer | None]:
+    """An observer of training that draws rounds, both ε and the time left."""
+    figures = "DP ε {task.fields[dp]}  Bayesian ε {task.fields[bdp]}"
+    with _bar("round {task.fields[round]}", figures) as bar:
+        if bar is None:
+            yield None
+            return
         task = bar.add_task("train", total=None, round="0", dp="0", bdp="0")
 
         def show(progress: Progress) -> None:
@@ -80,5 +91,22 @@ def progress_bar() -> Iterator[Observer | None]:
                 dp=figure(progress.spending.dp_epsilon),
                 bdp=figure(progress.spending.bdp_corrected),
             )
+
+        yield show
+
+
+@contextmanager
+def step_bars() -> Iterator[Callable[[str, int, int], None] | None]:
+    """An observer that draws one bar for each thing that is measured: its name, done, in all."""
+    with _bar("{task.description}") as bar:
+        if bar is None:
+            yield None
+            return
+        tasks = {}
+
+        def show(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = bar.add_task(what, total=total)
+            bar.update(tasks[what], completed=done)
 
         yield show

@@ -6,7 +6,9 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedlens.cli.output import add_json_flag, bound_record, figure, print_json, say
+from fedlens.cli.flags import add_json_flag
+from fedlens.cli.output import figure, print_json, say
+from foundation.errors import WrongUse
 
 if TYPE_CHECKING:
     from accountant.ledger.population import Population
@@ -30,7 +32,9 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         ("verify", "check the chain of hashes of its ledger", verify),
     ):
         description = about[0].upper() + about[1:] + "."
-        action = actions.add_parser(name, help=about, description=description)
+        terms = " --epsilon 8 --delta 1e-5 --unit user" * (run is create)
+        example = f"example: fedlens population {name} clinic{terms}"
+        action = actions.add_parser(name, help=about, description=description, epilog=example)
         action.add_argument("name", metavar="NAME", help=NAME_HELP)
         if run is create:
             _add_terms(action)
@@ -65,12 +69,13 @@ def _add_terms(action: argparse.ArgumentParser) -> None:
 
 def create(args: argparse.Namespace) -> int:
     """Make a population."""
-    from accountant.ledger.population import Population, PopulationError, Terms
-    from fedlens.cli import WrongUse
+    from accountant.ledger.population import Population, PopulationError, PopulationTerms
 
     folder = _folder(args.name)
     try:
-        terms = Terms(folder.name, args.unit, args.delta, args.epsilon, args.adjacency, args.users)
+        terms = PopulationTerms(
+            folder.name, args.unit, args.delta, args.epsilon, args.adjacency, args.users
+        )
     except PopulationError as error:
         raise WrongUse(str(error)) from None
     population = Population.create(folder, terms)
@@ -114,7 +119,6 @@ def verify(args: argparse.Namespace) -> int:
 
 
 def _folder(name: str) -> Path:
-    from fedlens.cli import WrongUse
     from server.config.tree import POPULATION_NAME
     from server.population import population_folder
 
@@ -147,14 +151,14 @@ def _record(population: Population) -> dict[str, Any]:
             "run": share.run,
             "grants": share.grants,
             "rounds": share.rounds,
-            "alone": bound_record(share.alone),
+            "alone": share.alone.to_json(),
             "last": share.last,
         }
         for share in population.shares()
     ]
     return {
         **population.ledger.header,
-        "spent": bound_record(population.spent()),
+        "spent": population.spent().to_json(),
         "left": _left(population),
         "rounds_left": _rounds_left(population),
         "entries": len(population.ledger),

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedlens.cli.output import add_json_flag, print_json, program, say
+from fedlens.cli.flags import SEEDS, add_json_flag, add_seeds_flag, made_folder, parse_seeds
+from fedlens.cli.output import print_json, program, say, tell
+from foundation.errors import ExitStatus, WrongUse
 
 if TYPE_CHECKING:
     from studies.tradeoff.figures import Curve
-    from studies.tradeoff.report import CurvePlan
 
 METHODS = ("information", "cloak", "alpha")
 KINDS = ("torch", "onnx")
 DATA = "embedded-mnist-thickness"
 OUT = Path("runs")
 STORE = "store.db"
-QUICK_SEEDS, SEEDS = (0,), (0, 1, 2)
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -57,9 +56,7 @@ def _add_curve(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         help="places on the curve: alpha for information (0.8), suppression ratio for cloak (0.4), "
         "order and weight for alpha (1:1.5); default: the method's own",
     )
-    curve.add_argument(
-        "--seeds", nargs="+", default=[], metavar="N", help="seeds (default: 0 1 2; quick: 0)"
-    )
+    add_seeds_flag(curve)
     curve.add_argument(
         "--attackers",
         nargs="+",
@@ -75,9 +72,7 @@ def _add_curve(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     curve.add_argument(
         "--store", default="", help="URL of the store (default: store.db in the folder)"
     )
-    curve.add_argument(
-        "--json", action="store_true", help="print the list of points as the last line"
-    )
+    add_json_flag(curve)
     curve.set_defaults(run=run_curve_verb)
 
 
@@ -105,66 +100,39 @@ def _add_export(actions: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run_curve_verb(args: argparse.Namespace) -> int:
     """Train, attack, print, draw, store."""
     from client.datasets.attributes.data import PrivateDataError
-    from fedlens.cli import DONE, WrongUse
+    from fedlens.privatizers import curve
     from models.shapes import ShapeError
     from privatizers.protocol import PrivatizerError
-    from studies.tradeoff.report import run_curve
     from studies.tradeoff.store import store_curve
 
+    out = made_folder(args.out or OUT / f"privatizer-{args.method}")
+    seeds = parse_seeds(args.seeds, quick=args.quick)
     try:
-        plan = _plan(args)
-        curve = run_curve(plan, _tell)
+        found = curve(
+            args.method,
+            args.data,
+            out,
+            seeds=seeds,
+            points=args.points,
+            attackers=args.attackers,
+            quick=args.quick,
+            data_dir=args.data_dir,
+            tell=tell,
+        )
     except (PrivatizerError, PrivateDataError, ShapeError) as error:
         raise WrongUse(str(error)) from None
-    _print(curve, plan)
-    place = args.store or f"sqlite:///{plan.out / STORE}"
-    number = store_curve(curve, place)
+    _print(found, out, len(seeds))
+    place = args.store or f"sqlite:///{out / STORE}"
+    number = store_curve(found, place)
     say(f"stored without records, as curve {number}")
     if not args.store:
-        say(f"  {program()} dashboard --store {plan.out / STORE}")
+        say(f"  {program()} dashboard --store {out / STORE}")
     if args.json:
-        print_json(curve.rows())
-    return DONE
+        print_json({"curve": number, "points": found.rows()})
+    return ExitStatus.DONE
 
 
-def _plan(args: argparse.Namespace) -> CurvePlan:
-    from studies.tradeoff.report import CurvePlan
-
-    out = args.out or OUT / f"privatizer-{args.method}"
-    return CurvePlan(
-        method=args.method,
-        data=args.data,
-        out=_folder(out),
-        seeds=_seeds(args),
-        points=tuple(args.points),
-        attackers=tuple(args.attackers),
-        quick=args.quick,
-        data_dir=Path(args.data_dir) if args.data_dir else None,
-    )
-
-
-def _seeds(args: argparse.Namespace) -> tuple[int, ...]:
-    from fedlens.cli import WrongUse
-
-    if not args.seeds:
-        return QUICK_SEEDS if args.quick else SEEDS
-    for text in args.seeds:
-        if not text.isdecimal() or int(text) >= 1_000_000:
-            raise WrongUse(f"--seeds {text!r}: give whole numbers from 0, below a million")
-    return tuple(dict.fromkeys(int(text) for text in args.seeds))
-
-
-def _folder(out: Path) -> Path:
-    from fedlens.cli import WrongUse
-
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise WrongUse(f"--out {out}: cannot be written to: {error.strerror}") from None
-    return out
-
-
-def _print(curve: Curve, plan: CurvePlan) -> None:
+def _print(curve: Curve, out: Path, seeds: int) -> None:
     from studies.framework.tables import print_table, table_of
     from studies.tradeoff.certified import BOUND_WORDS
     from studies.tradeoff.figures import BLIND, LABEL, columns_of
@@ -179,20 +147,20 @@ def _print(curve: Curve, plan: CurvePlan) -> None:
     if curve.least_sum is not None:
         say(f"  K = {curve.least_sum:.4f} nats leak at least, if all of the use is kept")
     say(f"certified_nats: {BOUND_WORDS}")
-    if len(plan.seeds) < len(SEEDS):
-        say(f"{len(plan.seeds)} seed(s): give --seeds 0 1 2 for deviations that mean something")
+    if seeds < len(SEEDS):
+        say(f"{seeds} seed(s): give --seeds 0 1 2 for deviations that mean something")
     say(LABEL)
-    for made in (*curve.plots, plan.out / "points.json"):
+    for made in (*curve.plots, out / "points.json"):
         say(f"  {made}")
 
 
 def run_export(args: argparse.Namespace) -> int:
     """Export a kept filter, say what was checked."""
-    from fedlens.cli import DONE, WrongUse
+    from fedlens.privatizers import export
     from privatizers.protocol import PrivatizerError
 
     try:
-        found = _export(args)
+        found = export(args.filter, kind=args.kind, out=args.out).to_json()
     except PrivatizerError as error:
         raise WrongUse(str(error)) from None
     say(f"{found['path']}: {found['bytes']} bytes, off by at most {found['difference']:.2g}")
@@ -202,36 +170,4 @@ def run_export(args: argparse.Namespace) -> int:
         say("choice is an input: 1 where the record's owner wants the secret hidden, else 0")
     if args.json:
         print_json(found)
-    return DONE
-
-
-def _export(args: argparse.Namespace) -> dict[str, object]:
-    import torch
-
-    from privatizers.classifiers import choices_of
-    from privatizers.export import example_inputs, export_filter, latency_ms
-    from privatizers.export import load_filter as load_exported
-    from simulations.reading import kept_run_filter
-    from studies.tradeoff.filter_files import load_filter
-
-    of_run = args.filter.is_dir()
-    filter_, shape = (kept_run_filter if of_run else load_filter)(args.filter)
-    record = torch.zeros(shape)
-    beside = args.filter / "filter" if of_run else args.filter
-    out = args.out or beside.with_suffix({"torch": ".pt2", "onnx": ".onnx"}[args.kind])
-    made = export_filter(filter_, record, out, args.kind)
-    inputs = example_inputs(filter_, record)
-    return {
-        "path": str(made.path),
-        "kind": made.kind,
-        "bytes": made.size,
-        "choices": choices_of(filter_),
-        "difference": made.difference,
-        "latency_ms_p50": latency_ms(load_exported(out, args.kind), inputs),
-    }
-
-
-def _tell(text: str) -> None:
-    """One line for people on standard error, at once."""
-    sys.stderr.write(text + "\n")
-    sys.stderr.flush()
+    return ExitStatus.DONE

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from fedlens.cli.output import add_json_flag
-from fedlens.cli.simulate import TRANSPORTS, finish
+from fedlens.cli.flags import add_run_argument
+from fedlens.cli.simulate import add_training_flags, finish
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -18,13 +17,8 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "was paid for but lost with the process is not drawn again.",
         epilog="example: fedlens resume runs/demo",
     )
-    parser.add_argument("run_dir", type=Path, metavar="RUN_DIR")
-    parser.add_argument("--store", default="", help="URL of the store, where it is another one")
-    parser.add_argument(
-        "--transport", choices=TRANSPORTS, default="in-process", help="how messages travel"
-    )
-    parser.add_argument("--no-student", action="store_true", help="do not train a student")
-    add_json_flag(parser)
+    add_run_argument(parser)
+    add_training_flags(parser)
     parser.set_defaults(run=run)
 
 

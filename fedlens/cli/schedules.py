@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Any
 
-from fedlens.cli import WrongUse
-
-if TYPE_CHECKING:
-    from accountant.events import GaussianRelease, SubsampledGaussian
+from foundation.errors import WrongUse
 
 SAMPLERS = ("poisson", "without-replacement", "none")
 ADJACENCIES = ("add-remove", "replace-one")
@@ -50,19 +46,6 @@ def add_mechanism_flags(parser: argparse.ArgumentParser, *, required: Sequence[s
     parser.add_argument("--users", type=int, metavar="N", help="enrolled users, to judge δ by")
 
 
-@contextmanager
-def plain_refusals() -> Iterator[None]:
-    """Turn the accountants' refusals of an argument into wrong use of the command.
-
-    Raises:
-        WrongUse: with the message of a ValueError.
-    """
-    try:
-        yield
-    except ValueError as error:
-        raise WrongUse(str(error)) from error
-
-
 def require_flags(args: argparse.Namespace, *flags: str) -> None:
     """Refuse a command that leaves one of ``flags`` out.
 
@@ -74,53 +57,28 @@ def require_flags(args: argparse.Namespace, *flags: str) -> None:
         raise WrongUse(f"{', '.join(missing)} must be given; see `fedlens {args.verb} --help`")
 
 
-def check_users(users: int | None) -> None:
-    """Refuse a number of users that is none.
-
-    Raises:
-        WrongUse: naming it.
-    """
-    if users is not None and users < 1:
-        raise WrongUse(f"--users {users}: give a whole number ≥ 1")
+def mechanism_of(args: argparse.Namespace) -> dict[str, Any]:
+    """The flags of `add_mechanism_flags` as the API's arguments."""
+    names = ("sampling_rate", "noise_multiplier", "delta", "rounds", "sampler", "adjacency", "unit")
+    return {name: getattr(args, name) for name in names}
 
 
-def round_of(args: argparse.Namespace, noise_multiplier: float) -> SubsampledGaussian:
-    """The event of one round.
-
-    Raises:
-        EventError: a combination that cannot be accounted for, with the reason.
-    """
-    from accountant.events import Sampler, SubsampledGaussian
-
-    sampler: Sampler = args.sampler or ("none" if args.sampling_rate == 1 else "poisson")
-    return SubsampledGaussian(
-        args.unit, sampler, args.adjacency, args.sampling_rate, noise_multiplier, 1.0
-    )
-
-
-def releases_of(args: argparse.Namespace) -> tuple[GaussianRelease, ...]:
+def releases_of(args: argparse.Namespace) -> list[tuple[str, float]]:
     """The one-shot releases of ``--release NAME=Z``.
 
     Raises:
         WrongUse: one that has no such form.
     """
-    from accountant.events import GaussianRelease
-
     found = []
     for text in args.release:
         name, mark, noise = text.rpartition("=")
         try:
-            found.append(GaussianRelease(args.unit, args.adjacency, 1.0, float(noise), 1, name))
-        except ValueError as error:
-            raise WrongUse(f"--release {text!r}: {_reason(error)}") from error
+            found.append((name, float(noise)))
+        except ValueError:
+            mark = ""
         if not mark or not name:
             raise WrongUse(f"--release {text!r}: write NAME=Z, as in --release 'class counts=5'")
-    return tuple(found)
-
-
-def _reason(error: ValueError) -> str:
-    said = str(error)
-    return "write NAME=Z with a number Z" if said.startswith("could not convert") else said
+    return found
 
 
 def parse_orders(text: str) -> tuple[int, ...]:

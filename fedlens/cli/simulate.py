@@ -7,16 +7,16 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import simulations
-from fedlens.cli.output import add_json_flag, figure, print_json, program, progress_bar, say
+from fedlens.cli.flags import add_json_flag
+from fedlens.cli.output import figure, print_json, program, round_bar, say
+from fedlens.presets import preset_names
+from fedlens.simulating import TRANSPORTS, chosen_config, prepare, train
+from foundation.errors import ExitStatus
 
 if TYPE_CHECKING:
     from server.config.tree import Config
     from server.run_directory import RunDirectory
     from simulations.engine import Summary
-
-PRESETS = Path(simulations.__file__).parent / "presets"
-TRANSPORTS = ("in-process", "ray")
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -55,12 +55,17 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         help="rename a run that is in --out to make room for this one",
     )
     parser.add_argument("--store", default="", help="URL of the store (default: in the directory)")
+    add_training_flags(parser)
+    parser.set_defaults(run=run)
+
+
+def add_training_flags(parser: argparse.ArgumentParser) -> None:
+    """The flags that ``simulate`` and ``resume`` share."""
     parser.add_argument(
         "--transport", choices=TRANSPORTS, default="in-process", help="how messages travel"
     )
     parser.add_argument("--no-student", action="store_true", help="do not train a student")
     add_json_flag(parser)
-    parser.set_defaults(run=run)
 
 
 def _settings_help() -> str:
@@ -73,98 +78,44 @@ def _settings_help() -> str:
     return "settings and their defaults (the reference says what they mean):\n" + "\n".join(lines)
 
 
-def preset_names() -> list[str]:
-    """The presets that ship."""
-    return sorted(path.stem for path in PRESETS.glob("*.toml"))
+def config_of(args: argparse.Namespace) -> Config:
+    """The configuration that the flags ask for."""
+    from server.config.reading import parse_setting
 
-
-def chosen_config(args: argparse.Namespace) -> Config:
-    """Preset, then file, then single settings."""
-    from server.config.reading import parse_setting, read_config
-    from server.config.tree import ConfigError
-
-    if args.preset not in preset_names():
-        raise ConfigError(f"--preset {args.preset!r}: choose one of {', '.join(preset_names())}")
-    config = read_config(PRESETS / f"{args.preset}.toml")
-    if args.config is not None:
-        config = read_config(args.config, config)
-    config = config.updated(dict(parse_setting(text) for text in args.settings))
-    if args.data_dir:
-        config = config.updated({"data.dir": str(Path(args.data_dir).absolute())})
-    if named := getattr(config.privatizer, "path", ""):  # the server may run elsewhere
-        path = Path(named).expanduser() if named.startswith("~/") else Path(named)
-        config = config.updated({"privatizer.path": str(path.absolute())})
-    return _to_guarantee(config, args.epsilon, args.delta)
-
-
-def _to_guarantee(config: Config, epsilon: float | None, delta: float | None) -> Config:
-    """The configuration with the noise that a guarantee needs, if one is asked for."""
-    from server.config.tree import ConfigError
-    from server.schedule import scaled
-
-    if epsilon is None:
-        if delta is not None:
-            raise ConfigError(f"--delta {delta:g}: give --epsilon too, or set privacy.delta")
-        return config
-    if delta is not None:
-        config = config.updated({"privacy.delta": delta})
-    return scaled(config, epsilon=epsilon, delta=config.privacy.delta)
+    return chosen_config(
+        args.preset,
+        config=args.config,
+        settings=dict(parse_setting(text) for text in args.settings),
+        epsilon=args.epsilon,
+        delta=args.delta,
+        data_dir=args.data_dir,
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Train, sum up, print."""
-    config = chosen_config(args)  # before anything slow is loaded
-
-    from server.population import check_room
-    from server.pretrained_filter import check_filter
-    from server.run_directory import RunDirectory
-    from server.schedule import check_affordable
-    from simulations.federation.apps import simulated_federation, simulated_sensitive
-
-    check_affordable(config)
-    check_room(config)  # neither a population without means nor bad data leaves a run behind
-    check_filter(config)
-    simulated_federation(config.data, config.seed)
-    simulated_sensitive(config)
-    out = args.out or _free_path(Path("runs"), args.preset)
-    if args.overwrite and RunDirectory(out).exists():
-        _check_apart(config, out)
-        kept = RunDirectory(out).set_aside()
+    config = config_of(args)
+    directory, kept = prepare(config, args.preset, out=args.out, overwrite=args.overwrite)
+    if kept is not None:
         say(f"the run that was there is in {kept}; what it spent still counts for its users")
-    directory = RunDirectory.create(out, config)
     return finish(args, config, directory)
-
-
-def _check_apart(config: Config, out: Path) -> None:
-    """Refuse to set the run aside whose filter is to be taken."""
-    from server.config.tree import ConfigError
-
-    named = getattr(config.privatizer, "path", "")
-    if named and Path(named).resolve() == out.resolve():
-        raise ConfigError(
-            f"--overwrite would set {out} aside, whose filter is to be taken: name another --out"
-        )
 
 
 def finish(args: argparse.Namespace, config: Config, directory: RunDirectory) -> int:
     """Train or go on, print the summary, and give the exit status; shared with ``resume``."""
-    from fedlens.cli import DONE, OUT_OF_BUDGET
-    from simulations.engine import describe_noise, simulate, train_in_process
+    from simulations.engine import describe_noise
 
-    trainer = train_in_process
-    if args.transport == "ray":
-        from simulations.transports.ray import train_through_ray as trainer
     if warning := describe_noise(config):
         say(warning)
-    with progress_bar() as observer:
-        summary = simulate(
+    with round_bar() as observer:
+        summary = train(
             config,
             directory,
-            store_url=args.store,
-            trainer=trainer,
-            observer=observer,
+            store=args.store,
+            transport=args.transport,
+            progress=observer,
             student=not args.no_student,
-        )
+        ).summary
     _print(summary, "filtered real" if config.privatizer.active else "real")
     budget = getattr(config.privatizer, "budget", math.inf)
     if (summary.sensitive_read_nats or 0) > budget:
@@ -176,7 +127,7 @@ def finish(args: argparse.Namespace, config: Config, directory: RunDirectory) ->
         _print_population(config)
     if args.json:
         print_json(summary.to_json())
-    return OUT_OF_BUDGET if summary.stopped else DONE
+    return ExitStatus.OUT_OF_BUDGET if summary.stopped else ExitStatus.DONE
 
 
 def _print(summary: Summary, tests: str) -> None:
@@ -208,8 +159,8 @@ def _print(summary: Summary, tests: str) -> None:
     if summary.sensitive_read is not None:
         say(
             f"  sensitive       a fresh network reads it of {summary.sensitive_read:.1%} of "
-            f"filtered samples ({summary.sensitive_read_nats:.2g} nats) with the "
-            "output noise that the filter was fitted with; all its values are as frequent there"
+            f"filtered samples ({summary.sensitive_read_nats:.2g} nats) with the output noise that "
+            "the filter was fitted with; all its values are as frequent there"
         )
     say(f"  took            {summary.seconds:.0f} s")
     say()
@@ -240,10 +191,3 @@ def _print_population(config: Config) -> None:
         f"Population {terms.population}, over all its runs: ε = {figure(spent.epsilon)} of "
         f"{terms.epsilon_budget:g} at δ = {terms.delta:g}"
     )
-
-
-def _free_path(parent: Path, name: str) -> Path:
-    number = 1
-    while (parent / f"{name}-{number}").exists():
-        number += 1
-    return parent / f"{name}-{number}"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from fedlens.cli.output import add_json_flag, print_json, say
+from fedlens.cli.flags import add_json_flag, add_run_argument
+from fedlens.cli.output import print_json, say
+from foundation.errors import WrongUse
 
 LABELS = ("requested", "annotator")
 
@@ -19,7 +20,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "only: using real test images is in no privacy budget.",
         epilog="example: fedlens student runs/demo --images 20000 --epochs 2",
     )
-    parser.add_argument("run_dir", type=Path, metavar="RUN_DIR")
+    add_run_argument(parser)
     parser.add_argument("--images", type=int, default=20_000, help="fresh samples to train on")
     parser.add_argument("--epochs", type=int, default=2, help="passes over them")
     parser.add_argument(
@@ -34,26 +35,23 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         help="train on the samples and labels of this annotation project instead of fresh samples "
         "with the classes they were asked for",
     )
-    parser.add_argument("--store", default="", help="URL of the store, where it is another one")
     add_json_flag(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Train, test, print."""
-    from fedlens.cli import WrongUse
-    from server.run_directory import RunDirectory
+    from fedlens.runs import open_run
     from server.store import open_store
     from simulations.engine import measure_student, measure_taught_student, student_of_labels
-    from simulations.reading import store_url_of
 
     for name in ("images", "epochs"):
         if getattr(args, name) < 1:
             raise WrongUse(f"--{name} {getattr(args, name)}: give at least 1")
-    directory = RunDirectory.open(args.run_dir)
-    config = directory.config()
+    run = open_run(args.run_dir, store=args.store)
+    config, directory = run.config, run.directory
     if args.project:
-        with open_store(store_url_of(directory, args.store)) as store:
+        with open_store(run.store) as store:
             result, used = student_of_labels(
                 config, directory, store, args.project, epochs=args.epochs
             )

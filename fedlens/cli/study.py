@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedlens.cli.output import print_json, say
+from fedlens.cli.flags import add_json_flag, add_seeds_flag, made_folder, parse_seeds
+from fedlens.cli.output import print_json, say, tell
+from foundation.errors import ExitStatus, WrongUse
 
 if TYPE_CHECKING:
     from studies.table1.evaluation import EvaluationBudget
@@ -39,9 +40,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         epilog="example: fedlens study table1 --quick",
     )
     table.add_argument("--rows", nargs="+", default=[], metavar="ROW", help=_rows_help())
-    table.add_argument(
-        "--seeds", nargs="+", default=[], metavar="SEED", help="seeds (default: 0 1 2)"
-    )
+    add_seeds_flag(table)
     table.add_argument(
         "--guarantee",
         nargs="+",
@@ -77,9 +76,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         help="write the results as a Markdown page there too, and its figures as JSON beside it; "
         "figures that are there from before and were measured in the same way stay on the page",
     )
-    table.add_argument(
-        "--json", action="store_true", help="print the list of the table's lines as the last line"
-    )
+    add_json_flag(table)
     table.set_defaults(run=run)
     _add_privatizer_studies(tables)
 
@@ -100,9 +97,7 @@ def _add_privatizer_studies(
             epilog=f"example: fedlens study {name} --quick",
         )
         study.add_argument("--quick", action="store_true", help="a small form of it, one seed")
-        study.add_argument(
-            "--seeds", nargs="+", default=[], metavar="SEED", help="seeds (default: 0 1 2)"
-        )
+        add_seeds_flag(study)
         study.add_argument(
             "--set",
             action="append",
@@ -115,15 +110,12 @@ def _add_privatizer_studies(
             "--out", type=Path, help=f"folder of rows and plots (default: {OUT}-{name})"
         )
         study.add_argument("--data-dir", help="folder of the data sets' files")
-        study.add_argument(
-            "--json", action="store_true", help="print the list of rows as the last line"
-        )
-        study.set_defaults(run=run_privatizer_study, jobs=1)
+        add_json_flag(study)
+        study.set_defaults(run=run_privatizer_study)
 
 
 def run_privatizer_study(args: argparse.Namespace) -> int:
     """Run a study of privatizers, print its table."""
-    from fedlens.cli import DONE, WrongUse
     from privatizers.networks.masks import MaskError
     from privatizers.protocol import PrivatizerError
     from server.config.reading import parse_setting
@@ -140,10 +132,10 @@ def run_privatizer_study(args: argparse.Namespace) -> int:
             study,
             quick=args.quick,
             changes=dict(parse_setting(text) for text in args.settings),
-            seeds=_seeds(args),
+            seeds=parse_seeds(args.seeds, quick=args.quick),
             data_dir=Path(args.data_dir) if args.data_dir else None,
-            out=_folder(args),
-            report=_tell,
+            out=made_folder(args.out),
+            report=tell,
         )
     except (PrivatizerError, MaskError) as error:
         raise WrongUse(str(error)) from None
@@ -152,8 +144,8 @@ def run_privatizer_study(args: argparse.Namespace) -> int:
     for made in sorted(args.out.iterdir()):
         say(f"  {made}")
     if args.json:
-        print_json(rows)
-    return DONE
+        print_json({"rows": rows})
+    return ExitStatus.DONE
 
 
 def _rows_help() -> str:
@@ -165,7 +157,6 @@ def _rows_help() -> str:
 def run(args: argparse.Namespace) -> int:
     """Check, fill in what is missing, print the table."""
     from client.datasets.registry import DatasetError
-    from fedlens.cli import WrongUse
 
     try:
         return _table(args)
@@ -174,7 +165,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _table(args: argparse.Namespace) -> int:
-    from fedlens.cli import DONE, FAILED
     from studies.table1.guarantees import parse_guarantee
     from studies.table1.rows import chosen_rows
     from studies.table1.runner import TableRun, trials_of
@@ -182,11 +172,14 @@ def _table(args: argparse.Namespace) -> int:
 
     rows = chosen_rows(args.rows, quick=args.quick)
     guarantees = [parse_guarantee(text) for text in args.guarantee]
-    out = _folder(args)
+    seeds = list(parse_seeds(args.seeds, quick=args.quick))
+    if args.jobs < 1:
+        raise WrongUse(f"--jobs {args.jobs}: give at least 1")
+    out = made_folder(args.out)
     data_dir = str(Path(args.data_dir).absolute()) if args.data_dir else ""
-    trials = trials_of(rows, guarantees, _seeds(args), out, named=bool(args.rows), first=args.quick)
+    trials = trials_of(rows, guarantees, seeds, out, named=bool(args.rows), first=args.quick)
     effort = _effort(args)
-    study = TableRun(trials, out, effort=effort, data_dir=data_dir, jobs=args.jobs, say=_tell)
+    study = TableRun(trials, out, effort=effort, data_dir=data_dir, jobs=args.jobs, say=tell)
     missing = study.missing()
     # a page that cannot be written is told before hours of work
     known = _known_before(args.page).entries if args.page else []
@@ -204,10 +197,10 @@ def _table(args: argparse.Namespace) -> int:
     if lines or args.page:
         _draw(args, out, lines)
     for failure in failures:
-        _tell(f"fedlens: {failure}")
+        tell(f"fedlens: {failure}")
     if args.json:
-        print_json([line.to_json() for line in lines])
-    return FAILED if failures else DONE
+        print_json({"rows": [line.to_json() for line in lines]})
+    return ExitStatus.FAILED if failures else ExitStatus.DONE
 
 
 def _effort(args: argparse.Namespace) -> EvaluationBudget:
@@ -233,34 +226,8 @@ def _kept(
         raise StudyError(
             f"--kept: {out} has none of these {len(trials)} trials whole; {mend}leave it out once"
         )
-    _tell(f"{len(trials)} trials, {len(kept)} of them there, in {out}")
+    tell(f"{len(trials)} trials, {len(kept)} of them there, in {out}")
     return kept
-
-
-def _seeds(args: argparse.Namespace) -> list[int]:
-    from studies.framework.errors import StudyError
-    from studies.table1.rows import SEEDS
-
-    if not args.seeds:
-        return [0] if args.quick else list(SEEDS)
-    for text in args.seeds:
-        if not text.isdecimal() or int(text) >= 1_000_000:
-            raise StudyError(f"--seeds {text!r}: give whole numbers from 0, below a million")
-    return list(dict.fromkeys(int(text) for text in args.seeds))
-
-
-def _folder(args: argparse.Namespace) -> Path:
-    """The study's folder, which may be written to."""
-    from studies.framework.errors import StudyError
-
-    if args.jobs < 1:
-        raise StudyError(f"--jobs {args.jobs}: give at least 1")
-    out: Path = args.out
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StudyError(f"--out {out}: cannot be written to: {error.strerror}") from None
-    return out
 
 
 def _check_data(rows: Sequence[TableRow], data_dir: str) -> None:
@@ -291,13 +258,13 @@ def _draw_page(page: Path, lines: Sequence[TableLine]) -> list[Path]:
     known = _known_before(page)  # again: hours may have passed
     entries = with_kept([KeptLine.of(line, evaluation.FULL) for line in lines], known.entries)
     for name in known.left_out:
-        _tell(f"{name}: leaves the page, its settings or the way it is measured have changed")
+        tell(f"{name}: leaves the page, its settings or the way it is measured have changed")
     for entry in entries:
         shown = [group.seeds for group in entry.line.groups]
         waiting = [seed for g in entry.groups if g.seeds not in shown for seed in g.seeds]
         if waiting:
             name = f"{entry.line.row.name} {entry.line.guarantee}"
-            _tell(f"{name}: seeds {waiting} are part of a group and wait until all of it are there")
+            tell(f"{name}: seeds {waiting} are part of a group and wait until all of it are there")
     if not entries:
         return []
     record = page.with_suffix(".json")
@@ -327,9 +294,3 @@ def _known_before(page: Path) -> PageRecord:
     if not os.access(page.parent, os.W_OK):
         raise StudyError(f"--page {page}: {page.parent} cannot be written to")
     return read_record(record, page.parent / IMAGES, evaluation.FULL)
-
-
-def _tell(text: str) -> None:
-    """One line for people on standard error, at once."""
-    sys.stderr.write(text + "\n")
-    sys.stderr.flush()

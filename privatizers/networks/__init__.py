@@ -1,1 +1,1 @@
-"""The networks of filters, releasers, and those who read from what they release."""
+"""The networks of filters, releasers, and the networks that read from what they release."""

@@ -1,4 +1,4 @@
-"""Adversaries of series: what somebody can tell, step by step, from a released series."""
+"""Adversaries of series: what a released series tells, step by step."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from privatizers.networks.recurrent import build_lstm, check_sizes, each_step
 
 
 class LstmAdversary(nn.Module):
-    """An LSTM that reads the secret of each step from the series up to that step, or from all.
+    """An LSTM that reads each step's sensitive value from the series up to that step, or from all.
 
-    Paper 002, section IV-D, has three layers of 32 cells; its factorisation (equation 7) makes the
-    adversary causal. 21,442 parameters for one channel and two classes. Whoever has a whole day of
+    Jafarzadeh Asl et al. 2023, section IV-D, has three layers of 32 cells; its factorisation
+    (equation 7) makes the adversary causal. 21,442 parameters for one channel and two classes.
+    An adversary with a whole day of
     released values also knows what came after a step, and reads more: ``both_ways``.
 
     Args:
         inputs: channels of a series.
-        classes: number of classes of the secret.
+        classes: number of classes of the sensitive attribute.
         hidden: units of each layer.
         layers: layers one upon the other.
         side: entries of side information, given beside each step.

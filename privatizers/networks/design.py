@@ -1,9 +1,9 @@
 """The networks of a privatizer that a federation trains, and how a user's update is laid out.
 
 Server and nodes build the same design from the same public settings. A user's update is one vector
-of blocks, in the order of `Design.blocks`: minus each player's gradient, the objective's scalars,
-and the shares of the secret's classes. Each block has its own share of the clip, so that no large
-gradient drowns a small number that everybody needs.
+of blocks, in the order of `Design.blocks`: minus each network's gradient, the objective's scalars,
+and the shares of the sensitive classes. Each block has its own share of the clip, so that no large
+gradient drowns a small number that all need.
 """
 
 from __future__ import annotations
@@ -15,49 +15,21 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from foundation.errors import FedlensError
 from models.classifiers import ConvClassifier, Mlp
+from privatizers.methods import Scalar, Settings, method_of
 from privatizers.networks.filters import DenseFilter, UNet
 from privatizers.networks.releasers import ConvReleaser
+from privatizers.protocol import FILTER, PrivatizerError
 
-FILTER = "filter"
 SCALARS, SHARES = "scalars", "shares"
 SCALAR_SHARE, SENSITIVE_SHARE = 0.03, 0.02
-"""Shares of C² that bound the blocks of the scalars and of the secret's shares."""
+"""Shares of C² that bound the blocks of the scalars and of the sensitive classes' shares."""
 PIXELS = (-1.0, 1.0)
 DENSE_NOISE = 16
 """Entries of noise beside the dense filter's units."""
-ORDER_ONE = 1e-4
-"""Orders so near 1 need no scalar: Shannon's entropy is a plain mean."""
-
-LARGEST_LOG = 80.0
-"""An order must not take e to a higher power than this, which float32 could not hold."""
-
 CODE = 24
 """Numbers of the code that everything passes in a filter of network ``code``."""
 FilterNetwork = UNet | DenseFilter | ConvReleaser
-Settings = Mapping[str, bool | int | float | str]
-
-
-class PlanError(FedlensError, ValueError):
-    """Settings that no design can be made of; the message names the mend."""
-
-
-@dataclass(frozen=True)
-class Scalar:
-    """A mean over everybody that an objective depends on.
-
-    Attributes:
-        low: least value that a user's may have; what is below counts as it.
-        high: greatest such value.
-        start: what stands in before the first release.
-        hidden: whether it is a mean over records whose owner hides the secret.
-    """
-
-    low: float
-    high: float
-    start: float
-    hidden: bool
 
 
 @dataclass(frozen=True)
@@ -65,7 +37,7 @@ class Block:
     """Some neighbouring entries of an update.
 
     Attributes:
-        name: of a player, or ``scalars`` or ``shares``.
+        name: of a network, or ``scalars`` or ``shares``.
         size: entries.
         bound: L2 bound of the block relative to C; their squares add up to 1 at most.
     """
@@ -80,9 +52,9 @@ class Design:
     """What is trained.
 
     Attributes:
-        networks: by player; ``filter`` is the one that nodes run afterwards.
+        networks: by name; ``filter`` is the one that nodes run afterwards.
         scalars: what the objective squares, or takes the logarithm of.
-        sensitive_classes: classes of the secret.
+        sensitive_classes: classes of the sensitive attribute.
         blocks: how an update is laid out.
     """
 
@@ -106,7 +78,7 @@ class Design:
         return {block.name: block.bound * clipping_norm for block in self.blocks}
 
     def public_start(self) -> Tensor:
-        """Scalars and uniform shares before the first release, float32 [scalars + secrets]."""
+        """Scalars and uniform shares before the first release, float32 [scalars + classes]."""
         starts = [scalar.start for scalar in self.scalars]
         return torch.tensor([*starts, *[1 / self.sensitive_classes] * self.sensitive_classes])
 
@@ -148,34 +120,25 @@ def design(
         settings: ``method``, ``alpha``, ``network``, ``width``, ``adversary_width``,
             ``filter_share`` and ``consenting``.
         shape: of an image.
-        classes: of the use.
-        sensitive_classes: of the secret.
+        classes: of the utility.
+        sensitive_classes: of the sensitive attribute.
         seed: of the first weights.
 
     Raises:
         ShapeError: no network is built for such images.
-        PlanError: the secret has one class only, the method is unknown, or its order too small.
+        PrivatizerError: there is one sensitive class only, the method is unknown, or its order too
+            small.
     """
     if sensitive_classes < 2:
-        raise PlanError(f"secrets={sensitive_classes}: a secret with one class cannot be hidden")
-    method, alpha = str(settings["method"]), float(settings["alpha"])
-    if method not in ("information", "alpha"):
-        raise PlanError(f"method={method!r} is unknown: choose information or alpha")
-    if (
-        method == "alpha"
-        and alpha < 1
-        and (1 / alpha - 1) * math.log(sensitive_classes) > LARGEST_LOG
-    ):
-        raise PlanError(
-            f"alpha={alpha} is too small for {sensitive_classes} secrets: give a larger order"
+        raise PrivatizerError(
+            f"sensitive_classes={sensitive_classes}: an attribute with one class cannot be hidden"
         )
+    method = method_of(settings)
+    scalars = method.scalars(settings, classes, sensitive_classes)
     source = torch.Generator().manual_seed(seed)
-    networks = _networks(settings, shape, classes, sensitive_classes, source)
-    scalars = (
-        _information_scalars(classes, sensitive_classes)
-        if method == "information"
-        else _order_scalars(alpha, sensitive_classes)
-    )
+    networks: dict[str, nn.Module] = {FILTER: filter_network(settings, shape, source)}
+    for name, answers in method.classifiers(classes, sensitive_classes).items():
+        networks[name] = _classifier(settings, shape, answers, source)
     blocks = _blocks(networks, scalars, sensitive_classes, float(settings["filter_share"]))
     return Design(networks, scalars, sensitive_classes, blocks)
 
@@ -184,18 +147,11 @@ def filter_network(
     settings: Settings, shape: tuple[int, int, int], source: torch.Generator | None = None
 ) -> FilterNetwork:
     """The filter alone, with first weights from ``source``; those of no meaning without it."""
-    return _filter(settings, shape, source or torch.Generator().manual_seed(0))
-
-
-def _filter(
-    settings: Settings, shape: tuple[int, int, int], source: torch.Generator
-) -> FilterNetwork:
-    if settings["network"] == "dense":
-        return DenseFilter(
-            shape, int(settings["width"]), noise=DENSE_NOISE, limits=PIXELS, generator=source
-        )
+    given, source = str(settings["network"]), source or torch.Generator().manual_seed(0)
     width, choices = int(settings["width"]), 1 if float(settings["consenting"]) > 0 else 0
-    if settings["network"] == "code":
+    if given == "dense":
+        return DenseFilter(shape, width, noise=DENSE_NOISE, limits=PIXELS, generator=source)
+    if given == "code":
         low, high = PIXELS
         return ConvReleaser(
             shape,
@@ -210,41 +166,13 @@ def _filter(
     return UNet(shape, width, choices=choices, limits=PIXELS, generator=source)
 
 
-def _networks(
-    settings: Settings,
-    shape: tuple[int, int, int],
-    classes: int,
-    sensitive_classes: int,
-    source: torch.Generator,
-) -> dict[str, nn.Module]:
+def _classifier(
+    settings: Settings, shape: tuple[int, int, int], answers: int, source: torch.Generator
+) -> nn.Module:
     width = int(settings["adversary_width"])
-    readers = {"utility": classes, "adversary": sensitive_classes}
-    if settings["method"] == "information":
-        readers = {"raw_utility": classes, **readers}
-    networks: dict[str, nn.Module] = {FILTER: _filter(settings, shape, source)}
-    for name, answers in readers.items():
-        if settings["network"] == "dense":
-            networks[name] = Mlp(math.prod(shape), answers, (width,), generator=source)
-        else:
-            networks[name] = ConvClassifier(shape, answers, width, generator=source)
-    return networks
-
-
-def _information_scalars(classes: int, sensitive_classes: int) -> tuple[Scalar, ...]:
-    """A, the use that is lost, and B, the secret that leaks, in nats (paper 000, algorithm 1)."""
-    utility, sensitive = math.log(max(classes, 2)), math.log(sensitive_classes)
-    return (
-        Scalar(0.0, 2 * utility, utility, hidden=False),
-        Scalar(-sensitive, sensitive, sensitive, hidden=True),
-    )
-
-
-def _order_scalars(alpha: float, sensitive_classes: int) -> tuple[Scalar, ...]:
-    """The mean of (Σ p^α)^(1/α) over records: between those of a sure and of a uniform answer."""
-    if abs(alpha - 1) < ORDER_ONE:
-        return ()
-    doubtful = float(sensitive_classes) ** (1 / alpha - 1)
-    return (Scalar(min(1.0, doubtful), max(1.0, doubtful), doubtful, hidden=True),)
+    if settings["network"] == "dense":
+        return Mlp(math.prod(shape), answers, (width,), generator=source)
+    return ConvClassifier(shape, answers, width, generator=source)
 
 
 def _blocks(

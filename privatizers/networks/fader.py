@@ -1,9 +1,9 @@
 """FaderNet: an autoencoder whose code is to carry no attribute, which the decoder is told instead.
 
-Lample et al. 2017, small. As a filter it is paper 000's baseline (section 5.3): the image is
-encoded, then decoded with an attribute that is not the person's own. Its code hides the attribute
-from the discriminator that it was trained against, and its *image* hides it from nobody in
-particular; paper 000 puts a U-Net behind it.
+Lample et al. 2017, small. As a filter it is the baseline of Bertran et al. 2019 (section 5.3): the
+image is encoded, then decoded with an attribute that is not the person's own. Its code hides the
+attribute from the discriminator that it was trained against, and its *image* need not hide
+it; the paper puts a U-Net behind it.
 """
 
 from __future__ import annotations

@@ -21,7 +21,9 @@ LEVELS = 2
 
 
 class LinearFilter(nn.Module):
-    """q = θx + z, z ~ N(0, I): paper 000, equation 22. The information that it leaks is computable.
+    """q = θx + z, z ~ N(0, I): its leakage is computable.
+
+    Bertran et al. 2019, equation 22.
 
     Args:
         dim: entries of a record.
@@ -146,7 +148,7 @@ class UNet(nn.Module):
     """A U-Net (Ronneberger et al. 2015) over images, with one layer of noise at its bottleneck.
 
     It answers with x plus a correction, whose last layer starts near 0: near the identity, as
-    paper 000 pre-trains its filter to be. No norm layers, so a record's answer depends on that
+    Bertran et al. 2019 pre-train theirs to be. No norm layers, so a record's answer depends on that
     record, its noise and its bits alone.
 
     Args:

@@ -1,4 +1,6 @@
-"""Noise maps and masks (paper 001, Cloak): which entries of a record a service gets to see.
+"""Noise maps and masks (Cloak): which entries of a record a service gets to see.
+
+Mireshghallah et al. 2021.
 
 A noise map learns how much noise each entry bears before a provider's network fails. Entries that
 bear much are then not sent at all: a mask keeps those whose noise is *below* a threshold (the
@@ -36,7 +38,7 @@ class MaskError(FedlensError, ValueError):
 
 
 class NoiseMap(nn.Module):
-    """x + σe + μ with a deviation and a shift of its own for each entry (paper 001, section 3.2).
+    """x + σe + μ with a deviation and a shift of its own for each entry (section 3.2).
 
     σ = least + (most - least) · sigmoid(2ρ): the paper's M(1 + tanh ρ)/2 for a floor of 0, in the
     form that does not round to 0. σ is in the units of the records, and so are the limits. μ is
@@ -119,14 +121,14 @@ class NoiseMap(nn.Module):
     def forward(self, records: Tensor, noise: Tensor, choice: Tensor | None = None) -> Tensor:
         """Released records [n, ...] of records and standard normal noise of the same shape.
 
-        ``choice`` float32 [n, secrets]: a record whose owner chose nothing goes out as it is.
+        ``choice`` float32 [n, 1]: a record whose owner chose nothing goes out as it is.
         """
         sent = torch.addcmul(records, self.deviation(self.rho), noise)
         return chosen(records, torch.where(self.keep, sent, self.base) + self.mu(), choice)
 
 
 class MaskFilter(nn.Module):
-    """x + σe where the mask keeps, a constant where it does not (paper 001, section 3.4).
+    """x + σe where the mask keeps, a constant where it does not (section 3.4).
 
     The constant depends on no record: it is ``values``, learned where ``trained``.
 
@@ -185,7 +187,7 @@ class MaskFilter(nn.Module):
     def forward(self, records: Tensor, noise: Tensor, choice: Tensor | None = None) -> Tensor:
         """Released records [n, ...] of records and standard normal noise of the same shape.
 
-        ``choice`` float32 [n, secrets]: a record whose owner chose nothing goes out as it is.
+        ``choice`` float32 [n, 1]: a record whose owner chose nothing goes out as it is.
         """
         sent = torch.addcmul(records + self.shift, self.sigma, noise)
         return chosen(records, torch.where(self.keep, sent, self.values), choice)
@@ -268,7 +270,7 @@ def masked(
 def chosen(records: Tensor, released: Tensor, choice: Tensor | None) -> Tensor:
     """What goes out: filtered records [n, ...], or those themselves whose owner chose nothing.
 
-    ``choice`` is float32 [n, secrets]; None filters everybody's.
+    ``choice`` is float32 [n, 1]; None filters everybody's.
     """
     if choice is None:
         return released

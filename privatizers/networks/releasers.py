@@ -1,4 +1,6 @@
-"""Releasers of paper 002: networks that turn a record and noise into a record to hand out.
+"""Releasers: networks that turn a record and noise into a record to hand out.
+
+Jafarzadeh Asl et al. 2023.
 
 Noise is always an argument, standard normal, so that a releaser is a function. What a releaser
 lets through is for attackers to find out; as such it promises nothing.
@@ -12,16 +14,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from models.classifiers import check_image
 from models.shapes import ShapeError
 from models.weights import initialise, unset_weights
 from privatizers.networks.masks import chosen
 from privatizers.networks.recurrent import build_lstm, check_sizes
 
-LEAST_SIDE = 8
-
 
 class ConvReleaser(nn.Module):
-    """A convolutional encoder and decoder (paper 002, section III-A and Figure 2).
+    """A convolutional encoder and decoder (section III-A and Figure 2).
 
     Between them stands a code of a few numbers, to which noise is added, and nothing goes around
     it: how thick a digit is concerns all of an image at once, and a code can change it as one,
@@ -35,8 +36,9 @@ class ConvReleaser(nn.Module):
         code: numbers of the code.
         noisy: add N(0, 1) noise to each number of the code; the paper's releaser of images has
             none. What the code is scaled to is learnt, so the noise alone promises nothing.
-        grain: standard deviation of noise on each released pixel. Without it a filter hides the
-            secret from networks by writing it small, where trees and linear readers find it.
+        output_noise_std: standard deviation of noise on each released pixel. Without it a filter
+            hides the sensitive attribute from networks by writing it small, where trees and linear
+            classifiers find it.
         low: least value of a released pixel.
         high: greatest value.
         choices: opt-in bits; with 1 an image whose owner minds nothing goes out as it is. 0 where
@@ -64,11 +66,8 @@ class ConvReleaser(nn.Module):
         channels, height, breadth = _check_image(shape)
         self.choices = choices
         check_sizes(width=width, code=code)
-        self.low, self.high, self.output_noise_std = (
-            low,
-            high,
-            _check_output_noise_std(output_noise_std),
-        )
+        self.low, self.high = low, high
+        self.output_noise_std = _check_deviation(output_noise_std)
         self.coded = code if noisy else 0
         entries = self.coded + (channels * height * breadth if output_noise_std else 0)
         self.noise_shape = (entries,) if entries else ()
@@ -101,12 +100,12 @@ class ConvReleaser(nn.Module):
         released = self.low + (self.high - self.low) * full
         if not self.output_noise_std:
             return released
-        output_noise_std = self.output_noise_std * noise[:, self.coded :].view_as(released)
-        return (released + output_noise_std).clamp(self.low, self.high)
+        added = self.output_noise_std * noise[:, self.coded :].view_as(released)
+        return (released + added).clamp(self.low, self.high)
 
 
 class LstmReleaser(nn.Module):
-    """A causal LSTM over a series and one uniform noise a step (paper 002, section IV-D).
+    """A causal LSTM over a series and one uniform noise a step (section IV-D).
 
     Each released step is ``level + keep · (step − level)`` plus a correction that depends on it, on
     the steps before and on their noises: a meter can run it as hours come. The correction starts
@@ -123,12 +122,13 @@ class LstmReleaser(nn.Module):
         steps: of the series that the noise is drawn for.
         keep: share of a step's distance to ``level`` that is kept at the start, 0 to 1.
         level: what is released where nothing is kept, say the mean.
-        grain: standard deviation of noise on each released step, in units of the series. Without
-            it a filter hides the secret from networks by writing it small, where trees find it.
+        output_noise_std: standard deviation of noise on each released step, in units of the series.
+            Without it a filter hides the sensitive attribute from networks by writing it small,
+            where trees find it.
         generator: CPU generator of the weights; ``None`` is seed 0.
 
     Raises:
-        ShapeError: a size is below 1, ``keep`` outside [0, 1], or ``grain`` negative.
+        ShapeError: a size is below 1, ``keep`` outside [0, 1], or ``output_noise_std`` negative.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class LstmReleaser(nn.Module):
         if not 0 <= keep <= 1:
             raise ShapeError(f"keep={keep} must lie in [0, 1]: 1 starts at full utility")
         self.low, self.high, self.level = low, high, level
-        self.output_noise_std = _check_output_noise_std(output_noise_std)
+        self.output_noise_std = _check_deviation(output_noise_std)
         self.noise_shape = (steps, 1 + channels if output_noise_std else 1)
         source = generator if generator is not None else torch.Generator().manual_seed(0)
         with unset_weights(self):
@@ -165,7 +165,7 @@ class LstmReleaser(nn.Module):
         """Released series [n, T, channels] of series and noise, both float32 [n, T, ...].
 
         The noise is N(0, 1) as every filter's; the distribution function makes U[0, 1) of its first
-        channel, and the others are the grain.
+        channel, and the others are the output noise.
         Values beyond the limits are cut, but passed through in the gradient: where a cut had
         none, a step once cut could never come back.
         """
@@ -179,19 +179,14 @@ class LstmReleaser(nn.Module):
         return free + (free.clamp(self.low, self.high) - free).detach()
 
 
-def _check_output_noise_std(output_noise_std: float) -> float:
+def _check_deviation(output_noise_std: float) -> float:
     if not 0 <= output_noise_std < math.inf:
-        raise ShapeError(f"grain={output_noise_std} must be at least 0")
+        raise ShapeError(f"output_noise_std={output_noise_std} must be at least 0")
     return output_noise_std
 
 
 def _check_image(shape: tuple[int, int, int]) -> tuple[int, int, int]:
-    if len(shape) != 3:
-        raise ShapeError(f"shape {tuple(shape)} must be (channels, height, width)")
-    channels, height, width = (int(side) for side in shape)
-    if channels < 1 or min(height, width) < LEAST_SIDE or height % 4 or width % 4:
-        raise ShapeError(
-            f"shape {tuple(shape)}: give at least one channel, and sides that are multiples of 4 "
-            f"and at least {LEAST_SIDE} pixels"
-        )
+    channels, height, width = check_image(shape)
+    if height % 4 or width % 4:
+        raise ShapeError(f"shape {tuple(shape)}: give sides that are multiples of 4")
     return channels, height, width

@@ -39,19 +39,23 @@ def parse_setting(text: str) -> tuple[str, object]:
         return key.strip(), value.strip()
 
 
-def read_run_config(settings: Mapping[str, object]) -> Config:
-    """The configuration in Flower's flat run config.
+def read_run_config(run_config: Mapping[str, object]) -> Config:
+    """The configuration in Flower's flat run config, with ``run.settings`` over it.
 
-    Flower lets a submission override keys of the app's own configuration, but not remove them, so
-    tables of tasks that the schedule does not name are left out here.
+    Flower lets a submission override keys that the app lists, but not remove or add any, so tables
+    of tasks that the schedule does not name are left out, and ``run.settings`` takes TOML text.
 
     Raises:
-        ConfigError: as `Config.updated`.
+        ConfigError: as `Config.updated`, or ``run.settings`` is not TOML.
     """
-    named = str(settings.get("schedule", "")).split()
+    named = str(run_config.get("schedule", "")).split()
     wanted = {
         key: value
-        for key, value in settings.items()
+        for key, value in run_config.items()
         if key not in RUN_KEYS and not (key.startswith("tasks.") and key.split(".")[1] not in named)
     }
-    return Config().updated(wanted)
+    try:
+        more = tomllib.loads(str(run_config.get("run.settings", "")))
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"run.settings is not TOML: {error}") from None
+    return Config().updated(wanted).updated(flatten(more))

@@ -7,6 +7,7 @@ the entry points ``fedlens.tasks`` (here, on the server) and ``fedlens.client_ta
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -151,6 +152,10 @@ class AnnotatorConfig(TaskConfig):
     """Learning rate of the generator's Adam at the start of these steps."""
 
 
+ORDERS = {"information": (0.0, 1.0), "alpha": (1e-3, math.inf)}
+"""Least and largest ``alpha`` of our methods; another package's say so themselves."""
+
+
 class PrivatizerTaskConfig(TaskConfig):
     """Rounds in which users train the filter of ``privatizer.kind = "federated"``; they come first.
 
@@ -192,8 +197,8 @@ class PrivatizerTaskConfig(TaskConfig):
 
     @model_validator(mode="after")
     def _an_order(self) -> PrivatizerTaskConfig:
-        order = self.alpha > 0 if self.method == "alpha" else self.alpha <= 1
-        require_mend(order, "alpha: above 0 for method 'alpha', in [0, 1] for 'information'")
+        least, most = ORDERS.get(self.method, (0.0, math.inf))
+        require_mend(least <= self.alpha <= most, f"alpha: give a number in [{least:g}, {most:g}]")
         require_mend(self.lead < self.rounds, "lead: the filter needs rounds too, give fewer")
         return self
 

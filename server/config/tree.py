@@ -56,8 +56,9 @@ __all__ = [
     "TaskConfig",
 ]
 
-RUN_KEYS = ("run.out", "run.store")
-"""Keys of Flower's run config that say where a run goes, not what it is."""
+RUN_KEYS = ("run.out", "run.store", "run.settings")
+"""Keys of Flower's run config that are no settings: where a run goes, its store's URL, and TOML
+with settings over all others, for Flower itself overrides only keys that the app lists."""
 RECORD_DELTA = 1e-5
 """Largest δ in record mode, where nodes do not tell how many records they hold."""
 SCHEMA = 1

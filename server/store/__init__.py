@@ -7,12 +7,14 @@ There is no column and no code path for a real example, and nothing derived from
 before the ledger row that pays for it.
 """
 
-from server.store.audits import AuditKind, AuditRecord, AuditVerdict
+from accountant.audit.finding import AuditKind, AuditVerdict
+from server.store.audits import AuditRecord
 from server.store.errors import StoreError, StoreVersionError
+from server.store.exporters import EXPORTERS, Exporter, LabelledSample
 from server.store.labelling import (
     Annotation,
+    LabellingProgress,
     LabelRecord,
-    Progress,
     ProjectRecord,
     StoredAnnotation,
     StoredLabel,
@@ -47,19 +49,22 @@ from server.store.store import Store, open_store
 from server.store.upgrades import StoreStatus, check, upgrade
 
 __all__ = [
+    "EXPORTERS",
     "Annotation",
     "AuditKind",
     "AuditRecord",
     "AuditVerdict",
     "BatchRecord",
     "CheckpointRow",
+    "Exporter",
     "LabelKind",
     "LabelRecord",
+    "LabelledSample",
+    "LabellingProgress",
     "LedgerRow",
     "PrivatizerAttack",
     "PrivatizerCurve",
     "PrivatizerPoint",
-    "Progress",
     "ProjectRecord",
     "Purpose",
     "QueueOrder",

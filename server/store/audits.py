@@ -5,18 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal
 
-from sqlalchemy import select
-from sqlalchemy.orm import Session
-
+from accountant.audit.finding import AuditKind, AuditVerdict
 from server.store.checks import check_choice, check_text, check_time, require
 from server.store.records import utc_now
-from server.store.rows import require_run, to_record, to_values
-from server.store.schema import Audit
-
-AuditKind = Literal["clipping", "sampling", "one-run", "one-shot", "noise", "membership"]
-AuditVerdict = Literal["alarm", "nothing-found", "cannot-detect"]
+from server.store.rows import records_of_run, require_run, to_values
+from server.store.schema import AuditTable
+from server.store.transactions import Transactions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,14 +57,17 @@ class AuditRecord:
         )
 
 
-def record_audit(session: Session, record: AuditRecord) -> None:
-    """Add an audit's outcome."""
-    require_run(session, record.run_id)
-    session.add(Audit(**to_values(record)))
+class AuditMethods(Transactions):
+    """What audits of a run found."""
 
+    def record_audit(self, record: AuditRecord) -> None:
+        """Add what an audit found; what others found before stays."""
+        with self._writing() as session:
+            require_run(session, record.run_id)
+            session.add(AuditTable(**to_values(record)))
 
-def audits(session: Session, run_id: str) -> list[AuditRecord]:
-    """A run's audits, in the order stored."""
-    require_run(session, run_id)
-    rows = session.scalars(select(Audit).where(Audit.run_id == run_id).order_by(Audit.audit_id))
-    return [to_record(AuditRecord, row) for row in rows]
+    def audits(self, run_id: str) -> list[AuditRecord]:
+        """A run's audits, in the order stored."""
+        with self._reading() as session:
+            require_run(session, run_id)
+            return records_of_run(session, AuditRecord, AuditTable, run_id, AuditTable.audit_id)

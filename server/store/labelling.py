@@ -43,7 +43,7 @@ class ProjectRecord:
     purpose: Purpose = "release"
     """Which of the run's batches the queue serves."""
     order: QueueOrder = "stored"
-    """``stored``: as drawn. ``random``: shuffled by ``seed``, the same for everybody."""
+    """``stored``: as drawn. ``random``: shuffled by ``seed``, the same for all annotators."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -115,7 +115,7 @@ class StoredAnnotation(Annotation):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Progress:
+class LabellingProgress:
     """How far one annotator is in one project, in samples of the project's queue."""
 
     total: int

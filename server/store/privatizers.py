@@ -1,4 +1,4 @@
-"""Curves of privatizers: what filters left of the use and of the secret, in figures alone.
+"""Curves of privatizers: the utility and the sensitive attribute after filters, in figures alone.
 
 Rows are added and never change. There is no field for a record or a picture: sheets of records
 before and after stay in the folder that a report was written to.
@@ -15,14 +15,14 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from server.store.checks import check_text, check_time, check_whole, require
-from server.store.errors import StoreError
 from server.store.records import utc_now
 from server.store.rows import to_record, to_values
 from server.store.schema_privatizers import (
-    PrivatizerAttackRow,
-    PrivatizerCurveRow,
-    PrivatizerPointRow,
+    PrivatizerAttackTable,
+    PrivatizerCurveTable,
+    PrivatizerPointTable,
 )
+from server.store.transactions import Transactions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,12 +34,12 @@ class PrivatizerAttack:
 
     attacker: str
     mean: float
-    """Balanced accuracy on the secret."""
+    """Balanced accuracy on the sensitive attribute."""
     std: float
     low: float
     high: float
     leak: float
-    """H(S) less its cross-entropy: what is left of the secret is at least that."""
+    """H(S) less its cross-entropy: at least so much is left of the sensitive attribute."""
     leak_low: float
     leak_high: float
     frozen: float | None = None
@@ -104,7 +104,7 @@ class PrivatizerCurve:
     """How many."""
     utility_measure: str
     least_sum: float | None = None
-    """K, nats: leaks at least, if all of the use is kept; ``None`` where unknown."""
+    """K, nats: leaks at least, if all of the utility is kept; ``None`` where unknown."""
     label: str
     """What the figures are worth, in words."""
     points: tuple[PrivatizerPoint, ...]
@@ -126,50 +126,19 @@ class StoredPrivatizerCurve(PrivatizerCurve):
     curve_id: int
 
 
-def record_curve(session: Session, record: PrivatizerCurve) -> int:
-    """Add a curve with its points; give back its id."""
-    row = PrivatizerCurveRow(**to_values(record, "points"))
-    session.add(row)
-    session.flush()
-    for position, point in enumerate(record.points):
-        place = {"curve_id": row.curve_id, "position": position}
-        session.add(PrivatizerPointRow(**place, **to_values(point, "attacks")))
-        session.flush()
-        for one in point.attacks:
-            session.add(PrivatizerAttackRow(**place, **to_values(one)))
-    session.flush()
-    return row.curve_id
-
-
-def curves(session: Session) -> list[StoredPrivatizerCurve]:
-    """All curves with their points, the newest first."""
-    newest = select(PrivatizerCurveRow).order_by(
-        PrivatizerCurveRow.at.desc(), PrivatizerCurveRow.curve_id.desc()
-    )
-    return [_read(session, row) for row in session.scalars(newest)]
-
-
-def curve(session: Session, curve_id: int) -> StoredPrivatizerCurve:
-    """One curve."""
-    row = session.get(PrivatizerCurveRow, curve_id)
-    if row is None:
-        raise StoreError(f"curve_id = {curve_id!r}: the store has no such curve")
-    return _read(session, row)
-
-
-def _read(session: Session, row: PrivatizerCurveRow) -> StoredPrivatizerCurve:
+def _read(session: Session, row: PrivatizerCurveTable) -> StoredPrivatizerCurve:
     attacks: dict[int, list[PrivatizerAttack]] = {}
-    found = select(PrivatizerAttackRow).where(PrivatizerAttackRow.curve_id == row.curve_id)
-    ordered = found.order_by(PrivatizerAttackRow.position, PrivatizerAttackRow.attacker)
+    found = select(PrivatizerAttackTable).where(PrivatizerAttackTable.curve_id == row.curve_id)
+    ordered = found.order_by(PrivatizerAttackTable.position, PrivatizerAttackTable.attacker)
     for one in session.scalars(ordered):
         attacks.setdefault(one.position, []).append(to_record(PrivatizerAttack, one))
-    points = select(PrivatizerPointRow).where(PrivatizerPointRow.curve_id == row.curve_id)
+    points = select(PrivatizerPointTable).where(PrivatizerPointTable.curve_id == row.curve_id)
     return to_record(
         StoredPrivatizerCurve,
         row,
         points=tuple(
             to_record(PrivatizerPoint, one, attacks=tuple(attacks[one.position]))
-            for one in session.scalars(points.order_by(PrivatizerPointRow.position))
+            for one in session.scalars(points.order_by(PrivatizerPointTable.position))
         ),
     )
 
@@ -185,3 +154,30 @@ def _check_shares(record: object, *names: str) -> None:
     for name in names:
         value = getattr(record, name)
         require(value is None or 0 <= value <= 1, name, value, "it is a share from 0 to 1")
+
+
+class PrivatizerMethods(Transactions):
+    """Curves of privatizers."""
+
+    def record_privatizer_curve(self, record: PrivatizerCurve) -> int:
+        """Add a curve with its points, all or nothing; give back its id."""
+        with self._writing() as session:
+            row = PrivatizerCurveTable(**to_values(record, "points"))
+            session.add(row)
+            session.flush()
+            for position, point in enumerate(record.points):
+                place = {"curve_id": row.curve_id, "position": position}
+                session.add(PrivatizerPointTable(**place, **to_values(point, "attacks")))
+                session.flush()
+                for one in point.attacks:
+                    session.add(PrivatizerAttackTable(**place, **to_values(one)))
+            session.flush()
+            return row.curve_id
+
+    def privatizer_curves(self) -> list[StoredPrivatizerCurve]:
+        """All curves with their points, the newest first."""
+        with self._reading() as session:
+            newest = select(PrivatizerCurveTable).order_by(
+                PrivatizerCurveTable.at.desc(), PrivatizerCurveTable.curve_id.desc()
+            )
+            return [_read(session, row) for row in session.scalars(newest)]

@@ -9,61 +9,21 @@ from server.store.errors import StoreError
 from server.store.labelling import ProjectRecord, StoredLabel, StoredProject
 from server.store.records import utc_now
 from server.store.rows import insert_once, require_run, require_same, to_record, to_values
-from server.store.schema import Label, Project, User
+from server.store.schema import LabelTable, ProjectTable, UserTable
+from server.store.transactions import Transactions
 
 
-def ensure_user(session: Session, name: str) -> int:
-    """The annotator's id, made at first use."""
-    if not name.strip():
-        raise StoreError(f"name = {name!r}: give the annotator's name")
-    wanted = select(User.user_id).where(User.name == name)
-    there = session.scalars(wanted).one_or_none()
-    if there is None:
-        insert_once(session, User, {"name": name})
-    return session.scalars(wanted).one() if there is None else there
+def _by_name(session: Session, name: str) -> ProjectTable:
+    return session.scalars(select(ProjectTable).where(ProjectTable.name == name)).one()
 
 
-def create_project(session: Session, record: ProjectRecord) -> int:
-    """Insert a project with its labels, or find the same one there; give back its id."""
-    require_run(session, record.run_id)
-    values = to_values(record, "labels") | {"created_at": utc_now()}
-    if insert_once(session, Project, values):
-        project_id = _by_name(session, record.name).project_id
-        labels = [to_values(label) | {"project_id": project_id} for label in record.labels]
-        session.execute(insert(Label), labels)
-        return project_id
-    there = _by_name(session, record.name)
-    name = f"project {record.name!r}"
-    require_same(name, there, record, "run_id", "instructions", "purpose", "order", "seed")
-    stored = [(label.key, label.name, label.kind) for label in labels_of(session, there.project_id)]
-    given = [(label.key, label.name, label.kind) for label in record.labels]
-    if stored != given:
-        raise StoreError(f"{name} is in the store already with other labels: take another name")
-    return there.project_id
-
-
-def _by_name(session: Session, name: str) -> Project:
-    return session.scalars(select(Project).where(Project.name == name)).one()
-
-
-def projects(session: Session) -> list[StoredProject]:
-    """All projects, in the order made."""
-    rows = session.scalars(select(Project).order_by(Project.project_id)).all()
-    return [_record(session, row) for row in rows]
-
-
-def project(session: Session, project_id: int) -> StoredProject:
-    """One project."""
-    return _record(session, require_project(session, project_id))
-
-
-def require_project(session: Session, project_id: int) -> Project:
+def require_project(session: Session, project_id: int) -> ProjectTable:
     """The project's row.
 
     Raises:
         StoreError: if there is none.
     """
-    row = session.get(Project, project_id)
+    row = session.get(ProjectTable, project_id)
     if row is None:
         raise StoreError(f"project_id = {project_id}: the store has no such project")
     return row
@@ -72,10 +32,69 @@ def require_project(session: Session, project_id: int) -> Project:
 def labels_of(session: Session, project_id: int) -> list[StoredLabel]:
     """A project's labels, in the order given."""
     rows = session.scalars(
-        select(Label).where(Label.project_id == project_id).order_by(Label.label_id)
+        select(LabelTable).where(LabelTable.project_id == project_id).order_by(LabelTable.label_id)
     )
     return [to_record(StoredLabel, row) for row in rows]
 
 
-def _record(session: Session, row: Project) -> StoredProject:
+def _record(session: Session, row: ProjectTable) -> StoredProject:
     return to_record(StoredProject, row, labels=tuple(labels_of(session, row.project_id)))
+
+
+class ProjectMethods(Transactions):
+    """Annotators, projects and their labels."""
+
+    def ensure_user(self, name: str) -> int:
+        """The id of the annotator of this name, made at first use."""
+        with self._writing() as session:
+            if not name.strip():
+                raise StoreError(f"name = {name!r}: give the annotator's name")
+            wanted = select(UserTable.user_id).where(UserTable.name == name)
+            there = session.scalars(wanted).one_or_none()
+            if there is None:
+                insert_once(session, UserTable, {"name": name})
+            return session.scalars(wanted).one() if there is None else there
+
+    def create_project(self, record: ProjectRecord) -> int:
+        """Store a project with its labels; give back its id. The same again changes nothing.
+
+        Raises:
+            StoreError: if another project has this name.
+        """
+        with self._writing() as session:
+            require_run(session, record.run_id)
+            values = to_values(record, "labels") | {"created_at": utc_now()}
+            if insert_once(session, ProjectTable, values):
+                project_id = _by_name(session, record.name).project_id
+                labels = [to_values(label) | {"project_id": project_id} for label in record.labels]
+                session.execute(insert(LabelTable), labels)
+                return project_id
+            there = _by_name(session, record.name)
+            name = f"project {record.name!r}"
+            require_same(name, there, record, "run_id", "instructions", "purpose", "order", "seed")
+            stored = [
+                (label.key, label.name, label.kind)
+                for label in labels_of(session, there.project_id)
+            ]
+            given = [(label.key, label.name, label.kind) for label in record.labels]
+            if stored != given:
+                raise StoreError(
+                    f"{name} is in the store already with other labels: take another name"
+                )
+            return there.project_id
+
+    def projects(self) -> list[StoredProject]:
+        """All projects, in the order made."""
+        with self._reading() as session:
+            rows = session.scalars(select(ProjectTable).order_by(ProjectTable.project_id)).all()
+            return [_record(session, row) for row in rows]
+
+    def project(self, project_id: int) -> StoredProject:
+        """One project."""
+        with self._reading() as session:
+            return _record(session, require_project(session, project_id))
+
+    def labels(self, project_id: int) -> list[StoredLabel]:
+        """A project's labels, in the order given."""
+        with self._reading() as session:
+            return list(labels_of(session, project_id))

@@ -87,7 +87,7 @@ class RoundRecord:
     dp_epsilon: float
     """Differential privacy spent by the run up to and with this round, at ``delta_dp``."""
     delta_dp: float
-    dp_method: str = "rdp"
+    dp_method: str
     """Which of the differential privacy accountants gave the figure, in a word."""
     bdp_as_published: float
     """Bayesian DP, by the published formulas, at ``delta_bdp``."""

@@ -11,7 +11,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from server.store.errors import StoreError
-from server.store.schema import Base, Run
+from server.store.schema import Base, RunTable
 
 RecordT = TypeVar("RecordT")
 
@@ -52,13 +52,13 @@ def _insert(
     return postgresql.insert(table).values(dict(values))
 
 
-def require_run(session: Session, run_id: str) -> Run:
+def require_run(session: Session, run_id: str) -> RunTable:
     """The run's row.
 
     Raises:
         StoreError: if there is none.
     """
-    run = session.get(Run, run_id)
+    run = session.get(RunTable, run_id)
     if run is None:
         raise StoreError(f"run_id = {run_id!r}: the store has no such run")
     return run
@@ -76,6 +76,14 @@ def require_same(name: str, there: object, given: object, *parts: str) -> None:
                 f"{name} is in the store already with {part} = {getattr(there, part)!r}, "
                 f"not {getattr(given, part)!r}: what is stored does not change"
             )
+
+
+def records_of_run(
+    session: Session, kind: type[RecordT], table: type[Base], run_id: str, *order: Any
+) -> list[RecordT]:
+    """The records of a run's rows in a table that has a ``run_id``, in order."""
+    rows = session.scalars(select(table).filter_by(run_id=run_id).order_by(*order))
+    return [to_record(kind, row) for row in rows]
 
 
 def exists_where(session: Session, *conditions: ColumnElement[bool]) -> bool:

@@ -6,6 +6,8 @@ ledger row that pays for it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
@@ -23,105 +25,61 @@ from server.store.rows import (
     exists_where,
     insert_once,
     insert_or_replace,
+    records_of_run,
     require_run,
     require_same,
     to_record,
     to_values,
 )
-from server.store.schema import Checkpoint, Ledger, Release, Round, Run
+from server.store.schema import CheckpointTable, LedgerTable, ReleaseTable, RoundTable, RunTable
+from server.store.transactions import Transactions
 
 
-def create_run(session: Session, record: RunRecord) -> None:
-    """Insert a run, or find the same one there."""
-    if not insert_once(session, Run, to_values(record)):
-        there = require_run(session, record.run_id)
-        require_same(f"run {record.run_id!r}", there, record, "config_sha256")
-
-
-def set_run_status(
-    session: Session,
-    run_id: str,
-    status: RunStatus,
-    stop_reason: str | None,
-    guarantee: str | None,
-) -> None:
-    """Set a run's status, why it ended, and what it guarantees if that is given."""
-    check_choice("status", status, RunStatus)
-    require_run(session, run_id)
-    values = {"status": status, "stop_reason": stop_reason}
-    if guarantee is not None:
-        values["guarantee"] = guarantee
-    session.execute(update(Run).where(Run.run_id == run_id).values(values))
-
-
-def runs(session: Session) -> list[RunRecord]:
-    """All runs, the newest first."""
-    rows = session.scalars(select(Run).order_by(Run.created_at.desc(), Run.run_id))
-    return [to_record(RunRecord, row) for row in rows]
-
-
-def run(session: Session, run_id: str) -> RunRecord:
-    """One run."""
-    return to_record(RunRecord, require_run(session, run_id))
-
-
-def record_ledger(session: Session, row: LedgerRow) -> None:
+def _record_ledger(session: Session, row: LedgerRow) -> None:
     """Mirror a ledger entry; the same entry again changes nothing."""
     require_run(session, row.run_id)
-    if not insert_once(session, Ledger, to_values(row)):
+    if not insert_once(session, LedgerTable, to_values(row)):
         there = ledger_row(session, row.run_id, row.index)
         require_same(f"ledger entry {row.index}", there, row, "entry_hash", "round")
 
 
-def ledger(session: Session, run_id: str) -> list[LedgerRow]:
-    """The mirrored entries, in order."""
-    rows = session.scalars(select(Ledger).where(Ledger.run_id == run_id).order_by(Ledger.index))
-    return [to_record(LedgerRow, row) for row in rows]
-
-
-def ledger_row(session: Session, run_id: str, index: int) -> Ledger:
+def ledger_row(session: Session, run_id: str, index: int) -> LedgerTable:
     """The mirrored entry that pays for something about to be stored.
 
     Raises:
         StoreError: if it is not there.
     """
     require_run(session, run_id)
-    row = session.get(Ledger, (run_id, index))
+    row = session.get(LedgerTable, (run_id, index))
     if row is None:
         raise StoreError(
             f"ledger_index = {index}: run {run_id!r} has no such ledger row, and nothing derived "
-            "from data is stored before it; call record_ledger first"
+            "from data is stored before it; call record_progress first"
         )
     return row
 
 
-def require_ledgered_round(session: Session, run_id: str, round_: int) -> None:
+def _require_ledgered_round(session: Session, run_id: str, round_: int) -> None:
     """Refuse what a round yields before a ledger row of that round.
 
     Raises:
         StoreError: if there is none.
     """
     require_run(session, run_id)
-    if not exists_where(session, Ledger.run_id == run_id, Ledger.round == round_):
+    if not exists_where(session, LedgerTable.run_id == run_id, LedgerTable.round == round_):
         raise StoreError(
             f"round = {round_}: run {run_id!r} has no ledger row of this round, and nothing "
-            "derived from data is stored before it; call record_ledger first"
+            "derived from data is stored before it; call record_progress first"
         )
 
 
-def record_round(session: Session, record: RoundRecord) -> None:
+def _record_round(session: Session, record: RoundRecord) -> None:
     """Store a round's metrics in place of those there."""
-    require_ledgered_round(session, record.run_id, record.round)
-    insert_or_replace(session, Round, to_values(record))
+    _require_ledgered_round(session, record.run_id, record.round)
+    insert_or_replace(session, RoundTable, to_values(record))
 
 
-def rounds(session: Session, run_id: str) -> list[RoundRecord]:
-    """A run's rounds, in order."""
-    rows = session.scalars(select(Round).where(Round.run_id == run_id).order_by(Round.round))
-    return [to_record(RoundRecord, row) for row in rows]
-
-
-def record_release(session: Session, row: ReleaseRow) -> None:
+def _record_release(session: Session, row: ReleaseRow) -> None:
     """Store what became of a release in place of what is there."""
     paid = ledger_row(session, row.run_id, row.ledger_index)
     if paid.round != row.round:
@@ -129,26 +87,107 @@ def record_release(session: Session, row: ReleaseRow) -> None:
             f"round = {row.round}: ledger entry {row.ledger_index} of run {row.run_id!r} is of "
             f"round {paid.round}"
         )
-    insert_or_replace(session, Release, to_values(row))
+    insert_or_replace(session, ReleaseTable, to_values(row))
 
 
-def releases(session: Session, run_id: str) -> list[ReleaseRow]:
-    """A run's releases, in the ledger's order."""
-    rows = session.scalars(
-        select(Release).where(Release.run_id == run_id).order_by(Release.ledger_index)
-    )
-    return [to_record(ReleaseRow, row) for row in rows]
+class RunMethods(Transactions):
+    """Runs with their rounds, ledger rows, releases and checkpoints."""
 
+    def create_run(self, record: RunRecord) -> None:
+        """Store a run. The same ``run_id`` with the same configuration again changes nothing.
 
-def record_checkpoint(session: Session, row: CheckpointRow) -> None:
-    """Store where a round's checkpoint lies in place of what is there."""
-    require_ledgered_round(session, row.run_id, row.round)
-    insert_or_replace(session, Checkpoint, to_values(row))
+        Raises:
+            StoreError: if the run is there with another configuration.
+        """
+        with self._writing() as session:
+            if not insert_once(session, RunTable, to_values(record)):
+                there = require_run(session, record.run_id)
+                require_same(f"run {record.run_id!r}", there, record, "config_sha256")
 
+    def set_run_status(
+        self,
+        run_id: str,
+        status: RunStatus,
+        stop_reason: str | None = None,
+        guarantee: str | None = None,
+    ) -> None:
+        """Set a run's status; ``stop_reason``, and ``guarantee`` if given, replace those there."""
+        with self._writing() as session:
+            check_choice("status", status, RunStatus)
+            require_run(session, run_id)
+            values = {"status": status, "stop_reason": stop_reason}
+            if guarantee is not None:
+                values["guarantee"] = guarantee
+            session.execute(update(RunTable).where(RunTable.run_id == run_id).values(values))
 
-def checkpoints(session: Session, run_id: str) -> list[CheckpointRow]:
-    """A run's checkpoints, by round."""
-    rows = session.scalars(
-        select(Checkpoint).where(Checkpoint.run_id == run_id).order_by(Checkpoint.round)
-    )
-    return [to_record(CheckpointRow, row) for row in rows]
+    def runs(self) -> list[RunRecord]:
+        """All runs, the newest first."""
+        with self._reading() as session:
+            rows = session.scalars(
+                select(RunTable).order_by(RunTable.created_at.desc(), RunTable.run_id)
+            )
+            return [to_record(RunRecord, row) for row in rows]
+
+    def run(self, run_id: str) -> RunRecord:
+        """One run."""
+        with self._reading() as session:
+            return to_record(RunRecord, require_run(session, run_id))
+
+    def record_progress(
+        self,
+        ledger: Iterable[LedgerRow] = (),
+        releases: Iterable[ReleaseRow] = (),
+        rounds: Iterable[RoundRecord] = (),
+    ) -> None:
+        """Store what rounds left behind, in one transaction: a run waits for the disk once a round.
+
+        Args:
+            ledger: entries of the ledger file. The same entry again changes nothing.
+            releases: what became of entries, in place of what is there.
+            rounds: their metrics, in place of those there.
+
+        Raises:
+            StoreError: another entry has an index, a release or a round has no ledger entry, or
+                a release is of another round than its entry; nothing is stored then.
+        """
+        with self._writing() as session:
+            for entry in ledger:
+                _record_ledger(session, entry)
+            for release in releases:
+                _record_release(session, release)
+            for record in rounds:
+                _record_round(session, record)
+
+    def ledger(self, run_id: str) -> list[LedgerRow]:
+        """A run's mirrored ledger entries, by index."""
+        with self._reading() as session:
+            return records_of_run(session, LedgerRow, LedgerTable, run_id, LedgerTable.index)
+
+    def rounds(self, run_id: str) -> list[RoundRecord]:
+        """A run's rounds, in order."""
+        with self._reading() as session:
+            return records_of_run(session, RoundRecord, RoundTable, run_id, RoundTable.round)
+
+    def releases(self, run_id: str) -> list[ReleaseRow]:
+        """A run's releases, by ledger index."""
+        with self._reading() as session:
+            return records_of_run(
+                session, ReleaseRow, ReleaseTable, run_id, ReleaseTable.ledger_index
+            )
+
+    def record_checkpoint(self, row: CheckpointRow) -> None:
+        """Store where a round's checkpoint lies, in place of what is there.
+
+        Raises:
+            StoreError: if the ledger has no row of this round.
+        """
+        with self._writing() as session:
+            _require_ledgered_round(session, row.run_id, row.round)
+            insert_or_replace(session, CheckpointTable, to_values(row))
+
+    def checkpoints(self, run_id: str) -> list[CheckpointRow]:
+        """A run's checkpoints, by round."""
+        with self._reading() as session:
+            return records_of_run(
+                session, CheckpointRow, CheckpointTable, run_id, CheckpointTable.round
+            )

@@ -19,12 +19,20 @@ from server.store.records import (
     StoredSample,
     utc_now,
 )
-from server.store.rows import insert_once, require_run, require_same, to_record, to_values
+from server.store.rows import (
+    insert_once,
+    records_of_run,
+    require_run,
+    require_same,
+    to_record,
+    to_values,
+)
 from server.store.runs import ledger_row
-from server.store.schema import AnnotationRow, Batch, Sample
+from server.store.schema import AnnotationTable, BatchTable, SampleTable
+from server.store.transactions import Transactions
 
 
-def checked_samples(record: BatchRecord, samples: Iterable[SampleRecord]) -> list[dict[str, Any]]:
+def _checked_samples(record: BatchRecord, samples: Iterable[SampleRecord]) -> list[dict[str, Any]]:
     """The rows of a batch's samples, each image decoded and compared with its digest.
 
     Raises:
@@ -48,13 +56,15 @@ def checked_samples(record: BatchRecord, samples: Iterable[SampleRecord]) -> lis
     return rows
 
 
-def add_batch(session: Session, record: BatchRecord, rows: list[dict[str, Any]]) -> int:
+def _add_batch(session: Session, record: BatchRecord, rows: list[dict[str, Any]]) -> int:
     """Insert a batch with its samples, or find the same one there; give back its id."""
     _check_paid(session, record)
-    if insert_once(session, Batch, to_values(record) | {"created_at": utc_now()}):
+    if insert_once(session, BatchTable, to_values(record) | {"created_at": utc_now()}):
         batch = _by_key(session, record)
         if rows:
-            session.execute(insert(Sample), [row | {"batch_id": batch.batch_id} for row in rows])
+            session.execute(
+                insert(SampleTable), [row | {"batch_id": batch.batch_id} for row in rows]
+            )
         return batch.batch_id
     there = _by_key(session, record)
     name = f"batch {record.run_id!r}, round {record.round}, {record.purpose}, seed {record.seed}"
@@ -73,84 +83,116 @@ def _check_paid(session: Session, record: BatchRecord) -> None:
         raise StoreError(f"private = True: run {record.run_id!r} guarantees nothing")
 
 
-def _by_key(session: Session, record: BatchRecord) -> Batch:
+def _by_key(session: Session, record: BatchRecord) -> BatchTable:
     key = {name: getattr(record, name) for name in ("run_id", "round", "purpose", "seed")}
-    return session.scalars(select(Batch).filter_by(**key)).one()
-
-
-def batches(session: Session, run_id: str) -> list[StoredBatch]:
-    """A run's batches, by round, then in the order stored."""
-    rows = session.scalars(
-        select(Batch).where(Batch.run_id == run_id).order_by(Batch.round, Batch.batch_id)
-    )
-    return [to_record(StoredBatch, row) for row in rows]
-
-
-def batch(session: Session, batch_id: int) -> StoredBatch:
-    """One batch."""
-    row = session.get(Batch, batch_id)
-    if row is None:
-        raise StoreError(f"batch_id = {batch_id}: the store has no such batch")
-    return to_record(StoredBatch, row)
-
-
-def samples(session: Session, wanted: SampleFilter, offset: int, limit: int) -> list[StoredSample]:
-    """A page of samples, in the order stored."""
-    if offset < 0 or limit < 0:
-        raise StoreError(f"offset = {offset}, limit = {limit}: give numbers ≥ 0")
-    statement = stored_samples().where(*_conditions(wanted))
-    statement = statement.order_by(Sample.sample_id).offset(offset).limit(limit)
-    return [to_sample(row) for row in session.execute(statement)]
-
-
-def count_samples(session: Session, wanted: SampleFilter) -> int:
-    """How many samples match."""
-    statement = select(func.count(Sample.sample_id)).join(Batch, Batch.batch_id == Sample.batch_id)
-    return session.execute(statement.where(*_conditions(wanted))).scalar_one()
+    return session.scalars(select(BatchTable).filter_by(**key)).one()
 
 
 def _conditions(wanted: SampleFilter) -> list[ColumnElement[bool]]:
     columns = {
-        "run_id": Batch.run_id,
-        "round": Batch.round,
-        "purpose": Batch.purpose,
-        "batch_id": Sample.batch_id,
-        "requested_class": Sample.requested_class,
-        "sha256": Sample.sha256,
+        "run_id": BatchTable.run_id,
+        "round": BatchTable.round,
+        "purpose": BatchTable.purpose,
+        "batch_id": SampleTable.batch_id,
+        "requested_class": SampleTable.requested_class,
+        "sha256": SampleTable.sha256,
     }
     given = {name: getattr(wanted, name) for name in columns}
     conditions = [columns[name] == value for name, value in given.items() if value is not None]
     if wanted.label_id is not None:
-        labelled = select(AnnotationRow.sample_id).where(
-            AnnotationRow.label_id == wanted.label_id, in_force(AnnotationRow)
+        labelled = select(AnnotationTable.sample_id).where(
+            AnnotationTable.label_id == wanted.label_id, in_force(AnnotationTable)
         )
-        conditions.append(Sample.sample_id.in_(labelled))
+        conditions.append(SampleTable.sample_id.in_(labelled))
     return conditions
-
-
-def sample(session: Session, sample_id: int) -> StoredSample:
-    """One sample."""
-    row = session.execute(stored_samples().where(Sample.sample_id == sample_id)).first()
-    if row is None:
-        raise StoreError(f"sample_id = {sample_id}: the store has no such sample")
-    return to_sample(row)
 
 
 def stored_samples() -> Select[*tuple[Any, ...]]:
     """All samples, with the columns of ``StoredSample``."""
     return select(
-        Sample.sample_id,
-        Sample.batch_id,
-        Batch.run_id,
-        Batch.round,
-        Batch.purpose,
-        Sample.position,
-        Sample.requested_class,
-        Sample.png,
-        Sample.sha256,
-    ).join(Batch, Batch.batch_id == Sample.batch_id)
+        SampleTable.sample_id,
+        SampleTable.batch_id,
+        BatchTable.run_id,
+        BatchTable.round,
+        BatchTable.purpose,
+        SampleTable.position,
+        SampleTable.requested_class,
+        SampleTable.png,
+        SampleTable.sha256,
+    ).join(BatchTable)
 
 
 def to_sample(row: Row[Any]) -> StoredSample:
     """The record of a row of :func:`stored_samples`."""
     return to_record(StoredSample, row)
+
+
+class SampleMethods(Transactions):
+    """Batches and their samples."""
+
+    def add_batch(self, record: BatchRecord, batch: Iterable[SampleRecord]) -> int:
+        """Store generated samples, all or none; give back the batch's id.
+
+        The same key (run, round, purpose, seed) again changes nothing and gives the id there.
+
+        Raises:
+            StoreError: if the ledger has no row with ``ledger_index``, or one of an earlier round;
+                if the key is there with another checkpoint, count or ledger index; if a sample is
+                not a plain PNG with the digest given.
+        """
+        rows = _checked_samples(record, batch)
+        with self._writing() as session:
+            return _add_batch(session, record, rows)
+
+    def batches(self, run_id: str) -> list[StoredBatch]:
+        """A run's batches, by round."""
+        with self._reading() as session:
+            order = (BatchTable.round, BatchTable.batch_id)
+            return records_of_run(session, StoredBatch, BatchTable, run_id, *order)
+
+    def batch(self, batch_id: int) -> StoredBatch:
+        """One batch."""
+        with self._reading() as session:
+            row = session.get(BatchTable, batch_id)
+            if row is None:
+                raise StoreError(f"batch_id = {batch_id}: the store has no such batch")
+            return to_record(StoredBatch, row)
+
+    def samples(
+        self, wanted: SampleFilter, offset: int = 0, limit: int = 1000
+    ) -> list[StoredSample]:
+        """A page of the samples that match, PNG bytes included, in the order stored."""
+        with self._reading() as session:
+            if offset < 0 or limit < 0:
+                raise StoreError(f"offset = {offset}, limit = {limit}: give numbers ≥ 0")
+            statement = stored_samples().where(*_conditions(wanted))
+            statement = statement.order_by(SampleTable.sample_id).offset(offset).limit(limit)
+            return [to_sample(row) for row in session.execute(statement)]
+
+    def count_samples(self, wanted: SampleFilter) -> int:
+        """How many samples match."""
+        with self._reading() as session:
+            statement = select(func.count(SampleTable.sample_id)).join(BatchTable)
+            return session.execute(statement.where(*_conditions(wanted))).scalar_one()
+
+    def sample(self, sample_id: int) -> StoredSample:
+        """One sample."""
+        with self._reading() as session:
+            row = session.execute(
+                stored_samples().where(SampleTable.sample_id == sample_id)
+            ).first()
+            if row is None:
+                raise StoreError(f"sample_id = {sample_id}: the store has no such sample")
+            return to_sample(row)
+
+    def requested_classes(self, run_id: str) -> list[int]:
+        """The classes that a run's samples were requested for, in order."""
+        with self._reading() as session:
+            require_run(session, run_id)
+            found = select(SampleTable.requested_class).join(BatchTable)
+            distinct = (
+                found.where(BatchTable.run_id == run_id)
+                .distinct()
+                .order_by(SampleTable.requested_class)
+            )
+            return list(session.scalars(distinct))

@@ -96,7 +96,7 @@ class Base(DeclarativeBase):
     }
 
 
-class Run(Base):
+class RunTable(Base):
     """``RunRecord``."""
 
     __tablename__ = "runs"
@@ -117,7 +117,7 @@ class Run(Base):
     created_at: Mapped[datetime]
 
 
-class Round(Base):
+class RoundTable(Base):
     """``RoundRecord``."""
 
     __tablename__ = "rounds"
@@ -127,17 +127,17 @@ class Round(Base):
     metrics: Mapped[Mapping[str, float]]
     dp_epsilon: Mapped[float] = mapped_column(Epsilon, nullable=True)
     delta_dp: Mapped[float]
-    dp_method: Mapped[str] = mapped_column(server_default="rdp")
+    dp_method: Mapped[str]
     bdp_as_published: Mapped[float] = mapped_column(Epsilon, nullable=True)
     bdp_corrected: Mapped[float] = mapped_column(Epsilon, nullable=True)
     bdp_sound: Mapped[float] = mapped_column(Epsilon, nullable=True)
     delta_bdp: Mapped[float]
-    percentiles: Mapped[Mapping[str, float]] = mapped_column(Metrics, nullable=True)
-    percentiles_corrected: Mapped[Mapping[str, float]] = mapped_column(Metrics, nullable=True)
+    percentiles: Mapped[Mapping[str, float]]
+    percentiles_corrected: Mapped[Mapping[str, float]]
     seconds: Mapped[float]
 
 
-class Ledger(Base):
+class LedgerTable(Base):
     """``LedgerRow``."""
 
     __tablename__ = "ledger"
@@ -159,7 +159,7 @@ def _ledgered() -> ForeignKeyConstraint:
     )
 
 
-class Release(Base):
+class ReleaseTable(Base):
     """``ReleaseRow``."""
 
     __tablename__ = "releases"
@@ -172,7 +172,7 @@ class Release(Base):
     __table_args__ = (_ledgered(),)
 
 
-class Checkpoint(Base):
+class CheckpointTable(Base):
     """``CheckpointRow``."""
 
     __tablename__ = "checkpoints"
@@ -183,7 +183,7 @@ class Checkpoint(Base):
     path: Mapped[str]
 
 
-class Audit(Base):
+class AuditTable(Base):
     """``AuditRecord``: append-only."""
 
     __tablename__ = "audits"
@@ -201,7 +201,7 @@ class Audit(Base):
     words: Mapped[str]
 
 
-class Batch(Base):
+class BatchTable(Base):
     """``StoredBatch``."""
 
     __tablename__ = "batches"
@@ -227,7 +227,7 @@ class Batch(Base):
     __table_args__ = (UniqueConstraint("run_id", "round", "purpose", "seed"), _ledgered())
 
 
-class Sample(Base):
+class SampleTable(Base):
     """``SampleRecord``. Its pixels may repeat: a collapsed generator repeats itself."""
 
     __tablename__ = "samples"
@@ -242,8 +242,8 @@ class Sample(Base):
     __table_args__ = (UniqueConstraint("batch_id", "position"),)
 
 
-class User(Base):
-    """Somebody who labels; nobody of the federation."""
+class UserTable(Base):
+    """An annotator, not a user of the federation."""
 
     __tablename__ = "users"
 
@@ -251,7 +251,7 @@ class User(Base):
     name: Mapped[str] = mapped_column(unique=True)
 
 
-class Project(Base):
+class ProjectTable(Base):
     """``StoredProject``."""
 
     __tablename__ = "projects"
@@ -266,7 +266,7 @@ class Project(Base):
     created_at: Mapped[datetime]
 
 
-class Label(Base):
+class LabelTable(Base):
     """``StoredLabel``."""
 
     __tablename__ = "labels"
@@ -280,7 +280,7 @@ class Label(Base):
     __table_args__ = (UniqueConstraint("project_id", "key"), UniqueConstraint("project_id", "name"))
 
 
-class AnnotationRow(Base):
+class AnnotationTable(Base):
     """``StoredAnnotation``: append-only.
 
     The first answer of a person about a sample supersedes nothing and is unique; each row is

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from server.store.schema import Base
 
 
-class PrivatizerCurveRow(Base):
+class PrivatizerCurveTable(Base):
     """``PrivatizerCurve``: append-only."""
 
     __tablename__ = "privatizer_curves"
@@ -27,7 +27,7 @@ class PrivatizerCurveRow(Base):
     label: Mapped[str]
 
 
-class PrivatizerPointRow(Base):
+class PrivatizerPointTable(Base):
     """``PrivatizerPoint``; position 0 is what is read from raw records."""
 
     __tablename__ = "privatizer_points"
@@ -49,7 +49,7 @@ class PrivatizerPointRow(Base):
     seconds: Mapped[float]
 
 
-class PrivatizerAttackRow(Base):
+class PrivatizerAttackTable(Base):
     """``PrivatizerAttack``."""
 
     __tablename__ = "privatizer_attacks"

@@ -20,7 +20,8 @@ from torch import Tensor, nn
 from client.messages import Vector
 from client.tasks.settings import PrivatizerSettings
 from models.vectors import load_vector, to_vector
-from privatizers.networks.design import FILTER, SCALARS, SHARES, Design, PlanError, design
+from privatizers.networks.design import SCALARS, SHARES, Design, design
+from privatizers.protocol import FILTER, PrivatizerError
 from server.config.section import ConfigError
 from server.config.tasks import PrivatizerTaskConfig
 from server.tasks.protocol import Request, Samples, TaskContext, settings_of
@@ -61,7 +62,7 @@ class PrivatizerTask:
                 context.sensitive_classes,
                 seed,
             )
-        except PlanError as error:
+        except PrivatizerError as error:
             raise ConfigError(f"[tasks.{context.name}] cannot be used: {error}") from None
         self.size = self._design.size
         self.largest_reply = math.inf  # there is no record mode

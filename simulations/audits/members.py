@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.audit.finding import BOUND_ERROR, Finding
-from accountant.audit.membership import Attack, attack, cap
+from accountant.audit.membership import MembershipAttack, attack, cap
 from accountant.audit.verdicts import Claim, membership_finding
 from simulations.audits.schedule import NothingToAudit, Schedule
 from simulations.federation.apps import simulated_federation
@@ -67,7 +67,7 @@ def membership_audit(
     sure = 1 - BOUND_ERROR
     units = len(suspects.members)
 
-    def measured(samples: Pixels, at: float) -> Attack:
+    def measured(samples: Pixels, at: float) -> MembershipAttack:
         members, others = (
             scores(rows, samples, suspects.reference) for rows in (suspects.members, suspects.twins)
         )

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from accountant.audit.finding import Finding
-from foundation.files import flush_folder
+from foundation.files import write_durably
 from server.run_directory import RunDirectory, RunDirectoryError
 from server.store import AuditRecord, Store
 from simulations.audits.audit import Plan
@@ -54,15 +53,8 @@ def write_report(directory: RunDirectory, content: dict[str, Any]) -> Path:
     """
     path = directory.path / FILE
     everything = {"audits": [*earlier_reports(directory), content]}
-    part = path.with_name(FILE + ".part")
-    part.unlink(missing_ok=True)
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(json.dumps(everything, indent=1, allow_nan=False) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
-    flush_folder(directory.path)
+    text = json.dumps(everything, indent=1, allow_nan=False) + "\n"
+    write_durably(path, text.encode(), private=True)
     return path
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -36,7 +37,7 @@ def contact_sheet(
     side = images.shape[2] * SCALE
     width, height = side * len(classes), side * rows
     font = ImageFont.truetype(Path(mpl.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf", 11)
-    lines = _wrapped(caption, width // 7)
+    lines = textwrap.wrap(caption, width // 7, break_long_words=False, break_on_hyphens=False)
     sheet = Image.new("RGB", (width, height + MARGIN + 14 * len(lines) + 8), BACKGROUND)
     pen = ImageDraw.Draw(sheet)
     for column, name in enumerate(classes):
@@ -52,15 +53,6 @@ def contact_sheet(
 def _enlarged(image: NDArray[np.uint8]) -> Image.Image:
     pixels = np.repeat(np.repeat(image, SCALE, axis=1), SCALE, axis=2)
     return Image.fromarray(pixels[0] if len(pixels) == 1 else np.moveaxis(pixels, 0, 2))
-
-
-def _wrapped(text: str, columns: int) -> list[str]:
-    lines = [""]
-    for word in text.split():
-        if len(lines[-1]) + len(word) + 1 > columns:
-            lines.append("")
-        lines[-1] = f"{lines[-1]} {word}".strip()
-    return lines
 
 
 def plot_run(rounds: Sequence[RoundRecord], path: Path) -> None:

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FormatStrFormatter, LogLocator, NullLocator
 
-from accountant.planning import Plan, WhatIf
+from accountant.planning import PlannedSchedule, WhatIf
 
 if TYPE_CHECKING:
     from accountant.bayesian.assessment import Assessment
@@ -21,7 +21,9 @@ _WIDTH, _HEIGHT, _DPI = 4.2, 3.6, 110
 BLUE, GREEN, ORANGE, GREY = "#1f5fa8", "#2a8c6c", "#d1711b", "#777777"
 
 
-def plot_what_if(plan: Plan, what_if: Mapping[str, Sequence[WhatIf]], path: Path) -> None:
+def plot_what_if(
+    plan: PlannedSchedule, what_if: Mapping[str, Sequence[WhatIf]], path: Path
+) -> None:
     """ε against whatever a plan's tables vary, one panel each, both accountants in all of them.
 
     Args:
@@ -80,7 +82,7 @@ def plot_percentiles(assessment: Assessment, delta: float, path: Path) -> None:
     axes.set(xlabel="share of users left out, p", ylabel=f"ε at δ = {delta:g}", xscale="log")
     axes.invert_xaxis()
     axes.set_ylim(bottom=0)
-    axes.set_title("ε for at least a share 1 - p of users; hollow: nobody is left out", fontsize=10)
+    axes.set_title("ε for at least a share 1 - p of users; hollow: for all users", fontsize=10)
     axes.legend(fontsize=8)
     _save(figure, path)
 

@@ -1,1 +1,1 @@
-"""Students: what samples are worth to somebody who trains on them."""
+"""Students: what samples are worth for training."""

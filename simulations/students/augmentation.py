@@ -1,71 +1,22 @@
 """Changes of synthetic images that keep their meaning: affine maps, mirror images, mixtures.
 
-All public: the settings are chosen for a kind of picture (digits do not survive a mirror, clothes
-do), never from anybody's data. Every draw comes from an explicit generator.
+All public: the settings are a data set's, never anybody's. Every draw comes from an explicit
+generator.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from client.datasets.spec import Augmentation
+
 BACKGROUND = -1.0
 """Pixels that an affine map brings in from outside the image."""
 CHUNK = 5000
-KINDS = ("affine", "flips", "none")
-
-
-@dataclass(frozen=True)
-class Augmentation:
-    """Which changes, and how far they go.
-
-    Raises:
-        ValueError: naming the setting that cannot be used.
-    """
-
-    kind: str = "affine"
-    """``affine``: random rotation, scale, shear and shift. ``flips``: mirror images, left to
-    right. ``none``."""
-    rotation: float = 0.2
-    """Most radians of rotation, either way."""
-    scale: float = 0.12
-    """Most relative change of the size, in height and width apart."""
-    shear: float = 0.2
-    """Most horizontal shear."""
-    shift: float = 0.15
-    """Most displacement, as a share of half the image's side."""
-    mixing: float = 0.5
-    """Most weight of the second image in a mixture of two; 0 for no mixtures."""
-    moving: float = 0.0
-    """Most radians, relative scale, shear and shift by which an image is moved beside its kind's
-    change, and samples are moved that are not changed otherwise; 0 for none. For pictures that
-    stand straight and in the middle, and bear little."""
-
-    def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise ValueError(f"kind={self.kind!r}: choose one of {', '.join(KINDS)}")
-        for name in ("rotation", "scale", "shear", "shift", "mixing", "moving"):
-            value = getattr(self, name)
-            if not 0 <= value < 1:
-                raise ValueError(f"{name}={value!r}: give a number in [0, 1)")
-
-
-_FITTING = {
-    "mnist": Augmentation("affine"),
-    "embedded": Augmentation("affine"),
-    "fashion-mnist": Augmentation("flips", moving=0.1),
-}
-
-
-def augmentation_for(data: str) -> Augmentation:
-    """The changes that keep the meaning of a data set's images; mixtures alone where unknown.
-
-    Digits bear being turned and moved, but no mirror; clothes bear the mirror, and moving a little.
-    """
-    return _FITTING.get(data, Augmentation("none"))
 
 
 def augment(images: Tensor, settings: Augmentation, generator: torch.Generator) -> Tensor:

@@ -13,11 +13,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from simulations.students.augmentation import Augmentation, augment, mixup, moved
-from simulations.students.distortion import NONE, Distortion, distort
+from client.datasets.spec import Augmentation, Distortion
+from simulations.students.augmentation import augment, mixup, moved
+from simulations.students.distortion import distort
 from simulations.students.students import Progress, StudentResult, train_student
 
 IMAGES, EPOCHS = 120_000, 4
+UNDISTORTED = Distortion()
 SHARPNESS = 1.5
 """The annotator's logits are multiplied by it: its noise keeps it less sure than it may be."""
 CHUNK = 5000
@@ -63,7 +65,7 @@ def taught_student(
     architecture: str = "cnn",
     seed: int = 0,
     augmentation: Augmentation | None = None,
-    distortion: Distortion = NONE,
+    distortion: Distortion = UNDISTORTED,
     progress: Progress | None = None,
 ) -> StudentResult:
     """Train a student on synthetic images with the annotator's soft labels, test it on real ones.
@@ -84,7 +86,7 @@ def taught_student(
     Raises:
         ValueError: the sampler has no annotator, or an argument is out of range.
     """
-    pictures, targets = lesson(
+    pictures, targets = training_set(
         sampler, images=images, seed=seed, augmentation=augmentation, distortion=distortion
     )
     return train_student(
@@ -100,13 +102,13 @@ def taught_student(
     )
 
 
-def lesson(
+def training_set(
     sampler: Teacher,
     *,
     images: int,
     seed: int,
     augmentation: Augmentation | None = None,
-    distortion: Distortion = NONE,
+    distortion: Distortion = UNDISTORTED,
 ) -> tuple[Tensor, Tensor]:
     """What a taught student learns from: images [n, c, h, w] and probabilities [n, classes].
 

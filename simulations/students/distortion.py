@@ -8,54 +8,19 @@ draw comes from an explicit generator.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from client.datasets.spec import Distortion
 from simulations.students.augmentation import resampled
 
 WARP, COARSE, FINE, PATCH = 5, 7, 14, 4
 """Cells a side of the smooth fields: of a warp, of both shades, and of a patch's outline."""
 EDGE = 4.0
 """Steepness of a patch's outline."""
-
-
-@dataclass(frozen=True)
-class Distortion:
-    """Which changes, and how strong.
-
-    Raises:
-        ValueError: naming the setting that cannot be used.
-    """
-
-    shading: float = 0.0
-    """Most standard deviation of the logarithm of a smooth factor on pixels; 0 for none."""
-    patching: float = 0.0
-    """Share of images of which a smooth region is another image's; 0 for none."""
-    warping: float = 0.0
-    """Most standard deviation, about, of how far a smooth field moves a pixel along each axis, as a
-    share of the image's side; 0 for none."""
-
-    def __post_init__(self) -> None:
-        for name in ("shading", "patching", "warping"):
-            value = getattr(self, name)
-            if not 0 <= value <= 1:
-                raise ValueError(f"{name}={value!r}: give a number in [0, 1]")
-
-
-NONE = Distortion()
-_FITTING = {
-    "mnist": Distortion(warping=3 / 28, patching=0.5),
-    "fashion-mnist": Distortion(shading=0.5, patching=0.5),
-}
-
-
-def distortion_for(data: str) -> Distortion:
-    """The distortions that students of a data set gain from; none where unknown."""
-    return _FITTING.get(data, NONE)
 
 
 def distort(images: Tensor, settings: Distortion, generator: torch.Generator) -> Tensor:
@@ -124,7 +89,7 @@ def _field(count: int, cells: int, side: int, generator: torch.Generator) -> Ten
 
 @lru_cache(maxsize=8)
 def _spread(cells: int, side: int) -> Tensor:
-    """Bicubic interpolation along one side, float32 [side, cells]; shared, so nobody changes it.
+    """Bicubic interpolation along one side, float32 [side, cells]; shared, so it is never changed.
 
     Interpolation is linear, and as products of matrices many times faster on a CPU for many small
     fields than `torch.nn.functional.interpolate`.

@@ -10,7 +10,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 import urllib.error
@@ -30,6 +29,12 @@ from server.run_directory import RunDirectory, digest_of
 from server.run_ledger import spending_of
 from server.store import open_store
 from server.training import Outcome
+from simulations.transports.flower_app import (
+    PROGRAMS,
+    with_programs,
+    write_app,
+    write_programs,
+)
 
 START_SECONDS = 60
 CONNECTION = "fedlens"
@@ -45,37 +50,27 @@ def train_through_ray(
     """Train with ``flwr run`` over simulated SuperNodes.
 
     Raises:
-        TransportError: Ray is not installed, there is no app bundle, or the run failed.
+        TransportError: Ray is not installed, or the run failed.
     """
-    app = _app_folder()
     if find_spec("ray") is None:
         raise TransportError("Ray is not installed: pip install 'fedlens[ray]'")
     with tempfile.TemporaryDirectory(prefix="fedlens-") as folder:
         home = Path(folder)
-        with _superlink(home) as environment:
-            settings = {**config.flat(), "run.out": str(directory.path), "run.store": store_url}
-            (home / "run.toml").write_text(tomli_w.dumps(settings), encoding="utf-8")
+        app = write_app(home, config, {"run.out": str(directory.path), "run.store": store_url})
+        with _superlink(home, write_programs(home)) as environment:
             _submit(app, config, home, environment)
         return _outcome(config, directory, store_url, _tail(home / "run.log"))
 
 
-def _app_folder() -> Path:
-    """The checkout that Flower bundles the app from."""
-    folder = Path(__file__).resolve().parents[2]
-    if not (folder / "pyproject.toml").is_file():
-        raise TransportError("the ray transport needs a checkout of fedlens, with pyproject.toml")
-    return folder
-
-
 @contextmanager
-def _superlink(home: Path) -> Iterator[dict[str, str]]:
+def _superlink(home: Path, programs: Path) -> Iterator[dict[str, str]]:
     """A SuperLink on a free port for as long as the context lasts; yields the environment."""
     port = _free_port()
-    environment = _environment(home)
+    environment = _environment(home, programs)
     connection = {"address": f"127.0.0.1:{port}", "insecure": True}
     config = {"superlink": {"default": CONNECTION, CONNECTION: connection}}
     (home / "config.toml").write_text(tomli_w.dumps(config), encoding="utf-8")
-    command = [_program("flower-superlink"), "--simulation", "--insecure"]
+    command = [str(programs / "flower-superlink"), "--simulation", "--insecure"]
     command += ["--host", "127.0.0.1", "--port", str(port)]
     command += ["--disable-runtime-dependency-installation"]
     with (home / "superlink.log").open("wb") as log:
@@ -95,11 +90,9 @@ def _superlink(home: Path) -> Iterator[dict[str, str]]:
         _stop(process)
 
 
-def _environment(home: Path) -> dict[str, str]:
-    programs = str(Path(sys.executable).parent)  # the SuperLink starts others by their names
+def _environment(home: Path, programs: Path) -> dict[str, str]:
     return {
-        **os.environ,
-        "PATH": os.pathsep.join([programs, os.environ.get("PATH", "")]),
+        **with_programs(programs, os.environ),
         "FLWR_HOME": str(home),
         "FLWR_TELEMETRY_ENABLED": "0",
         "FLWR_DISABLE_UPDATE_CHECK": "1",
@@ -108,11 +101,6 @@ def _environment(home: Path) -> dict[str, str]:
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
         "OMP_NUM_THREADS": "1",
     }
-
-
-def _program(name: str) -> str:
-    """A program of this Python's environment."""
-    return str(Path(sys.executable).parent / name)
 
 
 def _free_port() -> int:
@@ -151,8 +139,8 @@ def _submit(app: Path, config: Config, home: Path, environment: dict[str, str]) 
     cores = os.cpu_count() or 1
     resources = f"num-supernodes={config.data.nodes} client-resources-num-cpus=1"
     resources += f" init-args-num-cpus={cores} init-args-log-to-driver=false"
-    command = [_program("flwr"), "run", str(app), CONNECTION, "--stream"]
-    command += ["--run-config", str(home / "run.toml"), "--federation-config", resources]
+    command = [str(home / PROGRAMS / "flwr"), "run", str(app), CONNECTION, "--stream"]
+    command += ["--federation-config", resources]
     with (home / "run.log").open("wb") as log:
         subprocess.run(  # noqa: S603  (our own program and arguments)
             command,

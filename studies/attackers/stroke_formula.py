@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from client.datasets.attributes import SOURCES
 from client.datasets.attributes.data import PrivateData
 from client.datasets.attributes.thickness import stroke_widths
 from studies.attackers.formula import FormulaAttacker
@@ -49,14 +50,15 @@ def formula_of(name: str, reader: nn.Module | None) -> Attacker | None:
         name: of the source.
         reader: fresh network for the utility of the records that it is to attack.
     """
-    kind = name.partition(":")[0].removeprefix("embedded-")
-    if kind == "mixture":
+    kind = name.partition(":")[0]
+    formula = SOURCES[kind].formula if kind in SOURCES else ""
+    if formula == "coordinate":
         return FormulaAttacker([_second_coordinate])
     if reader is None:
         return None
-    if kind == "amnist":
+    if formula == "ink":
         return FormulaAttacker([InkFormula(reader, threshold) for threshold in THRESHOLDS])
-    if kind == "mnist-thickness":
+    if formula == "strokes":
         return FormulaAttacker([StrokeFormula(reader, ink) for ink in (-0.5, 0.0)])
     return None
 

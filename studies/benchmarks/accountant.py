@@ -227,7 +227,7 @@ def _opacus_noise() -> float:
 
 def bayesian(users: int = 64, size: int = 100_000) -> Table:
     """A Bayesian round from raw updates, against computing distances anew for each order."""
-    from accountant.bayesian.assessment import norms_of
+    from accountant.bayesian.norms import norms_of
     from studies.benchmarks.direct_bayesian import direct_round
 
     table = Table("orders", "direct", "ours", "ratio", title=f"Bayesian round, {users} x {size:,}")

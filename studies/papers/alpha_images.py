@@ -230,7 +230,7 @@ def train_point(
     objective = AlphaObjective(
         alpha, weight, mode, distortion=settings.distortion, beta=settings.beta
     )
-    players = copy.deepcopy(dict(start.players))
+    players = copy.deepcopy(dict(start.networks))
     method = AlphaPrivatizer(
         players[FILTER], players["adversary"], objective, utility=players["utility"]
     )
@@ -261,7 +261,7 @@ def point_row(
     readings = read_all(_attackers(settings, reader), attack, test, seed)
     return {
         "seed": seed,
-        "digits": accuracy(method.players["utility"], test.records, test.utility),
+        "digits": accuracy(method.networks["utility"], test.records, test.utility),
         "paper_digits": None,
         "paper_attacker": None,
         "digits_fresh": accuracy(reader, test.records, test.utility),

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from client.datasets.attributes.data import PrivateData
-from models.classifiers import JointReaders, Mlp
+from models.classifiers import JointClassifiers, Mlp
 from privatizers.protocol import Privatizer, PrivatizerError, draw_noise
 from studies.attackers import ATTACKERS
 from studies.attackers.networks import NetworkAttacker
@@ -125,7 +125,7 @@ def parse_points(
 def joint_adversary(train: PrivateData, generator: torch.Generator) -> nn.Module:
     """Convolutions beside a dense network: hidden from the first alone, trees still read it."""
     classes = train.sensitive_classes
-    return JointReaders(
+    return JointClassifiers(
         small_reader(train.shape, classes, generator),
         Mlp(math.prod(train.shape), classes, generator=generator),
     )

@@ -86,4 +86,4 @@ def behind(
     second = UNet(
         check_image(train.shape), settings.width, noise=PLANES, limits=limits, generator=generator
     )
-    return Chained(fader.players[FILTER], second)
+    return Chained(fader.networks[FILTER], second)

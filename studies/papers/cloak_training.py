@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from client.datasets.attributes.data import PrivateData
 from models.classifiers import check_image
-from models.lenet import LeNet
+from models.lenet import LeNet5
 from models.students import build_student
 from privatizers.black_box import Explorer, Follower, ask, train_substitute
 from privatizers.cloak import CloakObjective, CloakPrivatizer
@@ -67,7 +67,7 @@ class CloakTraining:
 
         def follow(step: int, _: Tensor | None = None) -> None:
             if follower is not None and step % self.settings.follow_every == 0:
-                follower(method.players[FILTER])
+                follower(method.networks[FILTER])
 
         follow(0)
         train_privatizer(
@@ -79,7 +79,7 @@ def train_provider(lesson: CloakTraining) -> nn.Module:
     """A LeNet that answers the utility from raw images; it ends frozen."""
     generator = lesson.generator(1)
     shape = check_image(lesson.data.shape)
-    net = LeNet(shape, lesson.data.utility_classes, border=lesson.data.low, generator=generator)
+    net = LeNet5(shape, lesson.data.utility_classes, border=lesson.data.low, generator=generator)
     fit_classifier(
         net,
         lesson.data.records,

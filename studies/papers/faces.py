@@ -7,8 +7,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from client.datasets.spec import Augmentation
 from privatizers.protocol import Batch
-from simulations.students.augmentation import Augmentation, affine
+from simulations.students.augmentation import affine
 
 SHAKEN = Augmentation("affine", rotation=0.05, scale=0.04, shear=0.02, shift=0.04)
 """How far a face is moved."""

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from client.datasets.attributes.data import PrivateData
+from models.pixels import from_pixels
 from server.config.tree import Config
 from server.run_directory import RunDirectory
 from server.run_filter import kept_filter_weights
@@ -134,7 +135,7 @@ def private_images(
     """Images uint8 [n, c, h, w] with their classes and sensitive attributes, in [-1, 1]."""
     return PrivateData(
         name="images",
-        records=torch.from_numpy(images.astype(np.float32) / 127.5 - 1),
+        records=from_pixels(images),
         utility=torch.from_numpy(labels.copy()),
         sensitive=torch.from_numpy(sensitive.copy()),
         side=None,

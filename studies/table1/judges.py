@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from client.datasets.registry import Dataset
+from models.pixels import from_pixels
 from models.shapes import ImageShape
 from models.weights import initialise, unset_weights
 from simulations.students.students import EVALUATION_CHUNK, fit_classifier
@@ -95,13 +96,13 @@ def rotated(images: Tensor) -> Tensor:
 
 def training_tensors(dataset: Dataset) -> tuple[Tensor, Tensor]:
     """The real training images, float32 in [-1, 1], and their labels."""
-    images = torch.from_numpy(dataset.train_images.copy()).float() / 127.5 - 1
+    images = from_pixels(dataset.train_images)
     return images, torch.from_numpy(dataset.train_labels.copy())
 
 
 def test_tensors(dataset: Dataset) -> tuple[Tensor, Tensor]:
     """The real test images, float32 in [-1, 1], and their labels. For measuring only."""
-    images = torch.from_numpy(dataset.test_images.copy()).float() / 127.5 - 1
+    images = from_pixels(dataset.test_images)
     return images, torch.from_numpy(dataset.test_labels.copy())
 
 

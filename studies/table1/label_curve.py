@@ -14,7 +14,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from simulations.students.augmentation import Augmentation, augment
+from client.datasets.spec import Augmentation
+from simulations.students.augmentation import augment
 from simulations.students.distillation import Source
 from simulations.students.students import StudentResult, predict, train_student
 from studies.table1.evaluation import EvaluationBudget

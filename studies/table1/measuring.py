@@ -12,12 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from client.datasets.registry import Dataset
-from server.generator import as_pixels
+from client.datasets.registry import Dataset, spec_of
+from models.pixels import as_pixels
 from simulations.plots.run import contact_sheet
-from simulations.students.augmentation import augmentation_for
-from simulations.students.distillation import Source, Teacher, lesson, varied_samples
-from simulations.students.distortion import distortion_for
+from simulations.students.distillation import Source, Teacher, training_set, varied_samples
 from simulations.students.students import ARCHITECTURES, predict, train_student
 from studies.framework.trials import Report
 from studies.metrics.generation import coverage_and_density, frechet_distance
@@ -54,8 +52,8 @@ class Measuring:
         """
         self._sampler, self._dataset, self._effort, self._seed = sampler, dataset, effort, seed
         self._test = test_tensors(dataset)
-        self._augmentation = augmentation_for(dataset.name)
-        self._distortion = distortion_for(dataset.name)
+        spec = spec_of(dataset.name)
+        self._augmentation, self._distortion = spec.augmentation, spec.distortion
         self._judge = recogniser(dataset, judges, effort.recogniser_epochs)
         self._orientation = orientation_judge(dataset, judges, effort.orientation_epochs)
         self._teacher = _teacher(sampler)
@@ -132,7 +130,7 @@ class Measuring:
         if self._teacher is None:
             others = (a for a in ARCHITECTURES if a != CONTROL_STUDENT)
             return {CONTROL_STUDENT: own_label, **{a: self.own_labels(a) for a in others}}
-        images, targets = lesson(
+        images, targets = training_set(
             self._teacher,
             images=self._effort.lesson,
             seed=self._draws,
@@ -155,7 +153,7 @@ class Measuring:
         """Accuracy of a student taught on noise images by the same annotator."""
         if self._teacher is None:
             return None
-        images, targets = lesson(
+        images, targets = training_set(
             NoiseTeacher(self._teacher, self._dataset.shape),
             images=self._effort.lesson,
             seed=self._draws,

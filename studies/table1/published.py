@@ -30,10 +30,10 @@ from numpy.typing import NDArray
 from client.datasets.registry import Dataset
 from foundation.files import write_durably
 from models.generators import Generator
+from models.pixels import as_pixels, from_pixels
 from models.vectors import load_vector, to_vector
 from server.config.sections import ReleaseConfig
 from server.config.tree import Config
-from server.generator import as_pixels
 from server.sampler import Sampler
 from simulations.engine import STUDENT_IMAGES, STUDENT_SEED
 from simulations.federation.apps import simulated_federation
@@ -132,7 +132,7 @@ def _npy(vector: NDArray[np.float32]) -> bytes:
 def _student_accuracy(sampler: Sampler, dataset: Dataset, seed: int) -> float:
     """Of a student on samples with their requested classes; it uses real test images."""
     images, labels = fresh_samples(sampler, STUDENT_IMAGES, seed + STUDENT_SEED)
-    real = torch.from_numpy(dataset.test_images.copy()).float() / 127.5 - 1
+    real = from_pixels(dataset.test_images)
     truth = torch.from_numpy(dataset.test_labels.copy())
     return train_student(images, labels, real, truth, classes=dataset.classes, seed=seed).accuracy
 

@@ -23,6 +23,7 @@ from accountant.noise import gaussian, private_source
 from client.datasets.registry import Dataset
 from models.critics import WganCritic
 from models.limits import clamp_weights, weight_limits
+from models.pixels import from_pixels
 from server.config.tasks import WganConfig
 from server.config.tree import Config
 from server.generator import GeneratorTrainer
@@ -135,7 +136,7 @@ class PublishedRecipe:
             shuffled = torch.from_numpy(order.permutation(len(self._labels)))
             for chosen in torch.split(shuffled, self._batch):
                 if len(chosen) == self._batch:
-                    yield self._images[chosen].float() / 127.5 - 1, self._labels[chosen]
+                    yield from_pixels(self._images[chosen].numpy()), self._labels[chosen]
 
     def _critic_step(self, images: Tensor, labels: Tensor, step: int) -> None:
         """Clip the mean gradient, measure what a record moves it by, add noise, descend."""

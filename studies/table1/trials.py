@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from client.datasets.registry import spec_of
 from server.config.tree import Config, ConfigError
-from simulations.students.distortion import distortion_for
 from studies.framework.store import digest, read_json, write_json
 from studies.table1.evaluation import EvaluationBudget, serving
 from studies.table1.guarantees import Guarantee
@@ -98,7 +98,7 @@ def _measures(plan: dict[str, Any]) -> str:
     kept = {key: plan[key] for key in ("effort", "curve", "data")}
     drawn = {key: plan["config"][key] for key in DRAWN}
     # only students that learn from an annotator's labels see distorted images
-    taught = {"distortion": asdict(distortion_for(plan["data"]))} if _is_taught(plan) else {}
+    taught = {"distortion": asdict(spec_of(plan["data"]).distortion)} if _is_taught(plan) else {}
     return digest({**kept, **drawn, **taught, "way": MEASURED})
 
 

@@ -139,7 +139,7 @@ class InformationImages:
         for point in points:
             objective = Objective(cast(float, point.alpha))
             method = train_point(self.settings, train, reader, objective, seed)
-            yield TrainedFilter(point, method.players[FILTER].eval(), reader)
+            yield TrainedFilter(point, method.networks[FILTER].eval(), reader)
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ class InformationPoints:
             stage = Stage("linear", rates, steps, last_rate=0.1, together=True)
             train_privatizer(method, train, [stage], batch=POINT_BATCH, seed=seed)
             yield TrainedFilter(
-                point, method.players[FILTER].eval(), method.players[UTILITY].eval()
+                point, method.networks[FILTER].eval(), method.networks[UTILITY].eval()
             )
 
     def _method(self, train: PrivateData, alpha: float, seed: int) -> InformationPrivatizer:
@@ -261,7 +261,7 @@ class AlphaImages:
             mode = self.settings.modes[0]
             method = train_point(self.settings, train, start, mode, alpha, weight, seed)
             yield TrainedFilter(
-                point, method.players[FILTER].eval(), method.players["utility"].eval()
+                point, method.networks[FILTER].eval(), method.networks["utility"].eval()
             )
 
 
@@ -288,7 +288,7 @@ class AlphaSeries:
             alpha, weight = cast(float, point.alpha), cast(float, point.weight)
             plain = objective_of(self.settings, train, self.settings.modes[0], alpha)
             method = train_point(self.settings, train, replace(plain, weight=weight), seed)
-            yield TrainedFilter(point, method.players[FILTER].eval(), None)
+            yield TrainedFilter(point, method.networks[FILTER].eval(), None)
 
 
 _RECIPES: dict[tuple[str, str], tuple[str, type[Any]]] = {

@@ -7,12 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accountant.account import Account, MixedEvents, statement
-from accountant.bayesian.accountant import BayesianAccountant, NormHistogram, TooManyRounds
+from accountant.account import Account
+from accountant.bayesian.accountant import (
+    BayesianAccountant,
+    MixedEvents,
+    NormHistogram,
+    TooManyRounds,
+)
 from accountant.dp.differential import DifferentialAccountant
 from accountant.events import GaussianRelease, SubsampledGaussian
 from accountant.ledger.evidence import EvidenceFile
 from accountant.ledger.ledger import Ledger
+from accountant.statement import statement
 from accountant.wording import shown
 
 EVENT = SubsampledGaussian("user", "poisson", "add-remove", 0.05, 1.5, 0.35)
@@ -195,7 +201,7 @@ def test_the_statement_tells_all_kinds_of_release():
         "noise 1.5 times the clipping norm",
         "1 round of 20 noised releases each",
         "noise 3 times the clipping norm",
-        "class counts released once, from everybody's data, noise 7 times its sensitivity",
+        "class counts released once, from all users' data, noise 7 times its sensitivity",
     ):
         assert needed in text, needed
 
@@ -210,7 +216,7 @@ def test_many_kinds_of_release_are_counted_not_listed():
 def test_the_statement_says_who_the_neighbours_are():
     replaced = replace(EVENT, sampler="none", sampling_rate=1.0, adjacency="replace-one")
     text = charged(1, replaced).statement(1000)
-    assert "replacing one user's data by anybody else's" in text
+    assert "replacing one user's data by another's" in text
     with pytest.raises(MixedEvents, match="adjacency = 'add-remove'"):
         charged(1, replaced).charge(EVENT, None)
 

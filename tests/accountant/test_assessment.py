@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loss_sides import left_log_moments
 from test_bayesian_costs import DISTANCES, SETS
 
 from accountant.bayesian.accountant import BayesianAccountant
 from accountant.bayesian.assessment import assess
 from accountant.bayesian.costs import divergence_epsilon_by_order, epsilon_by_order
-from accountant.bayesian.loss_moments import left_log_moments
 from accountant.bayesian.percentiles import DEFAULT_SHARES, capped, percentile_curve
 from accountant.bounds import Bound
 from accountant.dp.differential import DifferentialAccountant

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loss_sides import left_log_moments, right_log_moments
 
 from accountant.bayesian.accountant import (
     NORM_BINS,
@@ -20,7 +21,6 @@ from accountant.bayesian.costs import (
     hoelder_cost,
     plug_in_cost,
 )
-from accountant.bayesian.loss_moments import left_log_moments, right_log_moments
 from accountant.dp.moments import MomentsAccountant
 from accountant.dp.renyi import renyi_divergences
 from accountant.events import SubsampledGaussian
@@ -331,14 +331,6 @@ class TestNormHistogram:
         for bin_ in range(NORM_BINS):
             counts = NormHistogram.from_norms([(bin_ + 1) / NORM_BINS * CLIP], CLIP).counts
             assert counts[bin_] == 1
-
-    def test_merging_adds_counts(self):
-        first, second = histogram(seed=1), histogram(seed=2)
-        merged = first.merge(second)
-        assert merged.total == 800
-        assert merged == second.merge(first)
-        with pytest.raises(ValueError, match="same clipping norm"):
-            first.merge(NormHistogram(1.0, first.counts))
 
     def test_json_gives_an_equal_histogram(self):
         assert NormHistogram.from_json(histogram().to_json()) == histogram()

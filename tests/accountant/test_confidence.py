@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loss_sides import left_log_moments
 from scipy.stats import binom
 
 from accountant.bayesian.confidence import mean_bound, sound_cost, student_quantile
 from accountant.bayesian.costs import hoelder_cost
-from accountant.bayesian.loss_moments import left_log_moments
 
 REPEATS, GAMMA = 2000, 1e-2
 ROUNDS, RATE, ORDER = 1000, 0.01, 8

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loss_sides import left_log_moments, right_log_moments
 from scipy.special import logsumexp
 from scipy.stats import norm
 
-from accountant.bayesian.loss_moments import left_log_moments, log_moments, right_log_moments
+from accountant.bayesian.loss_moments import log_moments
 from accountant.bayesian.pair_moments import pair_log_moments
 from accountant.dp.binomial import log_moment
 

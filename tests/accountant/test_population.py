@@ -13,10 +13,10 @@ import pytest
 from accountant.dp.differential import DifferentialAccountant
 from accountant.events import GaussianRelease, SubsampledGaussian
 from accountant.ledger.ledger import Ledger, LedgerError
-from accountant.ledger.population import OutOfBudget, Population, PopulationError, Terms
+from accountant.ledger.population import OutOfBudget, Population, PopulationError, PopulationTerms
 
 EVENT = SubsampledGaussian("user", "poisson", "add-remove", 0.1, 2.0, 0.35)
-TERMS = Terms("clinic", "user", 1e-5, 1.0, users=1000)
+TERMS = PopulationTerms("clinic", "user", 1e-5, 1.0, users=1000)
 
 
 def most_rounds(terms, event=EVENT):

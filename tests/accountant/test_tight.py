@@ -16,15 +16,15 @@ from accountant.bounds import UNBOUNDED
 from accountant.dp.moments import mechanism_divergences
 from accountant.dp.renyi import DEFAULT_ORDERS, epsilons
 from accountant.dp.tight import tight_delta, tight_epsilon
-from accountant.events import Mechanism
+from accountant.events import PricedMechanism
 
 
 def poisson(q, z):
-    return Mechanism("gaussian", 1.0, z) if q == 1 else Mechanism("poisson", q, z)
+    return PricedMechanism("gaussian", 1.0, z) if q == 1 else PricedMechanism("poisson", q, z)
 
 
 def gaussian(z):
-    return Mechanism("gaussian", 1.0, z)
+    return PricedMechanism("gaussian", 1.0, z)
 
 
 def rdp(counts, delta):
@@ -186,8 +186,8 @@ def test_extreme_settings_are_silent_and_bounded(q, z):
 
 
 def test_what_has_no_known_worst_pair_is_unbounded():
-    assert tight_epsilon({Mechanism("replaced", 0.1, 1.0): 5}, 1e-5) == UNBOUNDED
-    assert tight_delta({Mechanism("replaced", 0.1, 1.0): 5}, 1.0) == 1.0
+    assert tight_epsilon({PricedMechanism("replaced", 0.1, 1.0): 5}, 1e-5) == UNBOUNDED
+    assert tight_delta({PricedMechanism("replaced", 0.1, 1.0): 5}, 1.0) == 1.0
     assert tight_epsilon({gaussian(0.0): 1}, 1e-5) == UNBOUNDED
     assert tight_epsilon({}, 1e-5).epsilon == 0
     assert tight_delta({}, 0.0) == 0

@@ -9,7 +9,6 @@ from torch.func import grad, vmap
 
 from client.datasets.attributes.data import PrivateData
 from models.classifiers import Mlp
-from privatizers import build_privatizer
 from privatizers.black_box import Follower, ask, train_substitute
 from privatizers.cloak import CloakObjective, CloakPrivatizer, covariance_factor, information_bound
 from privatizers.networks.information import gaussian_information_bound
@@ -21,7 +20,8 @@ ENTRIES, NEEDED = 12, 3
 
 
 def people(n: int, seed: int) -> PrivateData:
-    """The use is the sign of the sum of the first entries; the secret is in the last one."""
+    """The utility is the sign of the sum of the first entries; the sensitive attribute is in the
+    last one."""
     generator = torch.Generator().manual_seed(seed)
     records = torch.randn(n, ENTRIES, generator=generator)
     return PrivateData(
@@ -39,7 +39,7 @@ def people(n: int, seed: int) -> PrivateData:
 
 
 def provider(seed: int = 0) -> nn.Module:
-    """Knows the use exactly: a margin on the sum of the needed entries."""
+    """Knows the utility exactly: a margin on the sum of the needed entries."""
     net = nn.Linear(ENTRIES, 2)
     with torch.no_grad():
         net.weight.zero_()
@@ -102,7 +102,7 @@ def test_the_trained_bound_is_the_reported_bound() -> None:
 
 
 def biased() -> nn.Module:
-    """Expects entries that nobody needs to be near 2: without them it always says 1."""
+    """Expects entries that no one needs to be near 2: without them it always says 1."""
     net = provider()
     with torch.no_grad():
         net.weight[0, NEEDED:] = 3.0
@@ -144,7 +144,7 @@ def test_a_user_at_a_time_is_the_same_gradient_as_alone() -> None:
         factor=factor,
     )
     weights = {
-        k: {n: v.detach() for n, v in w.items()} for k, w in named_weights(method.players).items()
+        k: {n: v.detach() for n, v in w.items()} for k, w in named_weights(method.networks).items()
     }
     noise = torch.randn(4, 6, ENTRIES, generator=torch.Generator().manual_seed(0))
 
@@ -251,7 +251,7 @@ def test_a_report_is_of_the_batch() -> None:
     mask = masked(noise, 1.0, "zeros")
     batch, draws = data.batch(slice(None)), torch.zeros(500, ENTRIES)
     found = CloakPrivatizer(mask, provider()).report(batch, draws)
-    assert found["use_accuracy"] == 1.0
+    assert found["utility_accuracy"] == 1.0
     assert found["suppression_ratio"] == 0.0
     assert found["mean_sigma"] == pytest.approx(float(noise.sigma().mean()), rel=1e-6)
 
@@ -264,10 +264,10 @@ def test_what_cannot_be_trained_is_refused() -> None:
         CloakObjective(1.0, "vibes")  # type: ignore[arg-type]
     with pytest.raises(PrivatizerError, match="does not take records"):
         CloakPrivatizer(NoiseMap((7,)), provider())
-    with pytest.raises(PrivatizerError, match="two classes"):
+    with pytest.raises(PrivatizerError, match="at least two classes"):
         CloakPrivatizer(noise, nn.Linear(ENTRIES, 1))
     with pytest.raises(PrivatizerError, match="needs factor"):
-        build_privatizer("cloak", noise, provider(), CloakObjective(1.0, "gaussian_mi"))
+        CloakPrivatizer(noise, provider(), CloakObjective(1.0, "gaussian_mi"))
     with pytest.raises(PrivatizerError, match="infinite without noise"):
         CloakPrivatizer(
             NoiseMap((ENTRIES,), least=0.0),

@@ -9,7 +9,6 @@ import torch
 from torch import nn
 
 from models.classifiers import ConvClassifier, Mlp
-from privatizers import METHODS, build_privatizer
 from privatizers.classifiers import check_reads, prior_of
 from privatizers.information import (
     ADVERSARY,
@@ -37,26 +36,20 @@ def points(n=256, seed=1):
 
 def privatizer(objective=None, algorithm=1, net=None, prior=HALF):
     net = net if net is not None else LinearFilter(2, generator=seeded())
-    readers = [Mlp(2, 2, (8,), generator=seeded(2 + i)) for i in range(3)]
+    classifiers = [Mlp(2, 2, (8,), generator=seeded(2 + i)) for i in range(3)]
     given = {
-        1: {"raw_utility": readers[0], "utility": readers[1], "adversary": readers[2]},
-        2: {"fixed_utility": readers[0], "adversary": readers[2]},
-        3: {"fixed_utility": readers[0], "fixed_adversary": readers[2]},
+        1: {"raw_utility": classifiers[0], "utility": classifiers[1], "adversary": classifiers[2]},
+        2: {"fixed_utility": classifiers[0], "adversary": classifiers[2]},
+        3: {"fixed_utility": classifiers[0], "fixed_adversary": classifiers[2]},
     }[algorithm]
     return InformationPrivatizer(net, prior, objective, **given)
 
 
-def gradients(method, batch, noise, shared=None, player=FILTER):
-    weights = named_weights(method.players)
+def gradients(method, batch, noise, shared=None, network=FILTER):
+    weights = named_weights(method.networks)
     losses, _ = method.local_step(weights, batch, noise, shared)
-    own = list(weights[player].values())
-    return torch.cat([g.flatten() for g in torch.autograd.grad(losses[player], own)])
-
-
-def test_the_registry_builds_it():
-    assert METHODS["information"] is InformationPrivatizer
-    with pytest.raises(PrivatizerError, match="choose one of"):
-        build_privatizer("blur")
+    own = list(weights[network].values())
+    return torch.cat([g.flatten() for g in torch.autograd.grad(losses[network], own)])
 
 
 @pytest.mark.parametrize(
@@ -67,23 +60,22 @@ def test_each_algorithm_trains_what_the_paper_says(algorithm, learning):
     method = privatizer(algorithm=algorithm)
     batch = points()
     step = method.local_step(
-        named_weights(method.players), batch, draw_noise(method, 256, seeded())
+        named_weights(method.networks), batch, draw_noise(method, 256, seeded())
     )
-    assert set(step.losses) == {FILTER, *learning} == set(method.players)
-    assert method.algorithm == algorithm
+    assert set(step.losses) == {FILTER, *learning} == set(method.networks)
     assert method.leak == ("divergence" if algorithm == 3 else "label")
 
 
 @pytest.mark.parametrize("algorithm", [1, 2])
-def test_where_the_filter_rests_the_readers_learn_the_same(algorithm):
+def test_where_the_filter_rests_the_classifiers_learn_the_same(algorithm):
     method, batch = privatizer(algorithm=algorithm), points()
-    weights, noise = named_weights(method.players), draw_noise(method, 256, seeded())
+    weights, noise = named_weights(method.networks), draw_noise(method, 256, seeded())
     losses, scalars = method.local_step(weights, batch, noise, filtering=False)
-    assert set(losses) == set(method.players) - {FILTER} and not len(scalars)
+    assert set(losses) == set(method.networks) - {FILTER} and not len(scalars)
     whole = method.local_step(weights, batch, noise).losses
-    for player, loss in losses.items():
-        own = list(weights[player].values())
-        there, here = (torch.autograd.grad(found, own) for found in (whole[player], loss))
+    for network, loss in losses.items():
+        own = list(weights[network].values())
+        there, here = (torch.autograd.grad(found, own) for found in (whole[network], loss))
         assert all(torch.equal(a, b) for a, b in zip(there, here, strict=True))
 
 
@@ -92,10 +84,10 @@ def test_where_the_filter_rests_the_readers_learn_the_same(algorithm):
 def test_the_filters_gradient_is_that_of_the_squared_means(algorithm, leak):
     method = privatizer(Objective(0.3, leak=leak), algorithm)
     batch, noise = points(), draw_noise(method, 256, seeded(5))
-    theta = method.players[FILTER].theta
+    theta = method.networks[FILTER].theta
 
     def loss():
-        step = method.local_step(named_weights(method.players), batch, noise)
+        step = method.local_step(named_weights(method.networks), batch, noise)
         lost, leaked = (float(value) for value in step.scalars)
         return 0.7 * lost**2 + 0.3 * leaked**2
 
@@ -115,7 +107,7 @@ def test_the_filters_gradient_is_that_of_the_squared_means(algorithm, leak):
 def test_the_budget_forms_gradient_is_that_of_its_objective():
     method = privatizer(Objective(budget=0.05, weight=7.0, leak="label"))
     batch, noise = points(), draw_noise(method, 256, seeded(5))
-    theta = method.players[FILTER].theta
+    theta = method.networks[FILTER].theta
     found = gradients(method, batch, noise).reshape(2, 2)
     values = []
     for shift in (5e-3, -5e-3):
@@ -130,7 +122,7 @@ def test_distortion_pulls_released_records_towards_what_they_were():
     plain, close = (privatizer(Objective(budget=0.05, distortion=d)) for d in (0.0, 3.0))
     batch, noise = points(), draw_noise(plain, 256, seeded(5))
     added = gradients(close, batch, noise) - gradients(plain, batch, noise)
-    theta = plain.players[FILTER].theta
+    theta = plain.networks[FILTER].theta
     moved = (plain.filter(batch.records, noise) - batch.records).square().mean()
     (expected,) = torch.autograd.grad(3.0 * moved, theta)
     assert torch.allclose(added, expected.flatten(), atol=1e-5) and float(added.abs().max()) > 0
@@ -151,18 +143,18 @@ def test_under_its_budget_the_leak_has_no_pull():
     assert abs(float(cosine)) == pytest.approx(1.0, abs=1e-5)
 
 
-@pytest.mark.parametrize("player", [RAW_UTILITY, UTILITY, ADVERSARY])
-def test_a_players_loss_moves_its_own_weights_alone(player):
+@pytest.mark.parametrize("network", [RAW_UTILITY, UTILITY, ADVERSARY])
+def test_a_networks_loss_moves_its_own_weights_alone(network):
     method = privatizer()
-    weights = named_weights(method.players)
+    weights = named_weights(method.networks)
     losses, _ = method.local_step(weights, points(), draw_noise(method, 256, seeded()))
-    for other in set(weights) - {player}:
+    for other in set(weights) - {network}:
         own = torch.autograd.grad(
-            losses[player], list(weights[other].values()), retain_graph=True, allow_unused=True
+            losses[network], list(weights[other].values()), retain_graph=True, allow_unused=True
         )
         assert all(gradient is None for gradient in own)
     theirs = torch.autograd.grad(
-        losses[FILTER], list(weights[player].values()), retain_graph=True, allow_unused=True
+        losses[FILTER], list(weights[network].values()), retain_graph=True, allow_unused=True
     )
     assert all(gradient is None for gradient in theirs)
 
@@ -171,8 +163,8 @@ def test_users_gradients_with_shared_scalars_average_to_the_gradient_of_all():
     method = privatizer(Objective(0.4, leak="label"))
     batch, noise = points(), draw_noise(method, 256, seeded(5))
     weights = {
-        player: {name: value.detach() for name, value in own.items()}
-        for player, own in named_weights(method.players).items()
+        network: {name: value.detach() for name, value in own.items()}
+        for network, own in named_weights(method.networks).items()
     }
     scalars = method.local_step(weights, batch, noise).scalars
 
@@ -224,35 +216,37 @@ def test_halves_are_unbiased_where_the_square_of_a_batch_mean_is_not():
     assert found["halves"] < 0.5 * found["square"]
 
 
-def test_exclusive_terms_take_the_use_of_some_and_the_secret_of_the_others():
+def test_exclusive_terms_take_the_utility_of_some_and_the_sensitive_attribute_of_the_others():
     method = privatizer(Objective(0.5, exclusive=True), algorithm=3)
     batch, noise = points(), draw_noise(method, 256, seeded(5))
     hides = (torch.arange(256) % 2).float().unsqueeze(1)
     mixed = Batch(batch.records, batch.utility, batch.sensitive, choice=hides)
-    lost, leaked = method.local_step(named_weights(method.players), mixed, noise).scalars
+    lost, leaked = method.local_step(named_weights(method.networks), mixed, noise).scalars
     everybody = privatizer(Objective(0.5), algorithm=3)
     for rows, place, found in ((slice(0, None, 2), 0, lost), (slice(1, None, 2), 1, leaked)):
         part = Batch(batch.records[rows], batch.utility[rows], batch.sensitive[rows])
-        wanted = everybody.local_step(named_weights(everybody.players), part, noise[rows])
+        wanted = everybody.local_step(named_weights(everybody.networks), part, noise[rows])
         assert float(found) == pytest.approx(float(wanted.scalars[place]), abs=1e-6)
     with pytest.raises(PrivatizerError, match="choice"):
-        method.local_step(named_weights(method.players), batch, noise)
+        method.local_step(named_weights(method.networks), batch, noise)
 
 
-def test_who_hides_nothing_pulls_at_no_secret():
+def test_who_hides_nothing_pulls_at_no_sensitive_attribute():
     method = privatizer(Objective(1.0), algorithm=2, net=MlpFilter(2, generator=seeded()))
     batch, noise = points(), draw_noise(method, 256, seeded(5))
-    nobody = Batch(batch.records, batch.utility, batch.sensitive, choice=torch.zeros(256, 1))
-    assert float(gradients(method, nobody, noise).abs().max()) == 0
+    nothing_hidden = Batch(
+        batch.records, batch.utility, batch.sensitive, choice=torch.zeros(256, 1)
+    )
+    assert float(gradients(method, nothing_hidden, noise).abs().max()) == 0
     assert float(gradients(method, batch, noise).abs().max()) > 0
 
 
 @pytest.mark.parametrize("columns", [2, 0])
-def test_a_choice_of_other_than_one_secret_is_refused(columns):
+def test_a_choice_of_other_than_one_sensitive_attribute_is_refused(columns):
     batch, noise = points(8), torch.zeros(8, 2)
     bits = Batch(batch.records, batch.utility, batch.sensitive, choice=torch.ones(8, columns))
     method = privatizer(net=LinearFilter(2))
-    for step in (lambda: method.local_step(named_weights(method.players), bits, noise),
+    for step in (lambda: method.local_step(named_weights(method.networks), bits, noise),
                  lambda: method.report(bits, noise)):  # fmt: skip
         with pytest.raises(PrivatizerError, match=rf"choice.*\(8, {columns}\).*one column"):
             step()
@@ -260,11 +254,11 @@ def test_a_choice_of_other_than_one_secret_is_refused(columns):
 
 def test_a_filter_is_told_its_owners_choice():
     net = UNet((1, 8, 8), 2, choices=1, generator=seeded())
-    readers = {
+    classifiers = {
         "fixed_utility": ConvClassifier((1, 8, 8), 2, 2, generator=seeded(1)),
-        "sensitive": ConvClassifier((1, 8, 8), 2, 2, generator=seeded(2)),
+        "adversary": ConvClassifier((1, 8, 8), 2, 2, generator=seeded(2)),
     }
-    method = InformationPrivatizer(net, HALF, **readers)
+    method = InformationPrivatizer(net, HALF, **classifiers)
     images = torch.rand(2, 1, 8, 8, generator=seeded(3))
     noise = draw_noise(method, 2, seeded(4))
     assert not torch.equal(
@@ -274,11 +268,11 @@ def test_a_filter_is_told_its_owners_choice():
 
 def test_a_step_draws_nothing_and_changes_no_network():
     method = privatizer()
-    before = {name: value.clone() for name, value in named_weights(method.players)[FILTER].items()}
+    before = {name: value.clone() for name, value in named_weights(method.networks)[FILTER].items()}
     state = torch.random.get_rng_state()
     gradients(method, points(), draw_noise(method, 256, seeded()))
     assert torch.equal(torch.random.get_rng_state(), state)
-    assert torch.equal(before["theta"], method.players[FILTER].theta)
+    assert torch.equal(before["theta"], method.networks[FILTER].theta)
 
 
 def test_fixed_networks_are_never_trained():
@@ -296,35 +290,37 @@ def test_an_alpha_outside_the_interval_is_refused(alpha):
 @pytest.mark.parametrize(
     "prior", [torch.ones(1), torch.tensor([1.0, 0.0]), torch.tensor([0.5, 0.4])]
 )
-def test_a_secret_with_one_class_is_refused(prior):
+def test_a_sensitive_attribute_with_one_class_is_refused(prior):
     with pytest.raises(PrivatizerError, match="prior"):
         privatizer(prior=prior)
 
 
 def test_the_prior_of_labels_is_their_shares():
     assert prior_of(torch.tensor([0, 1, 1, 1]), 2).tolist() == [0.25, 0.75]
-    with pytest.raises(PrivatizerError, match="nobody has"):
+    with pytest.raises(PrivatizerError, match="does not occur"):
         prior_of(torch.tensor([1, 1]), 2)
 
 
 def test_a_network_of_another_shape_is_refused_before_training():
     image = torch.zeros(1, 1, 28, 28)
-    with pytest.raises(PrivatizerError, match=r"use does not take records of shape \(1, 28, 28\)"):
+    with pytest.raises(PrivatizerError, match=r"utility does not take .* \(1, 28, 28\)"):
         check_reads(ConvClassifier((3, 32, 32), 10), image, 10, "utility")
-    with pytest.raises(PrivatizerError, match="the data has 2 classes"):
-        check_reads(ConvClassifier((1, 28, 28), 10), image, 2, "sensitive")
+    with pytest.raises(PrivatizerError, match="for 2 classes"):
+        check_reads(ConvClassifier((1, 28, 28), 10), image, 2, "adversary")
     method = privatizer(prior=torch.ones(3) / 3)
     with pytest.raises(PrivatizerError, match="2 answers, the prior 3"):
         method.report(points(), draw_noise(method, 256, seeded()))
 
 
 def test_networks_missing_or_given_twice_are_refused():
-    net, reader = LinearFilter(2), Mlp(2, 2)
+    net, classifier = LinearFilter(2), Mlp(2, 2)
     with pytest.raises(PrivatizerError, match="fixed_utility"):
-        InformationPrivatizer(net, HALF, adversary=reader)
+        InformationPrivatizer(net, HALF, adversary=classifier)
     with pytest.raises(PrivatizerError, match="fixed_utility"):
-        InformationPrivatizer(net, HALF, utility=reader, fixed_utility=reader, adversary=reader)
+        InformationPrivatizer(
+            net, HALF, utility=classifier, fixed_utility=classifier, adversary=classifier
+        )
     with pytest.raises(PrivatizerError, match="fixed_adversary"):
-        InformationPrivatizer(net, HALF, fixed_utility=reader)
+        InformationPrivatizer(net, HALF, fixed_utility=classifier)
     with pytest.raises(PrivatizerError, match="noise_shape"):
-        InformationPrivatizer(nn.Linear(2, 2), HALF, fixed_utility=reader, adversary=reader)
+        InformationPrivatizer(nn.Linear(2, 2), HALF, fixed_utility=classifier, adversary=classifier)

@@ -17,8 +17,9 @@ from client.cohort_data import CohortData, UserSeeds, sound_records
 from client.data import ArrayUsers, LocalData, NodeDataError, open_node_users
 from client.filtered import FilteredUsers, as_asked, privatizer_settings
 from client.messages import TrainRequest
-from client.tasks.privatizer import PrivatizerLocalCritic, built
+from client.tasks.privatizer import PrivatizerLocalCritic
 from models.vectors import to_vector
+from privatizers.methods import method_of
 from privatizers.networks.design import design, filter_network
 from privatizers.protocol import Batch, named_weights
 from server.config.tree import Config
@@ -30,8 +31,8 @@ SENSITIVE = 3
 
 
 @pytest.fixture
-def secretive(users) -> ArrayUsers:
-    """The users with a secret of three classes; the third does not mind."""
+def hiding(users) -> ArrayUsers:
+    """The users with a sensitive attribute of three classes; the third does not mind."""
     values = np.random.default_rng(4).integers(0, SENSITIVE, len(users.labels))
     hides = np.array([True, True, False, True, True, True, True])
     return replace(
@@ -77,10 +78,10 @@ METHODS = [
 
 @pytest.mark.parametrize("method", METHODS, ids=str)
 def test_every_block_of_an_update_is_within_its_bound_and_the_whole_within_the_clip(
-    secretive, asked, method
+    hiding, asked, method
 ):
     request = asked(0, 2, 5, clip=0.01, **method)
-    critic, rows = rows_of(secretive, request)
+    critic, rows = rows_of(hiding, request)
     bounds = critic._design.bounds(0.01)
     assert sum(bound**2 for bound in bounds.values()) == pytest.approx(0.01**2)
     for name, block in critic._design.split(rows).items():
@@ -89,9 +90,9 @@ def test_every_block_of_an_update_is_within_its_bound_and_the_whole_within_the_c
     assert float(rows.norm(dim=1).max()) <= 0.01 * (1 + 1e-5)
 
 
-def test_gradients_at_everybodys_scalars_add_up_to_that_of_the_squared_means(secretive, asked):
+def test_gradients_at_everybodys_scalars_add_up_to_that_of_the_squared_means(hiding, asked):
     """(1-a)A^2 + aB^2 over all records, by one gradient over all of them."""
-    users = replace(secretive, hides=None)
+    users = replace(hiding, hides=None)
     request = asked(0, 1, 3)
     critic = PrivatizerLocalCritic(users, request)
     drawn, seeds = CohortData(users, request.users), UserSeeds(request.seed, request.users)
@@ -99,8 +100,8 @@ def test_gradients_at_everybodys_scalars_add_up_to_that_of_the_squared_means(sec
     images, utility, sensitive, _, noise = (torch.cat(part) for part in zip(*parts, strict=True))
     method = critic._method
     weights = {
-        player: {name: value.detach().requires_grad_() for name, value in named.items()}
-        for player, named in named_weights(method.players).items()
+        network: {name: value.detach().requires_grad_() for name, value in named.items()}
+        for network, named in named_weights(method.networks).items()
     }
     whole = method.local_step(weights, Batch(images, utility, sensitive), noise)
     slopes = torch.autograd.grad(whole.losses["filter"], list(weights["filter"].values()))
@@ -114,29 +115,29 @@ def test_gradients_at_everybodys_scalars_add_up_to_that_of_the_squared_means(sec
     assert torch.allclose(shares, torch.bincount(sensitive, minlength=3) / len(sensitive))
 
 
-def test_a_users_row_depends_on_nobody_else(secretive, asked):
-    _, together = rows_of(secretive, asked(0, 1, 2, 3))
-    _, alone = rows_of(secretive, asked(2))
+def test_a_users_row_depends_on_no_one_else(hiding, asked):
+    _, together = rows_of(hiding, asked(0, 1, 2, 3))
+    _, alone = rows_of(hiding, asked(2))
     assert torch.allclose(together[2], alone[0], atol=1e-5, rtol=1e-3)
     assert not torch.allclose(together[1], together[2], atol=1e-3)
-    _, again = rows_of(secretive, asked(2, seed=6))
+    _, again = rows_of(hiding, asked(2, seed=6))
     assert not torch.allclose(alone, again, atol=1e-5)  # other noise of the filter
 
 
-def test_who_has_nothing_adds_nothing_and_who_breaks_the_networks_neither(secretive, asked):
-    images = secretive.images
+def test_who_has_nothing_adds_nothing_and_who_breaks_the_networks_neither(hiding, asked):
+    images = hiding.images
 
     class Glaring:
         """User 1's pixels overflow the networks."""
 
-        shape, classes, partition = secretive.shape, 10, 0
-        sensitive, sensitive_classes = "thickness", SENSITIVE
+        shape, classes, partition = hiding.shape, 10, 0
+        sensitive_attribute, sensitive_classes = "thickness", SENSITIVE
 
         def __len__(self):
             return 7
 
         def user(self, position):
-            data = secretive.user(position)
+            data = hiding.user(position)
             return replace(data, images=data.images * 1e38) if position == 1 else data
 
     assert len(images)
@@ -149,19 +150,19 @@ def test_who_has_nothing_adds_nothing_and_who_breaks_the_networks_neither(secret
     assert np.isfinite(reply.total).all() and np.linalg.norm(reply.total) <= 0.5 * (1 + 1e-6)
 
 
-def test_who_consents_has_no_share_in_the_secret(secretive, asked):
-    critic, rows = rows_of(secretive, asked(1, 2, network="unet", consenting=0.2))
+def test_who_consents_has_no_share_in_the_sensitive_attribute(hiding, asked):
+    critic, rows = rows_of(hiding, asked(1, 2, network="unet", consenting=0.2))
     blocks = critic._design.split(rows)
     assert float(blocks["shares"][1].abs().max()) == 0
-    assert float(blocks["sensitive"][1].abs().max()) == 0  # nothing of theirs to read
+    assert float(blocks["adversary"][1].abs().max()) == 0  # nothing of theirs to read
     assert float(blocks["shares"][0].sum()) == pytest.approx(critic._bounds["shares"])
 
 
-def test_records_of_an_unknown_secret_are_as_if_they_were_not_there(secretive):
-    sensitive_classes = secretive.sensitive_classes.copy()
-    sensitive_classes[:10] = [-1, 3, 0, 1, 2, 0, 1, 2, 99, 0]
-    data = sound_records(replace(secretive, sensitive_classes=sensitive_classes), 0)
-    assert data.sensitive_classes.tolist() == [0, 1, 2, 0, 1, 2, 0] and len(data.images) == 7
+def test_records_of_an_unknown_value_are_as_if_they_were_not_there(hiding):
+    sensitive = hiding.sensitive.copy()
+    sensitive[:10] = [-1, 3, 0, 1, 2, 0, 1, 2, 99, 0]
+    data = sound_records(replace(hiding, sensitive=sensitive), 0)
+    assert data.sensitive.tolist() == [0, 1, 2, 0, 1, 2, 0] and len(data.images) == 7
     assert data.choice.tolist() == [[1.0]] * 7
 
 
@@ -183,9 +184,9 @@ def test_a_user_whose_bits_differ_hides_and_fails_nobody(tmp_path):
     assert told == [False, True, True]
 
 
-def test_who_hides_nothing_does_not_move_a_mean_over_those_who_hide(secretive, asked):
+def test_who_hides_nothing_does_not_move_a_mean_over_those_who_hide(hiding, asked):
     request = asked(2, 5, method="alpha", alpha=2.0, network="unet", consenting=0.2)
-    critic, rows = rows_of(secretive, request)
+    critic, rows = rows_of(hiding, request)
     told = critic._design.split(rows)["scalars"]
     assert float(told[0].abs().max()) == 0
     assert float(told[1].abs().max()) > 0
@@ -195,16 +196,16 @@ def test_who_hides_nothing_does_not_move_a_mean_over_those_who_hide(secretive, a
     "change",
     [{"sensitive_attribute": "age"}, {"sensitive_classes": 1}, {"sensitive_attribute": ""}],
 )
-def test_a_node_without_the_secret_takes_no_part(secretive, asked, change):
+def test_a_node_without_the_sensitive_attribute_takes_no_part(hiding, asked, change):
     with pytest.raises(NodeDataError, match="hides 'thickness'"):
-        PrivatizerLocalCritic(replace(secretive, **change), asked(0))
+        PrivatizerLocalCritic(replace(hiding, **change), asked(0))
 
 
 def test_one_class_cannot_be_hidden(asked):
     settings = privatizer_settings(asked(0).settings)
     with pytest.raises(ValueError, match="one class"):
         design(settings, (1, 28, 28), 10, 1)
-    with pytest.raises(ValueError, match="unknown"):
+    with pytest.raises(ValueError, match="no privatizer 'magic'"):
         design({**settings, "method": "magic"}, (1, 28, 28), 10, 2)
     with pytest.raises(ValueError, match="too small"):
         design({**settings, "method": "alpha", "alpha": 0.005}, (1, 28, 28), 10, 2)
@@ -213,7 +214,7 @@ def test_one_class_cannot_be_hidden(asked):
 def test_a_prior_with_an_absent_class_still_builds(asked):
     settings = privatizer_settings(asked(0).settings)
     planned = design(settings, (1, 28, 28), 10, 3)
-    method = built(planned, settings, torch.tensor([1.0, 0.0, 0.0]))
+    method = method_of(settings).build(planned.networks, settings, torch.tensor([1.0, 0.0, 0.0]))
     assert torch.isfinite(method.log_prior).all()
 
 
@@ -234,29 +235,29 @@ def vector(asked):
     return to_vector(network)
 
 
-def test_users_are_filtered_once_with_noise_of_their_own(secretive, asked, vector):
+def test_users_are_filtered_once_with_noise_of_their_own(hiding, asked, vector):
     request = filtering(asked(0), vector)
-    shown = as_asked(secretive, request)
-    assert isinstance(shown, FilteredUsers) and as_asked(secretive, request) is shown
-    assert as_asked(secretive, filtering(asked(0), vector * 2)) is not shown
-    assert as_asked(replace(secretive), request) is not shown
-    raw, found = secretive.user(0), shown.user(0)
+    shown = as_asked(hiding, request)
+    assert isinstance(shown, FilteredUsers) and as_asked(hiding, request) is shown
+    assert as_asked(hiding, filtering(asked(0), vector * 2)) is not shown
+    assert as_asked(replace(hiding), request) is not shown
+    raw, found = hiding.user(0), shown.user(0)
     assert (shown.classes, shown.shape, len(shown)) == (10, (1, 28, 28), 7)
-    assert torch.equal(found.labels, raw.labels) and found.sensitive_classes is None
+    assert torch.equal(found.labels, raw.labels) and found.sensitive is None
     assert float((found.images - raw.images).abs().mean()) > 0.01
     assert float(found.images.abs().max()) <= 1
-    again = FilteredUsers.of(secretive, vector, privatizer_settings(request.settings))
+    again = FilteredUsers.of(hiding, vector, privatizer_settings(request.settings))
     again.user(3)  # whoever else was asked for
     assert torch.equal(again.user(0).images, found.images)
     other = FilteredUsers.of(
-        replace(secretive, partition=1), vector, privatizer_settings(request.settings)
+        replace(hiding, partition=1), vector, privatizer_settings(request.settings)
     )
     assert not torch.equal(other.user(0).images, found.images)
     assert len(shown.user(6).labels) == 0
 
 
-def test_filtered_images_go_with_the_users_they_were_made_of(secretive, asked, vector):
-    users = replace(secretive)
+def test_filtered_images_go_with_the_users_they_were_made_of(hiding, asked, vector):
+    users = replace(hiding)
     shown = as_asked(users, filtering(asked(0), vector))
     shown.user(0)
     gone = weakref.ref(shown)
@@ -267,24 +268,24 @@ def test_filtered_images_go_with_the_users_they_were_made_of(secretive, asked, v
     assert gone() is None
 
 
-def test_conditioned_classes_are_pairs_of_class_and_secret(secretive, asked, vector):
-    shown = as_asked(secretive, filtering(asked(0), vector, condition=True))
-    raw, found = secretive.user(1), shown.user(1)
+def test_conditioned_classes_are_pairs_of_class_and_sensitive_attribute(hiding, asked, vector):
+    shown = as_asked(hiding, filtering(asked(0), vector, condition=True))
+    raw, found = hiding.user(1), shown.user(1)
     assert shown.classes == 30
     assert torch.equal(found.labels // 3, raw.labels) and torch.equal(
         found.labels % 3, raw.sensitive
     )
-    nobody = replace(secretive, sensitive=None, sensitive_attribute="", sensitive_classes=0)
-    with pytest.raises(NodeDataError, match="conditions on a secret"):
-        as_asked(nobody, filtering(asked(0), vector, condition=True))
+    ignorant = replace(hiding, sensitive=None, sensitive_attribute="", sensitive_classes=0)
+    with pytest.raises(NodeDataError, match="conditions on"):
+        as_asked(ignorant, filtering(asked(0), vector, condition=True))
 
 
-def test_without_a_filter_users_are_as_they_are(secretive, make_request):
-    assert as_asked(secretive, make_request(0)) is secretive
+def test_without_a_filter_users_are_as_they_are(hiding, make_request):
+    assert as_asked(hiding, make_request(0)) is hiding
 
 
 @pytest.mark.parametrize("family", ["frozen", "wgan"])
-def test_critics_meet_filtered_images_alone(secretive, make_request, asked, vector, family):
+def test_critics_meet_filtered_images_alone(hiding, make_request, asked, vector, family):
     """A filter that answers with black images makes all users of equal classes alike."""
     network = filter_network(privatizer_settings(asked(0).settings), (1, 28, 28))
     with torch.no_grad():
@@ -294,14 +295,14 @@ def test_critics_meet_filtered_images_alone(secretive, make_request, asked, vect
     black = replace(
         request, settings=carried, weights={**request.weights, "filter": to_vector(network)}
     )
-    inverted = replace(secretive, images=255 - secretive.images)
-    totals = [train_cohort(as_asked(u, black), black).total for u in (secretive, inverted)]
+    inverted = replace(hiding, images=255 - hiding.images)
+    totals = [train_cohort(as_asked(u, black), black).total for u in (hiding, inverted)]
     plain = [train_cohort(u, replace(black, weights=request.weights)).total for u in
-             (secretive, inverted)]  # fmt: skip
+             (hiding, inverted)]  # fmt: skip
     assert np.array_equal(*totals) and not np.allclose(*plain)
 
 
-def test_local_data_without_secrets_is_what_it_was(users):
+def test_local_data_without_sensitive_values_is_what_it_was(users):
     data = users.user(0)
-    assert data.sensitive_classes is None and data.choice is None
-    assert LocalData(data.images, data.labels).sensitive_classes is None
+    assert data.sensitive is None and data.choice is None
+    assert LocalData(data.images, data.labels).sensitive is None

@@ -24,12 +24,12 @@ BUDGET = 0.02
 
 @pytest.fixture(scope="module")
 def points():
-    """Use and secret are two independent bits, one a coordinate each."""
+    """Utility and sensitive attribute are two independent bits, one a coordinate each."""
     return load_private("mixture:1", seed=3).train
 
 
 @pytest.fixture(scope="module")
-def reader(points):
+def classifier(points):
     net = Mlp(2, 2, (16,), generator=torch.Generator().manual_seed(1))
     adam = torch.optim.Adam(net.parameters(), lr=1e-2)
     for _ in range(100):
@@ -40,7 +40,7 @@ def reader(points):
     return net
 
 
-def fitted(points, reader, *, rate=0.03, told=None, fit_config=None, held=None):
+def fitted(points, classifier, *, rate=0.03, told=None, fit_config=None, held=None):
     source = torch.Generator().manual_seed(0)
     net = LinearFilter(2, generator=source)
     with torch.no_grad():
@@ -52,7 +52,7 @@ def fitted(points, reader, *, rate=0.03, told=None, fit_config=None, held=None):
             prior_of(points.sensitive, 2),
             Objective(budget=BUDGET, weight=stage.weight),
             adversary=Mlp(2, 2, (32,), generator=source),
-            fixed_utility=reader,
+            fixed_utility=classifier,
         )
 
     usual = FitConfig(BUDGET, steps=200, rate=rate, adversary_rate=5e-3, batch=256, seed=0)
@@ -62,13 +62,13 @@ def fitted(points, reader, *, rate=0.03, told=None, fit_config=None, held=None):
     return fit_filter(build, train, held, fit_config or usual, progress)
 
 
-def test_the_secret_goes_and_the_use_stays(points, reader):
+def test_the_sensitive_attribute_goes_and_the_utility_stays(points, classifier):
     told: list[tuple[int, int]] = []
-    network, leakage = fitted(points, reader, told=told)
+    network, leakage = fitted(points, classifier, told=told)
     theta = network.theta
     utility, sensitive = theta[:, 0].norm(), theta[:, 1].norm()
     assert sensitive < 0.7 < 2 < utility, (
-        "the secret's coordinate drowns in the noise, the use's does not"
+        "the sensitive attribute's coordinate drowns in the noise, the utility's does not"
     )
     assert leakage.nats < 3 * BUDGET and 0.45 < leakage.share < 0.62
     assert not theta.requires_grad and not network.training
@@ -76,7 +76,7 @@ def test_the_secret_goes_and_the_use_stays(points, reader):
     assert done == sorted(done) and told[-1][0] == told[-1][1]
 
 
-def test_the_first_stretch_begins_gently_and_later_ones_do_not(points, reader, monkeypatch):
+def test_the_first_stage_begins_gently_and_later_ones_do_not(points, classifier, monkeypatch):
     weights, real = [], InformationPrivatizer.local_step
 
     def looking(self, *args, filtering=True, **options):
@@ -89,7 +89,7 @@ def test_the_first_stretch_begins_gently_and_later_ones_do_not(points, reader, m
     monkeypatch.setattr(fitting, "LATER", replace(fitting.LATER, meeting=1))
     fitted(
         points,
-        reader,
+        classifier,
         fit_config=FitConfig(-1.0, steps=20, rate=0.01, adversary_rate=5e-3, batch=64, seed=0),
     )
     first, later = weights[:20], weights[20:]
@@ -99,7 +99,7 @@ def test_the_first_stretch_begins_gently_and_later_ones_do_not(points, reader, m
     assert later == [fitting.LATER.weight] * 10
 
 
-def test_what_is_held_is_not_trained_on(points, reader, monkeypatch):
+def test_what_is_held_is_not_trained_on(points, classifier, monkeypatch):
     trained, real = set(), fitting.train_privatizer
 
     def looking(method, data, *rest, **options):
@@ -108,12 +108,12 @@ def test_what_is_held_is_not_trained_on(points, reader, monkeypatch):
 
     monkeypatch.setattr(fitting, "train_privatizer", looking)
     monkeypatch.setattr(fitting, "MOST", 0)
-    fitted(points, reader)
+    fitted(points, classifier)
     assert trained == {len(points) - 1000}
 
 
 @pytest.mark.parametrize("sharpness", [0.0, float("nan")])
-def test_an_adversary_is_judged_by_what_it_says_of_held_records(points, reader, sharpness):
+def test_an_adversary_is_judged_by_what_it_says_of_held_records(points, classifier, sharpness):
     """One that says nothing reads 0 nats; one whose answers are no numbers is refused."""
     silent = Mlp(2, 2, (4,))
     with torch.no_grad():
@@ -122,7 +122,7 @@ def test_an_adversary_is_judged_by_what_it_says_of_held_records(points, reader, 
     net = LinearFilter(2)
     goal = Objective(budget=BUDGET)
     prior = prior_of(points.sensitive, 2)
-    method = InformationPrivatizer(net, prior, goal, adversary=silent, fixed_utility=reader)
+    method = InformationPrivatizer(net, prior, goal, adversary=silent, fixed_utility=classifier)
     held = points.take(slice(0, 1001))
     work = fitting._Fitting(lambda _: method, points, held, FitConfig(BUDGET, 1, 1, 1, 8, 0), None)
     if sharpness:
@@ -135,7 +135,7 @@ def test_an_adversary_is_judged_by_what_it_says_of_held_records(points, reader, 
     assert found.share == pytest.approx(float((held.sensitive == 0).double().mean()))
 
 
-def test_of_readings_below_nothing_the_share_decides(points, reader, monkeypatch):
+def test_of_readings_below_nothing_the_share_decides(points, classifier, monkeypatch):
     left = [
         LeakageEstimate(0.3, 0.9),
         LeakageEstimate(-0.4, 0.6),
@@ -145,16 +145,16 @@ def test_of_readings_below_nothing_the_share_decides(points, reader, monkeypatch
     monkeypatch.setattr(fitting._Fitting, "_leakage", lambda *_: left.pop(0))
     monkeypatch.setattr(fitting, "LATER", replace(fitting.LATER, meeting=1))
     budget = FitConfig(-1.0, steps=2, rate=0.01, adversary_rate=5e-3, batch=64, seed=0)
-    assert fitted(points, reader, fit_config=budget)[1] == LeakageEstimate(-0.1, 0.5)
+    assert fitted(points, classifier, fit_config=budget)[1] == LeakageEstimate(-0.1, 0.5)
 
 
-def test_a_held_part_without_a_class_is_refused_before_training(points, reader, monkeypatch):
+def test_a_held_part_without_a_class_is_refused_before_training(points, classifier, monkeypatch):
     monkeypatch.setattr(fitting, "train_privatizer", lambda *_, **__: pytest.fail("trained"))
     ones = points.take(points.sensitive == 1)
     with pytest.raises(PrivatizerError, match="class"):
-        fitted(points, reader, held=ones)
+        fitted(points, classifier, held=ones)
 
 
-def test_a_rate_that_breaks_the_filter_is_refused(points, reader):
+def test_a_rate_that_breaks_the_filter_is_refused(points, classifier):
     with pytest.raises(PrivatizerError, match="lower"):
-        fitted(points, reader, rate=3e37)
+        fitted(points, classifier, rate=3e37)

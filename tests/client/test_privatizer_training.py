@@ -27,19 +27,19 @@ def seeded(seed=0):
 
 
 def built(alpha=0.5):
-    readers = {
+    classifiers = {
         name: Mlp(2, 2, (8,), generator=seeded(place))
-        for place, name in enumerate(("raw_utility", "utility", "sensitive"))
+        for place, name in enumerate(("raw_utility", "utility", "adversary"))
     }
     return InformationPrivatizer(
-        LinearFilter(2, generator=seeded()), HALF, Objective(alpha), **readers
+        LinearFilter(2, generator=seeded()), HALF, Objective(alpha), **classifiers
     )
 
 
 def weights(method):
     return {
-        f"{player}.{name}": value.detach().clone()
-        for player, net in method.players.items()
+        f"{network}.{name}": value.detach().clone()
+        for network, net in method.networks.items()
         for name, value in net.state_dict().items()
     }
 
@@ -49,7 +49,7 @@ def points():
     return load_private("mixture:0.4", seed=3).train
 
 
-ALL = {FILTER: 1e-2, "raw_utility": 3e-3, "utility": 3e-3, "sensitive": 3e-3}
+ALL = {FILTER: 1e-2, "raw_utility": 3e-3, "utility": 3e-3, "adversary": 3e-3}
 
 
 def trained(points, *stages, seed=0, **options):
@@ -72,18 +72,18 @@ def test_equal_arguments_give_equal_bits_and_the_global_state_is_left_alone(poin
     assert not torch.equal(first["filter.theta"], other["filter.theta"])
 
 
-def test_a_stage_moves_only_the_players_it_names(points):
+def test_a_stage_moves_only_the_networks_it_names(points):
     before = weights(built())
-    after = trained(points, Stage("readers", {"utility": 1e-3, "sensitive": 1e-3}, 3))
+    after = trained(points, Stage("classifiers", {"utility": 1e-3, "adversary": 1e-3}, 3))
     moved = {name.split(".")[0] for name in before if not torch.equal(before[name], after[name])}
-    assert moved == {"utility", "sensitive"}
+    assert moved == {"utility", "adversary"}
 
 
 def test_iterations_are_reported_across_stages(points):
     done, steps = [], []
     trained(
         points,
-        Stage("readers", {"sensitive": 1e-3}, 2),
+        Stage("classifiers", {"adversary": 1e-3}, 2),
         Stage("filter", {FILTER: 1e-3}, 3),
         progress=lambda now, of: done.append((now, of)),
         on_step=lambda step, scalars: steps.append((step, len(scalars))),
@@ -128,7 +128,7 @@ def test_minibatches_carry_their_rows_choices_and_changes(points):
 
 def test_what_cannot_be_trained_is_refused(points):
     method = built()
-    with pytest.raises(PrivatizerError, match="names critic; the method's players are filter"):
+    with pytest.raises(PrivatizerError, match="names critic; the method's networks are filter"):
         train_privatizer(method, points, [Stage("s", {"critic": 1.0}, 1)], batch=4, seed=0)
     with pytest.raises(PrivatizerError, match="batch=0"):
         train_privatizer(method, points, [Stage("s", ALL, 1)], batch=0, seed=0)
@@ -141,7 +141,7 @@ def test_what_cannot_be_trained_is_refused(points):
 def test_a_loss_that_is_no_number_stops_training(points):
     method = built()
     with torch.no_grad():
-        method.players[FILTER].theta.fill_(float("nan"))
+        method.networks[FILTER].theta.fill_(float("nan"))
     with pytest.raises(PrivatizerError, match="lower its rate"):
         train_privatizer(method, points, [Stage("s", ALL, 1)], batch=16, seed=0)
 
@@ -163,7 +163,8 @@ def test_a_mixture_that_is_none_is_refused(k):
 
 
 def stripes(n=300, seed=0):
-    """Images whose left half's brightness is the secret, and whose right half's is another bit."""
+    """Images whose left half's brightness is the sensitive attribute, and whose right half's is
+    another bit."""
     generator = seeded(seed)
     bits = torch.randint(2, (n, 2), generator=generator)
     images = 0.1 * torch.randn(n, 1, 8, 8, generator=generator)
@@ -221,7 +222,7 @@ def test_a_chain_trains_its_second_filter_alone():
     )
     before = {name: value.clone() for name, value in net.state_dict().items()}
     train_privatizer(
-        method, data, [Stage("s", {FILTER: 1e-2, "sensitive": 1e-2}, 3)], batch=16, seed=0
+        method, data, [Stage("s", {FILTER: 1e-2, "adversary": 1e-2}, 3)], batch=16, seed=0
     )
     moved = {
         name.split(".")[0]

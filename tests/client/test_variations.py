@@ -91,7 +91,7 @@ def test_what_is_sent_is_moved_as_well_as_noised() -> None:
     assert float(torch.stack([left[still], right[still]]).abs().mean()) > 0.02
 
 
-def test_suppressed_entries_lie_around_the_mean_smooth_or_grainy() -> None:
+def test_suppressed_entries_lie_around_the_mean_smooth_or_rough() -> None:
     met = images(50, 0)
     vary, far = Variations(met, 1.0), torch.full((300, 1, 12, 10), FAR)
     alike = []

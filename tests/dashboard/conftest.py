@@ -11,6 +11,7 @@ import populated
 import pytest
 from serving import CHROMIUM, CHROMIUM_ARGUMENTS, Served, start_dashboard, stop_dashboard
 from streamlit.testing.v1 import AppTest
+from streamlit.util import calc_hash
 
 from dashboard.options import STORE_VARIABLE, USER_VARIABLE
 from dashboard.serve import MAIN_SCRIPT
@@ -35,7 +36,7 @@ def open_page(
 
     def open_(page: str, **query: str) -> AppTest:
         app = AppTest.from_file(str(MAIN_SCRIPT), default_timeout=30)
-        app.switch_page(f"views/{page}.py")
+        app._page_hash = calc_hash(page)  # switch_page knows pages that are files alone
         for name, value in query.items():
             app.query_params[name] = value
         return app.run()

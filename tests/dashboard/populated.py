@@ -101,30 +101,35 @@ def add_round(store: Store, run_id: str, round_: int, *, private: bool = True) -
         "clipping_norm": 0.35,
         "count": 1,
     }
-    store.record_ledger(
-        LedgerRow(
-            run_id=run_id,
-            index=round_ - 1,
-            round=round_,
-            event=event,
-            purpose="critic update",
-            entry_hash=f"{round_:064x}",
-            created_at=MOMENT + timedelta(minutes=round_),
-        )
+    store.record_progress(
+        ledger=[
+            LedgerRow(
+                run_id=run_id,
+                index=round_ - 1,
+                round=round_,
+                event=event,
+                purpose="critic update",
+                entry_hash=f"{round_:064x}",
+                created_at=MOMENT + timedelta(minutes=round_),
+            )
+        ]
     )
     status = "lost" if round_ == 2 else "applied"
-    store.record_release(
-        ReleaseRow(run_id=run_id, ledger_index=round_ - 1, round=round_, status=status)
+    store.record_progress(
+        releases=[ReleaseRow(run_id=run_id, ledger_index=round_ - 1, round=round_, status=status)]
     )
     metrics = {"generator_loss": 2.0 / round_, "critic_norm": 1.0 + 0.1 * round_}
-    store.record_round(
-        RoundRecord(
-            run_id=run_id,
-            round=round_,
-            metrics=metrics,
-            seconds=12.5,
-            **spent(round_, private),
-        )
+    store.record_progress(
+        rounds=[
+            RoundRecord(
+                run_id=run_id,
+                dp_method="rdp",
+                round=round_,
+                metrics=metrics,
+                seconds=12.5,
+                **spent(round_, private),
+            )
+        ]
     )
     add_batch(store, run_id, round_, "strip", 40, private=private)
 

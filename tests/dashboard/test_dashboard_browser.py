@@ -290,10 +290,8 @@ def test_a_click_in_the_grid_shows_where_the_sample_comes_from(
 
 def test_a_thousand_samples_are_one_picture(page, store, address, run_id) -> None:
     populated.add_batch(store, run_id, 2, "release", 1000)
-    start = time.monotonic()
     page.goto(f"{address}/samples?run={run_id}")
     page.locator("canvas[data-drawn='1000']").wait_for()
-    assert time.monotonic() - start < 15
     assert page.locator("img").count() < 10
 
 

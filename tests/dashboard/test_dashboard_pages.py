@@ -1,4 +1,4 @@
-"""Each page over an empty store, a private run and a run that protects nobody."""
+"""Each page over an empty store, a private run and a run that protects no one."""
 
 from __future__ import annotations
 

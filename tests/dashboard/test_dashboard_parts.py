@@ -26,6 +26,7 @@ def pixels_of(png: bytes) -> np.ndarray:
 def a_round(round_: int, private: bool = True) -> RoundRecord:
     return RoundRecord(
         run_id="r",
+        dp_method="rdp",
         round=round_,
         metrics={"loss": 1.0 / round_, "broken": math.nan},
         seconds=1.0,

@@ -14,7 +14,7 @@ from serving import TOKEN, start_dashboard, stop_dashboard
 
 from dashboard.errors import DashboardError
 from dashboard.serve import serve
-from server.store import Store
+from server.store import Store, StoreError, StoreVersionError
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_other_machines_are_kept_out_by_default(url: str, host: str) -> None:
 
 
 def test_a_missing_store_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DashboardError, match=r"no store at .*absent\.db"):
+    with pytest.raises(StoreError, match=r"no store at .*absent\.db"):
         serve(str(tmp_path / "absent.db"))
     assert list(tmp_path.iterdir()) == []
 
@@ -54,7 +54,7 @@ def test_a_store_of_another_version_is_not_served(
 ) -> None:
     with sqlite3.connect(tmp_path / "store.db") as connection:
         connection.execute("UPDATE fedlens_version SET version_num = 'another'")
-    with pytest.raises(DashboardError, match="fedlens"):
+    with pytest.raises(StoreVersionError, match="fedlens"):
         serve(store_at[0])
 
 

@@ -1,10 +1,9 @@
-"""The recipes for auditors in docs/ledger.md work as written, and catch what they should."""
+"""The recipes for auditors in docs/reference/ledger.md work, and catch what they should."""
 
 from __future__ import annotations
 
 import json
 import re
-import shlex
 import subprocess
 import sys
 
@@ -15,7 +14,6 @@ from accountant.events import GaussianRelease, SubsampledGaussian
 from accountant.ledger.chain import _ENTRY_KEYS
 from accountant.ledger.export import export_of
 from accountant.ledger.ledger import Ledger
-from fedlens.cli import build_parser
 
 POISSON = SubsampledGaussian("user", "poisson", "add-remove", 0.1, 2.0, 0.35)
 EVERYBODY = SubsampledGaussian("user", "none", "add-remove", 1.0, 8.0, 0.35)
@@ -24,7 +22,7 @@ RELEASE = GaussianRelease("user", "add-remove", 1.0, 9.0, 2, "clàss counts")
 
 @pytest.fixture(scope="module")
 def page(repository):
-    return (repository / "docs" / "ledger.md").read_text()
+    return (repository / "docs" / "reference" / "ledger.md").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -93,11 +91,3 @@ def test_the_figure_is_recomputed_from_an_export_alone(recipes, ledger, tmp_path
 def test_every_key_of_a_line_is_documented(page, ledger):
     for key in _ENTRY_KEYS | {"run"} | set(POISSON.to_json()) | set(RELEASE.to_json()):
         assert f"`{key}`" in page, key
-
-
-def test_every_command_on_the_page_parses(page):
-    blocks = re.findall(r"```bash\n(.*?)```", page, re.DOTALL)
-    lines = [line for block in blocks for line in block.splitlines() if line.startswith("fedlens ")]
-    assert len(lines) >= 8
-    for line in lines:
-        build_parser().parse_args(shlex.split(line.partition("  #")[0])[1:])

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from models.features import PatchFeatures, class_embedding
+from models.features import PatchFeatures
 from models.shapes import ShapeError
 
 SHAPES = [(channels, side, side) for channels in (1, 3) for side in (28, 32)]
@@ -89,46 +89,3 @@ def test_wrong_arguments_are_named():
         PatchFeatures((1, 28, 28), 0, small_waves=0)
     with pytest.raises(ValueError, match="expected"):
         PatchFeatures((1, 28, 28), 0)(torch.zeros(2, 1, 32, 32))
-
-
-def test_embedding_is_sums_per_class_over_all_records():
-    rows = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]])
-    embedding = class_embedding(rows, torch.tensor([2, 0, 2, 2]), 3)
-    expected = torch.tensor([[3.0, 4.0], [0.0, 0.0], [13.0, 16.0]]) / 4
-    torch.testing.assert_close(embedding, expected)
-
-
-@pytest.mark.parametrize("labels", [[0, 0, 0, 0, 0], [0, 1, 2, 3, 4], [0, 0, 1, 1, 1]])
-def test_one_users_contribution_has_norm_at_most_one_and_tells_class_shares(labels):
-    features = PatchFeatures((1, 28, 28), seed=4)
-    labels = torch.tensor(labels)
-    embedding = class_embedding(features(_images((1, 28, 28))), labels, 5)
-    assert float(embedding.double().norm()) <= 1.0
-    shares = torch.bincount(labels, minlength=5) / 5
-    torch.testing.assert_close(embedding[:, -1] / features.mass, shares)
-
-
-def test_embedding_refuses_what_would_break_its_bound():
-    rows = torch.ones(2, 3)
-    with pytest.raises(ValueError, match=r"0 to 3, outside 0\.\.2"):
-        class_embedding(rows, torch.tensor([0, 3]), 3)
-    with pytest.raises(ValueError, match="2 feature rows and 1 labels"):
-        class_embedding(rows, torch.tensor([0]), 3)
-    with pytest.raises(ValueError, match="0 feature rows"):
-        class_embedding(rows[:0], torch.tensor([], dtype=torch.int64), 3)
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_each_coordinate_is_the_cosine_it_is_said_to_be(shape):
-    features, images = PatchFeatures(shape, seed=6), _images(shape, n=3)
-    pixels = (images + 1) / 2
-    angles = pixels.flatten(1) @ features.global_weight
-    banks = [torch.cat([angles.cos(), angles.sin()], 1) / math.sqrt(768)]
-    for name, stride in (("small", 3), ("large", 4)):
-        weight, phase = getattr(features, f"{name}_weight"), getattr(features, f"{name}_phase")
-        waves = torch.conv2d(pixels, weight, phase, stride=stride, padding=stride).flatten(1).cos()
-        banks.append(waves * math.sqrt(2 / waves.shape[1]))
-    rows = torch.cat(banks, 1) / math.sqrt(3)
-    longest = math.sqrt(1 - features.mass**2)
-    rows = rows * (longest / rows.norm(dim=1, keepdim=True).clamp(min=1.0))
-    torch.testing.assert_close(features(images)[:, :-1], rows, atol=1e-6, rtol=1e-4)

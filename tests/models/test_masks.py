@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import os
-from pathlib import Path
-
 import pytest
 import torch
 
-from models.lenet import LeNet
+from models.lenet import LeNet5
 from models.shapes import ShapeError
 from privatizers.networks.masks import (
     FILLS,
@@ -22,12 +18,6 @@ from privatizers.networks.masks import (
     threshold_of,
 )
 
-ORACLES = (
-    Path(os.environ.get("FEDLENS_SHARED", Path(__file__).resolve().parents[3] / "shared"))
-    / "oracles"
-    / "privatizers.json"
-)
-
 
 def noise_map(*rho: float) -> NoiseMap:
     found = NoiseMap((len(rho),), 1.5, least=0.01)
@@ -37,10 +27,8 @@ def noise_map(*rho: float) -> NoiseMap:
     return found
 
 
-def test_sigma_is_the_papers_without_its_rounding() -> None:
-    if not ORACLES.exists():
-        pytest.skip(f"{ORACLES} is not here")
-    table = json.loads(ORACLES.read_text())["cloak"]["sigma_at_rho"]
+def test_sigma_is_the_papers_without_its_rounding(privatizer_oracles) -> None:
+    table = privatizer_oracles["cloak"]["sigma_at_rho"]
     rho = torch.tensor([float(key) for key in table])
     sigma = NoiseMap((len(rho),), 1.5, least=0.0).deviation(rho)
     assert torch.allclose(sigma, torch.tensor(list(table.values())), rtol=1e-5)
@@ -191,9 +179,9 @@ def test_masks_without_meaning_are_refused() -> None:
 
 
 def test_lenet_sees_28_pixels_as_32_with_a_border() -> None:
-    small, large = LeNet((1, 28, 28), 2), LeNet((1, 32, 32), 2)
+    small, large = LeNet5((1, 28, 28), 2), LeNet5((1, 32, 32), 2)
     images = torch.rand(3, 1, 28, 28, generator=torch.Generator().manual_seed(0))
     framed = torch.nn.functional.pad(images, (2, 2, 2, 2), value=-1.0)
     assert torch.allclose(small(images), large(framed), atol=1e-6)
     with pytest.raises(ShapeError):
-        LeNet((1, 30, 30), 2)
+        LeNet5((1, 30, 30), 2)

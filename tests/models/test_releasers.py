@@ -77,7 +77,7 @@ def test_how_much_is_kept_at_the_start_is_chosen(keep: float) -> None:
         LstmReleaser(keep=1.5)
 
 
-def test_grain_is_noise_of_its_size_on_each_step() -> None:
+def test_output_noise_is_noise_of_its_size_on_each_step() -> None:
     net = LstmReleaser(2, hidden=8, layers=1, steps=24, output_noise_std=0.3)
     series, noise = torch.rand(400, 24, 2, generator=torch.Generator()), _noise(net, 400)
     assert noise.shape == (400, 24, 3)
@@ -85,7 +85,7 @@ def test_grain_is_noise_of_its_size_on_each_step() -> None:
     plain[..., 1:] = 0
     output_noise_std = net(series, noise) - net(series, plain)
     torch.testing.assert_close(output_noise_std, 0.3 * noise[..., 1:], atol=1e-6, rtol=1e-5)
-    with pytest.raises(ShapeError, match="grain=-1"):
+    with pytest.raises(ShapeError, match="output_noise_std=-1"):
         LstmReleaser(output_noise_std=-1.0)
 
 
@@ -162,7 +162,7 @@ def test_impossible_networks_are_refused(make: object, text: str) -> None:
         make()  # type: ignore[operator]
 
 
-def test_grain_is_noise_on_every_pixel_and_stays_within_the_limits() -> None:
+def test_output_noise_is_noise_on_every_pixel_and_stays_within_the_limits() -> None:
     net = ConvReleaser((1, 12, 12), 2, code=3, output_noise_std=0.2)
     assert net.noise_shape == (3 + 144,)
     images = torch.zeros(200, 1, 12, 12)
@@ -175,5 +175,5 @@ def test_grain_is_noise_on_every_pixel_and_stays_within_the_limits() -> None:
     assert float((released - smooth).std()) == pytest.approx(0.2, rel=0.05)
     bare = ConvReleaser((1, 12, 12), 2, code=3, noisy=False, output_noise_std=0.2)
     assert bare.noise_shape == (144,)
-    with pytest.raises(ShapeError, match="grain=-1"):
+    with pytest.raises(ShapeError, match="output_noise_std=-1"):
         ConvReleaser((1, 12, 12), 2, output_noise_std=-1)

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from models.pixels import as_pixels
 from server.config.tree import Config
-from server.generator import GeneratorTrainer, as_pixels
+from server.generator import GeneratorTrainer
 
 SHAPE, CLASSES = (1, 28, 28), 4
 

@@ -15,7 +15,7 @@ from flwr.app import Context, RecordDict
 
 from accountant.dp.differential import DifferentialAccountant
 from accountant.ledger.ledger import Ledger, LedgerError
-from accountant.ledger.population import Population, PopulationError, Terms
+from accountant.ledger.population import Population, PopulationError, PopulationTerms
 from client.app import build_client_app
 from server.app import app
 from server.config.tree import ConfigError
@@ -53,7 +53,7 @@ def clinic(small_config):
         budget = account.epsilon(delta).epsilon * (1 + 1e-9)
         fields = {"unit": "user", "delta": delta, "epsilon_budget": budget, **changes}
         folder = population_folder("clinic")
-        return Population.create(folder, Terms("clinic", **fields))
+        return Population.create(folder, PopulationTerms("clinic", **fields))
 
     return make
 

@@ -67,14 +67,14 @@ def trainer(rounds=8, **changes) -> PrivatizerTrainer:
 # The trainer
 
 
-def test_a_release_steps_every_player_and_the_filter_rests_in_the_lead():
+def test_a_release_steps_every_network_and_the_filter_rests_in_the_lead():
     made = trainer(lead=1)
     before = {name: to_vector(net) for name, net in made._design.networks.items()}
     release = np.random.default_rng(0).normal(size=made.size) * 1e-3
     made.apply_release(release)
     moved = {n: not np.array_equal(before[n], to_vector(net)) for n, net in
              made._design.networks.items()}  # fmt: skip
-    assert moved == {"filter": False, "raw_utility": True, "utility": True, "sensitive": True}
+    assert moved == {"filter": False, "raw_utility": True, "utility": True, "adversary": True}
     assert not made.ready
     made.apply_release(release)
     assert not np.array_equal(before["filter"], to_vector(made._design.networks["filter"]))
@@ -172,7 +172,7 @@ def test_runs_without_a_privatizer_keep_their_digest(parted):
 BAD = [
     ({"privatizer.method": "magic"}, r"privatizer\.method = 'magic'"),
     ({"privatizer.method": ""}, r"privatizer\.method = ''"),
-    ({"privatizer.sensitive_attribute": ""}, r"privatizer\.secret = ''"),
+    ({"privatizer.sensitive_attribute": ""}, r"privatizer\.sensitive_attribute = ''"),
     ({"privatizer.alpha": 1.5}, r"privatizer\.alpha = 1\.5"),
     ({"privatizer.alpha": -0.1}, r"privatizer\.alpha = -0\.1"),
     ({"privatizer.method": "alpha", "privatizer.alpha": 0.0}, r"privatizer\.alpha = 0\.0"),
@@ -199,18 +199,18 @@ def test_bad_settings_are_refused_by_name(config, changes, match):
 @pytest.mark.parametrize(
     ("changes", "match"),
     [
-        ({"privatizer.sensitive_attribute": "age"}, "there is no secret 'age'"),
-        ({"privatizer.sensitive_attribute": "column"}, "has no column of secrets"),
+        ({"privatizer.sensitive_attribute": "age"}, "there is no sensitive attribute 'age'"),
+        ({"privatizer.sensitive_attribute": "column"}, "has no sensitive column"),
     ],
 )
-def test_data_without_the_secret_is_refused(config, changes, match):
+def test_data_without_the_sensitive_attribute_is_refused(config, changes, match):
     with pytest.raises(DatasetError, match=match):
         simulated_sensitive(config(changes))
 
 
-@pytest.mark.parametrize("pretrained", [[0, 0, 0, 0], [0, 2, 2, 0], [0, -1, 1, 0], None])
-def test_a_column_that_cannot_be_a_secret_is_refused(config, tmp_path, given):
-    """One class, a class that nobody has, a negative one, and half a column."""
+@pytest.mark.parametrize("given", [[0, 0, 0, 0], [0, 2, 2, 0], [0, -1, 1, 0], None])
+def test_a_column_that_cannot_be_a_sensitive_attribute_is_refused(config, tmp_path, given):
+    """One class, a class that no one has, a negative one, and half a column."""
     images = np.zeros((4, 28, 28), dtype=np.uint8)
     arrays = {
         "train_images": images, "test_images": images,
@@ -368,25 +368,26 @@ def app_over(config, change):
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        (lambda users: replace(users, sensitive=""), "do not know"),
-        (lambda users: replace(users, sensitive="age"), "do not know"),
+        (lambda users: replace(users, sensitive_attribute=""), "do not know"),
+        (lambda users: replace(users, sensitive_attribute="age"), "do not know"),
         (lambda users: replace(users, sensitive_classes=2 + users.partition), "disagree"),
         (lambda users: replace(users, sensitive_classes=1), "nothing to hide"),
     ],
 )
-def test_nodes_must_know_the_same_secret(config, run_small, change, match, tmp_path):
+def test_nodes_must_know_the_same_sensitive_attribute(config, run_small, change, match, tmp_path):
     made = config()
     with pytest.raises(EnrolmentError, match=match):
         run_small(made, app=app_over(made, change))
     assert not (tmp_path / "run" / "ledger.jsonl").exists()
 
 
-def test_nodes_of_before_describe_no_secret():
+def test_nodes_of_before_describe_no_sensitive_attribute():
     record = Description(0, 7, (1, 28, 28), 10).to_record()
-    for name in ("sensitive", "sensitive_classes"):
+    for name in ("sensitive_attribute", "sensitive_classes"):
         del record["config"][name]
     assert Description.from_record(record) == Description(0, 7, (1, 28, 28), 10)
-    for name, value in (("sensitive", 3), ("sensitive_classes", -1), ("sensitive", "x" * 65)):
+    attribute = "sensitive_attribute"
+    for name, value in ((attribute, 3), ("sensitive_classes", -1), (attribute, "x" * 65)):
         record = Description(0, 7, (1, 28, 28), 10).to_record()
         record["config"][name] = value
         with pytest.raises(ReplyError):

@@ -67,7 +67,7 @@ def test_a_run_stores_nothing_but_filtered_samples(tmp_path):
         stored = store.samples(wanted)
         # rounds have samples too, which nothing hides yet
         assert [(batch.round, batch.purpose) for batch in batches] == [(2, "release")]
-        # the class, and no secret: neither in a column nor in the order
+        # the class, and no sensitive attribute: neither in a column nor in the order
         assert [sample.requested_class for sample in stored] == [i % 10 for i in range(30)]
     bare = replace(sampler, privatizer=None, sensitive_classes=1)
     pairs = torch.arange(20)
@@ -103,14 +103,14 @@ def test_who_minds_nothing_is_not_filtered_and_samples_always_are(tmp_path):
     for position in range(len(users)):
         raw, sent = users.user(position).images, shown.user(position).images
         assert torch.equal(raw, sent) != bool(hides[position])
-    # samples are nobody's, so nobody consents to them
+    # samples are no one's, so no one consents to them
     sampler = kept_sampler(directory)
     pairs = torch.arange(20)
     bare = replace(sampler, privatizer=None, sensitive_classes=1)
     assert not torch.allclose(sampler.draw(pairs, 3), bare.draw(pairs, 3), atol=0.1)
 
 
-def test_every_stretch_weighs_how_far_images_are_changed(tmp_path, monkeypatch):
+def test_every_stage_weighs_how_far_images_are_changed(tmp_path, monkeypatch):
     made, objective = [], privatizer_fit.Objective
     monkeypatch.setattr(
         privatizer_fit, "Objective", lambda **given: made.append(given) or objective(**given)
@@ -220,7 +220,7 @@ def test_a_rate_that_is_too_high_is_lowered(tmp_path, monkeypatch):
     real, rates = fitting.train_privatizer, []
 
     def failing(method, samples, stages, **rest):
-        rates.append({stage.name: stage.players for stage in stages})
+        rates.append({stage.name: stage.rates for stage in stages})
         if len(rates) < 3:
             raise PrivatizerError("the loss is nan")
         real(method, samples, stages, **rest)
@@ -229,14 +229,14 @@ def test_a_rate_that_is_too_high_is_lowered(tmp_path, monkeypatch):
     assert fitted(config, directory).network is not None
     settings = config.privatizer
     for found, share in zip(rates[:3], (1, 0.1, 0.01), strict=True):
-        players = found["releasing"]
-        assert players["filter"] == pytest.approx(settings.rate * share)
-        assert players["adversary"] == pytest.approx(settings.adversary_rate * share)
-    judges = [found["meeting"]["sensitive"] for found in rates[3:] if "meeting" in found]
+        moved = found["releasing"]
+        assert moved["filter"] == pytest.approx(settings.rate * share)
+        assert moved["adversary"] == pytest.approx(settings.adversary_rate * share)
+    judges = [found["meeting"]["adversary"] for found in rates[3:] if "meeting" in found]
     assert judges and set(judges) == {fitting.JUDGE_RATE}, "no setting makes a judge blind"
 
 
-def test_judges_are_tried_on_samples_that_nobody_learned_from(tmp_path, monkeypatch):
+def test_judges_are_tried_on_samples_that_no_one_learned_from(tmp_path, monkeypatch):
     config, directory, _ = trained(tmp_path / "run")
     real, parts = privatizer_fit.fit_filter, []
 
@@ -251,7 +251,7 @@ def test_judges_are_tried_on_samples_that_nobody_learned_from(tmp_path, monkeypa
     assert float((learned[:, None] - held[None]).abs().amax((2, 3, 4)).min()) > 0
 
 
-def test_a_later_stretch_that_fails_loses_no_filter(tmp_path, monkeypatch):
+def test_a_later_stage_that_fails_loses_no_filter(tmp_path, monkeypatch):
     config, directory, _ = trained(tmp_path / "run")
     real, calls = fitting.train_privatizer, []
 
@@ -263,7 +263,7 @@ def test_a_later_stretch_that_fails_loses_no_filter(tmp_path, monkeypatch):
 
     monkeypatch.setattr(fitting, "train_privatizer", failing)
     monkeypatch.setattr(
-        fitting._Fitting, "_reading", lambda self, method: fitting.LeakageEstimate(0.2, 0.6)
+        fitting._Fitting, "_leakage", lambda self, method: fitting.LeakageEstimate(0.2, 0.6)
     )
     assert fitted(config, directory).network is not None and len(calls) == 3
 
@@ -271,17 +271,17 @@ def test_a_later_stretch_that_fails_loses_no_filter(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("nats", "missed"), [(0.2, True), (0.001, False)])
 def test_people_are_told_what_a_fresh_network_reads(tmp_path, monkeypatch, capsys, nats, missed):
     monkeypatch.setattr(
-        fitting._Fitting, "_reading", lambda self, method: fitting.LeakageEstimate(nats, 0.71)
+        fitting._Fitting, "_leakage", lambda self, method: fitting.LeakageEstimate(nats, 0.71)
     )
     path = tmp_path / "tiny.toml"
     path.write_text(Config().updated(TINY).to_toml())
     out = str(tmp_path / "run")
     assert main(["simulate", "--config", str(path), "--out", out, "--no-student", "--json"]) == 0
     printed = capsys.readouterr().out
-    assert f"reads it of 71.0% of filtered samples ({nats:.2g} nats) with the grain" in printed
-    assert ("left more of the secret than privatizer.budget = 0.003" in printed) is missed
+    assert f"reads it of 71.0% of filtered samples ({nats:.2g} nats) with the" in printed
+    assert ("than privatizer.budget = 0.003" in printed) is missed
     found = json.loads(printed.splitlines()[-1])
-    assert (found["secret_read"], found["secret_read_nats"]) == (0.71, nats)
+    assert (found["sensitive_read"], found["sensitive_read_nats"]) == (0.71, nats)
 
 
 def test_a_state_of_before_keeps_its_filter(tmp_path):
@@ -301,23 +301,23 @@ def test_fresh_adversaries_say_when_it_is_enough_and_which_filter_is_kept(
     weights = []
 
     def looking(method, samples, stages, **rest):
-        methods.append((method.players["adversary"], [stage.name for stage in stages]))
+        methods.append((method.networks["adversary"], [stage.name for stage in stages]))
         real(method, samples, stages, **rest)
 
     def read(self, method):
-        weights.append(to_vector(method.players["filter"]).copy())
+        weights.append(to_vector(method.networks["filter"]).copy())
         return fitting.LeakageEstimate(left.pop(0), 0.5)
 
     monkeypatch.setattr(fitting, "train_privatizer", looking)
-    monkeypatch.setattr(fitting._Fitting, "_reading", read)
+    monkeypatch.setattr(fitting._Fitting, "_leakage", read)
     hidden = fitted(config, directory, told)
     assert not left and [names for _, names in methods] == [
         ["meeting", "releasing"],
         *[["meeting"], ["releasing"]] * later,
         ["meeting"],
     ]
-    adversaries = [id(sensitive) for sensitive, _ in methods]
-    assert len(set(adversaries)) == 2 + later, "each stretch has its own"
+    adversaries = [id(adversary) for adversary, _ in methods]
+    assert len(set(adversaries)) == 2 + later, "each stage has its own"
     assert hidden.network is not None
     best = int(np.argmin(readings))
     assert np.array_equal(to_vector(hidden.network), weights[best])
@@ -334,7 +334,7 @@ def test_what_a_fresh_network_reads_is_kept(tmp_path):
     assert leakage_of({}) is None
 
 
-def test_a_seed_tells_neither_the_secret_nor_the_noise(tmp_path):
+def test_a_seed_tells_neither_the_sensitive_value_nor_the_noise(tmp_path):
     """A batch's seed is stored beside its samples."""
     _, directory, _ = trained(tmp_path / "run")
     sampler = kept_sampler(directory)
@@ -368,11 +368,11 @@ def test_nodes_give_pairs_of_unfiltered_images():
     assert isinstance(shown, FilteredUsers) and shown.classes == 20
     raw, pairs = users.user(3), shown.user(3)
     assert torch.equal(pairs.images, raw.images)
-    assert torch.equal(pairs.labels, raw.labels * 2 + raw.sensitive_classes)
+    assert torch.equal(pairs.labels, raw.labels * 2 + raw.sensitive)
     assert as_asked(users, request) is users
 
 
-def test_secrets_of_samples_are_even_and_their_own(tmp_path):
+def test_sensitive_values_of_samples_are_even_and_their_own(tmp_path):
     _, directory, _ = trained(tmp_path / "run")
     sampler: Sampler = kept_sampler(directory)
     labels = torch.arange(10).repeat(200)

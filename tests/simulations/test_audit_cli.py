@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedlens.cli import ALARM, DONE, WRONG_USE, main
-from fedlens.cli.audit import _progress_bar
+from fedlens.cli import main
+from fedlens.cli.output import step_bars
+from foundation.errors import ExitStatus
 from server.config.tree import Config
 from server.run_directory import RunDirectory
 from server.store import open_store
@@ -25,10 +26,10 @@ SETTINGS = {
     "data.users": 60,
     "data.nodes": 2,
     "data.samples_per_user": 4,
-    "privacy.noise_multiplier": 4.0,
+    "tasks.critic.noise_multiplier": 4.0,
     "privacy.delta": 1e-5,
-    "rounds.count": 2,
-    "generator.steps": 2,
+    "tasks.critic.rounds": 2,
+    "tasks.critic.generator_steps": 2,
     "generator.batch": 20,
     "generator.width": 8,
     "release.samples": 60,
@@ -70,7 +71,7 @@ def test_all_audits_of_a_run(capsys, trained):
         for name in ("ledger.jsonl", "evidence.jsonl", "checkpoint/state.safetensors")
     }
     status, printed, errors = run(capsys, trained, *FEW, "--json")
-    assert status == DONE and errors == ""
+    assert status == ExitStatus.DONE and errors == ""
     found = last(printed)
     kinds = [finding["kind"] for finding in found["findings"]]
     assert kinds == ["clipping", "sampling", "one-run", "one-shot", "noise", "membership"]
@@ -86,14 +87,14 @@ def test_all_audits_of_a_run(capsys, trained):
     assert "z=4, 2 rounds" in rows[-1].words
 
     assert {name: (trained / name).read_bytes() for name in kept} == kept
-    assert main(["ledger", "verify", str(trained)]) == DONE
+    assert main(["ledger", "verify", str(trained)]) == ExitStatus.DONE
 
 
 def test_an_alarm_is_status_4_and_in_the_store(capsys, trained):
     before = len(json.loads((trained / "audit.json").read_text())["audits"])
     with weaker_noise(0.0):
         status, printed, _ = run(capsys, trained, *FEW, "--kind", "one-run")
-    assert status == ALARM == 4
+    assert status == ExitStatus.ALARM == 4
     assert "ALARM" in printed and "Do not release anything more" in printed
     assert stored(trained)[-1].verdict == "alarm"
     assert len(json.loads((trained / "audit.json").read_text())["audits"]) == before + 1
@@ -108,7 +109,7 @@ def test_of_a_membership_alarm_no_figure_leaves_the_folder(capsys, trained, monk
         Schedule, "whole_claim", property(lambda self: self.claim(1e-5, noise_ratio=40.0))
     )
     status, printed, _ = run(capsys, trained, "--kind", "membership", "--json")
-    assert status == ALARM
+    assert status == ExitStatus.ALARM
     figures = last(printed)["findings"][0]
     assert figures["lower_bound"] > figures["claimed_epsilon"] > 0
     row = stored(trained)[-1]
@@ -130,7 +131,7 @@ def test_other_settings_audit_the_same_code_elsewhere(capsys, trained):
         "one-shot",
         "--json",
     )
-    assert status == DONE
+    assert status == ExitStatus.DONE
     assert last(printed)["schedule"]["rounds"] == 3
     assert last(printed)["schedule"]["noise_multiplier"] == 6.0
 
@@ -138,14 +139,14 @@ def test_other_settings_audit_the_same_code_elsewhere(capsys, trained):
 def test_a_preset_is_audited_without_a_run_and_nothing_is_kept(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     status, printed, _ = run(capsys, "--preset", "wgan", *FEW, "--rounds", 20, "--kind", "one-run")
-    assert status == DONE and "cannot detect" in printed
+    assert status == ExitStatus.DONE and "cannot detect" in printed
     assert "--noise-multiplier" in printed  # where it could detect
     assert list(tmp_path.iterdir()) == []
 
 
 def test_record_mode_audits_its_noise_and_says_what_it_cannot_do(capsys):
     status, printed, _ = run(capsys, "--preset", "record", "--json")
-    assert status == DONE and "record mode has no canary users" in printed
+    assert status == ExitStatus.DONE and "record mode has no canary users" in printed
     found = last(printed)
     assert [finding["kind"] for finding in found["findings"]] == ["clipping", "noise"]
     assert found["schedule"]["unit"] == "record"
@@ -161,18 +162,18 @@ def test_record_mode_audits_its_noise_and_says_what_it_cannot_do(capsys):
         (("--preset", "demo", "--kind", "membership"), "needs a RUN_DIR"),
         (("--preset", "demo", "--canaries", "5"), "20 canaries"),
         (("--preset", "demo", "--confidence", "2"), "confidence"),
-        (("--preset", "demo", "--rounds", "0"), "rounds.count"),
+        (("--preset", "demo", "--rounds", "0"), "rounds"),
         (("--preset", "demo", "--kind", "all-of-them"), "invalid choice"),
     ],
 )
 def test_wrong_use_is_one_line(capsys, arguments, said):
     status, _, errors = run(capsys, *arguments)
-    assert status == WRONG_USE and said in errors and "Traceback" not in errors
+    assert status == ExitStatus.WRONG_USE and said in errors and "Traceback" not in errors
 
 
 def test_membership_goes_with_no_other_settings(capsys, trained):
     status, _, errors = run(capsys, trained, "--kind", "membership", "--rounds", 5)
-    assert status == WRONG_USE and "leave out other settings" in errors
+    assert status == ExitStatus.WRONG_USE and "leave out other settings" in errors
 
 
 def test_a_damaged_report_is_named(capsys, trained):
@@ -187,9 +188,9 @@ def test_a_damaged_report_is_named(capsys, trained):
 
 
 def test_the_bar_is_drawn_on_a_terminal_only(monkeypatch):
-    with _progress_bar() as observer:
+    with step_bars() as observer:
         assert observer is None
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    with _progress_bar() as observer:
+    with step_bars() as observer:
         observer("canaries", 1, 2)
         observer("canaries", 2, 2)

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedlens.cli import DONE, FAILED, WRONG_USE, main
+from fedlens.cli import main
+from foundation.errors import ExitStatus
 
 SCHEDULE = ("--sampling-rate", "0.01", "--noise-multiplier", "1", "--rounds", "1000")
 DELTA = ("--delta", "1e-5")
@@ -29,13 +30,13 @@ TINY_BAYESIAN = (
 
 
 def answer(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
-    assert main([*words, "--json"]) == DONE
+    assert main([*words, "--json"]) == ExitStatus.DONE
     found: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[-1])
     return found
 
 
 def refusal(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    assert main(words) in (FAILED, WRONG_USE)
+    assert main(words) in (ExitStatus.FAILED, ExitStatus.WRONG_USE)
     captured = capsys.readouterr()
     assert "Traceback" not in captured.err
     return captured.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import math
@@ -17,23 +18,19 @@ from PIL import Image
 from fedlens.cli import VERBS, build_parser, main
 
 FAST = """
+schedule = "critic"
 [data]
 users = 30
 nodes = 2
 samples_per_user = 4
 [privacy]
-noise_multiplier = 3.0
 delta = 1e-3
-[rounds]
-count = 2
-[critic]
-family = "frozen"
-[warmup]
-rounds = 0
-[annotator]
-rounds = 0
+[tasks.critic]
+kind = "frozen"
+rounds = 2
+noise_multiplier = 3.0
+generator_steps = 2
 [generator]
-steps = 2
 batch = 20
 width = 8
 [release]
@@ -99,7 +96,14 @@ def test_simulate_then_everything_else(capsys, fast, tmp_path):
 
 
 def test_a_run_without_noise_has_no_finite_figure_and_says_so(capsys, fast, tmp_path):
-    arguments = [*fast, "--set", "privacy.noise_multiplier=0", "--out", tmp_path / "open", "--json"]
+    arguments = [
+        *fast,
+        "--set",
+        "tasks.critic.noise_multiplier=0",
+        "--out",
+        tmp_path / "open",
+        "--json",
+    ]
     status, printed, _ = run(capsys, *arguments)
     summary = json.loads(printed.splitlines()[-1])
     assert status == 0 and "NOT PRIVATE" in printed and "infinite" in printed
@@ -117,12 +121,12 @@ def test_a_budget_ends_a_run_with_status_3(capsys, fast, tmp_path):
 
 
 MISTAKES = [
-    (["--set", "privacy.sampling_rat=1"], 2, "did you mean 'privacy.sampling_rate'"),
-    (["--set", "privacy.sampling_rate=0"], 2, "privacy.sampling_rate = 0.0"),
-    (["--set", "privacy.noise_multiplier=-1"], 2, "privacy.noise_multiplier = -1.0"),
-    (["--set", "privacy.noise_multiplier=1e-7"], 2, "privacy.noise_multiplier = 1e-07"),
+    (["--set", "tasks.critic.sampling_rat=1"], 2, "did you mean 'tasks.critic.sampling_rate'"),
+    (["--set", "tasks.critic.sampling_rate=0"], 2, "tasks.critic.sampling_rate = 0 "),
+    (["--set", "tasks.critic.noise_multiplier=-1"], 2, "tasks.critic.noise_multiplier = -1 "),
+    (["--set", "tasks.critic.noise_multiplier=1e-7"], 2, "tasks.critic.noise_multiplier = 1e-07"),
     (["--set", "privacy.bayesian_delta=1e-300"], 2, "privacy.bayesian_delta = 1e-300"),
-    (["--set", "seed=99999999999999999999"], 2, "below 2^62"),
+    (["--set", "seed=99999999999999999999"], 2, "below 4611686018427387904"),
     (["--set", "nonsense"], 2, "KEY=VALUE"),
     (["--preset", "nonsense"], 2, "choose one of"),
     (["--config", "/nowhere/x.toml"], 2, "/nowhere/x.toml"),
@@ -258,3 +262,53 @@ def test_every_flag_has_a_help_text():
         for action in sub._actions:
             positional = not action.option_strings
             assert action.help or positional or action.dest == "transport", (verb, action.dest)
+
+
+def test_alone_it_prints_help_and_all_is_well(capsys):
+    status, printed, errors = run(capsys)
+    assert status == 0 and errors == "" and "examples:" in printed and "simulate" in printed
+
+
+def test_it_knows_its_version(capsys):
+    from importlib.metadata import version
+
+    assert run(capsys, "--version") == (0, f"fedlens {version('fedlens')}\n", "")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
+def test_shells_get_a_script_that_knows_every_verb(capsys, shell):
+    status, printed, _ = run(capsys, "completion", shell)
+    assert status == 0 and all(verb in printed for verb in VERBS)
+
+
+def test_bash_takes_the_script(capsys):
+    _, printed, _ = run(capsys, "completion", "bash")
+    subprocess.run(["bash", "-n"], input=printed, text=True, check=True)
+
+
+def parsers(parser=None, words=()):
+    """Every parser that does something, with the words that lead to it."""
+    parser = parser or build_parser()
+    subs = [a.choices for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+    for choices in subs:
+        for word, sub in choices.items():
+            yield from parsers(sub, (*words, word))
+    if words:
+        yield words, parser
+
+
+def test_every_help_has_an_example():
+    for words, parser in parsers():
+        assert re.search(r"examples?:\s+fedlens", parser.format_help()), words
+
+
+SILENT = {("completion",), ("dashboard",), ("ledger", "export")}
+"""What serves or prints a file, and computes nothing."""
+
+
+def test_every_verb_that_computes_can_answer_in_json():
+    for words, parser in parsers():
+        if "run" not in parser._defaults:
+            continue
+        flags = {flag for action in parser._actions for flag in action.option_strings}
+        assert ("--json" in flags) != (words in SILENT), words

@@ -15,10 +15,11 @@ import numpy as np
 import pytest
 
 from client.datasets import idx_sets
-from client.datasets import registry as datasets
+from client.datasets.dataset import DatasetError, digest_arrays
 from client.datasets.embedded_data import make as make_embedded
-from client.datasets.idx_sets import MNIST, STEMS, load_idx_set
-from client.datasets.registry import NAMED, PATHS, DatasetError, load
+from client.datasets.idx_sets import MNIST_FILES, STEMS, load_idx_set
+from client.datasets.registry import DATASETS, load, spec_of
+from client.datasets.spec import DatasetSpec
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = Path(os.environ.get("FEDLENS_SHARED", ROOT.parent / "shared"))
@@ -49,7 +50,7 @@ def tiny_set(folder, n=4, **changes):
             content = struct.pack(">2I", 0x801, n) + bytes(k % 10 for k in range(n))
         digests.append(hashlib.sha256(content).hexdigest())
         (folder / f"{stem}.gz").write_bytes(gzip.compress(content))
-    return replace(MNIST, name="tiny", digests=tuple(digests), mirrors=(), **changes)
+    return replace(MNIST_FILES, name="tiny", digests=tuple(digests), mirrors=(), **changes)
 
 
 def test_the_embedded_sample_is_what_the_readme_says():
@@ -74,8 +75,8 @@ def test_arrays_cannot_be_changed_and_the_digest_is_of_their_contents():
     changed = again.test_labels.copy()
     changed[0] ^= 1
     arrays = [again.train_images, again.train_labels, again.test_images]
-    assert datasets.digest_arrays([*arrays, again.test_labels]) == first.digest
-    assert datasets.digest_arrays([*arrays, changed]) != first.digest
+    assert digest_arrays([*arrays, again.test_labels]) == first.digest
+    assert digest_arrays([*arrays, changed]) != first.digest
 
 
 @needs("mnist")
@@ -181,13 +182,10 @@ def test_a_download_with_a_wrong_digest_leaves_nothing_behind(tmp_path, mirror):
     assert not (tmp_path / "home" / ".cache").exists()
 
 
-def test_without_a_network_the_message_says_what_to_do(tmp_path, monkeypatch):
-    monkeypatch.setitem(
-        datasets.NAMED,
-        "mnist",
-        lambda d: load_idx_set(replace(MNIST, mirrors=("http://127.0.0.1:9",)), d),
-    )
-    with pytest.raises(DatasetError) as caught:
+def test_without_a_network_the_message_says_what_to_do():
+    unreachable = replace(MNIST_FILES, mirrors=("http://127.0.0.1:9",))
+    spec = DatasetSpec("MNIST", lambda _, folder: load_idx_set(unreachable, folder))
+    with DATASETS.replaced("mnist", spec), pytest.raises(DatasetError) as caught:
         load("mnist")
     said = str(caught.value)
     for part in ("cannot be downloaded", "--data-dir", "FEDLENS_DATA", "embedded", STEMS[0]):
@@ -202,14 +200,31 @@ def test_only_web_addresses_are_fetched(tmp_path):
 
 
 def test_published_mirrors_are_encrypted_and_digests_whole():
-    for published in (idx_sets.MNIST, idx_sets.FASHION_MNIST):
+    for published in (idx_sets.MNIST_FILES, idx_sets.FASHION_MNIST_FILES):
         assert all(mirror.startswith("https://") for mirror in published.mirrors)
         assert [len(bytes.fromhex(digest)) for digest in published.digests] == [32] * 4
 
 
-@pytest.mark.parametrize("name", ["", "MNIST", "npz", "npz:", "mnist:here", "csv:x.csv"])
+@pytest.mark.parametrize("name", ["", "MNIST", "csv:x.csv"])
 def test_an_unknown_name_lists_the_known_ones(name):
     with pytest.raises(DatasetError) as caught:
         load(name)
-    for known in [*NAMED, *(f"{kind}:PATH" for kind in PATHS)]:
-        assert known in str(caught.value)
+    assert all(known in str(caught.value) for known in DATASETS)
+
+
+@pytest.mark.parametrize(
+    ("name", "mend"),
+    [("npz", "write npz:PATH"), ("npz:", "write npz:PATH"), ("mnist:here", "nothing may follow")],
+)
+def test_a_path_is_asked_for_where_there_is_one(name, mend):
+    with pytest.raises(DatasetError, match=mend):
+        load(name)
+
+
+def test_every_data_set_loads_as_what_it_is_called():
+    other = replace(load("embedded"), name="something else")
+    with DATASETS.replaced("mnist", DatasetSpec("M", lambda *_: other)):
+        assert load("mnist").name == "mnist"
+    assert spec_of("npz:some.npz").by_path
+    with pytest.raises(DatasetError, match=r"no data set 'mnits'.*; did you mean 'mnist'"):
+        spec_of("mnits:x")

@@ -7,8 +7,13 @@ import torch
 from torch.nn import functional as F
 
 from client.datasets.registry import load
-from simulations.students.augmentation import Augmentation
-from simulations.students.distillation import lesson, sharpened, taught_student, varied_samples
+from client.datasets.spec import Augmentation
+from simulations.students.distillation import (
+    sharpened,
+    taught_student,
+    training_set,
+    varied_samples,
+)
 from simulations.students.students import predict, train_student
 
 
@@ -69,7 +74,7 @@ def test_a_student_learns_what_the_teacher_says_not_what_was_asked_for(digits):
 
 def test_labels_are_given_after_the_change(digits):
     replay = Replay(*digits[:2], bright)
-    pictures, targets = lesson(replay, images=900, seed=1)
+    pictures, targets = training_set(replay, images=900, seed=1)
     assert torch.equal(torch.cat(replay.labelled), pictures)
     assert torch.equal(targets.argmax(1), bright(pictures).argmax(1))
 
@@ -105,7 +110,7 @@ def test_samples_that_bear_being_moved_are_moved_in_every_part(digits):
 @pytest.mark.parametrize("images", [1, 10, 101])
 def test_there_are_as_many_images_as_asked_for(digits, kind, mixing, images):
     settings = Augmentation(kind=kind, mixing=mixing)
-    pictures, targets = lesson(
+    pictures, targets = training_set(
         Replay(*digits[:2], bright), images=images, seed=0, augmentation=settings
     )
     assert len(pictures) == len(targets) == images

@@ -6,12 +6,10 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from client.datasets.spec import Distortion
 from simulations.students.distortion import (
-    NONE,
-    Distortion,
     _field,
     distort,
-    distortion_for,
     patched,
     shaded,
     warped,
@@ -28,8 +26,7 @@ def images():
 
 
 def test_nothing_changes_without_settings(images):
-    assert distort(images, NONE, source()) is images
-    assert distortion_for("a set nobody knows") == NONE
+    assert distort(images, Distortion(), source()) is images
 
 
 @pytest.mark.parametrize(

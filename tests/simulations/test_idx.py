@@ -7,8 +7,8 @@ import struct
 import numpy as np
 import pytest
 
-from client.datasets.dataset import DatasetError
-from client.datasets.idx import check_counts, read_images, read_labels
+from client.datasets.dataset import DatasetError, build_dataset
+from client.datasets.idx import read_images, read_labels
 
 PIXELS = np.arange(3 * 28 * 28, dtype=np.uint32).astype(np.uint8).reshape(3, 28, 28)
 IMAGES = struct.pack(">4I", 0x803, 3, 28, 28) + PIXELS.tobytes()
@@ -84,6 +84,8 @@ def test_the_digest_is_of_the_unpacked_file(tmp_path):
 
 
 def test_images_and_labels_must_be_as_many(tmp_path):
-    images, labels = tmp_path / "i", tmp_path / "l"
-    with pytest.raises(DatasetError, match=r"3 images but .* 2 labels"):
-        check_counts(images, labels, PIXELS[:, None], np.zeros(2, np.int64))
+    whole = np.zeros((3, 1, 28, 28), np.uint8), np.zeros(3, np.int64)
+    part = whole[0], whole[1][:2]
+    for train, test in ((whole, part), (part, whole)):
+        with pytest.raises(DatasetError, match=r"3 images but 2 labels"):
+            build_dataset("x", tmp_path, train, test, class_names="0", attribution="none")

@@ -341,7 +341,7 @@ def test_celeba_layout(tmp_path: Path) -> None:
 
 def test_an_absent_attribute_is_named(tmp_path: Path) -> None:
     _celeba(tmp_path)
-    with pytest.raises(PrivateDataError, match=r"secret=Hat is absent .*Bald, Male, Smiling"):
+    with pytest.raises(PrivateDataError, match=r"sensitive=Hat is absent .*Bald, Male, Smiling"):
         load_private(f"celeba:{tmp_path},sensitive=Hat")
     with pytest.raises(PrivateDataError, match="nothing to hide"):
         load_private(f"celeba:{tmp_path},sensitive=Bald,side=16")
@@ -380,7 +380,7 @@ def test_utkface_layout(tmp_path: Path) -> None:
     shade = ((ages.test.records.flatten(1).mean(1) + 1) * 127.5).round()
     expected = torch.bucketize(shade, torch.tensor([20.0, 35.0, 55.0]), right=True)
     assert torch.equal(ages.test.utility, expected)
-    with pytest.raises(PrivateDataError, match="secret=hair is absent"):
+    with pytest.raises(PrivateDataError, match="sensitive=hair is absent"):
         load_private(f"utkface:{tmp_path},sensitive=hair")
     with pytest.raises(PrivateDataError, match="AGE_GENDER_RACE"):
         load_private(f"utkface:{ROOT / 'tests'}")
@@ -409,7 +409,7 @@ def test_cifar100_layout(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("imagenet", "no source 'imagenet'; use one of mnist-greater5"),
+        ("imagenet", "no source of private data 'imagenet': choose one of mnist-greater5"),
         ("celeba", "needs a path"),
         ("celeba:/nowhere/at/all", "does not exist"),
         ("embedded-amnist:7", "nothing may follow"),
@@ -431,9 +431,9 @@ def _with(**changes: object) -> Callable[[], object]:
             _with(sensitive_classes=1, sensitive=torch.zeros(10, dtype=torch.int64)),
             "nothing to hide",
         ),
-        (_with(sensitive=torch.arange(10)), r"secret runs from 0 to 9; with 2 classes"),
+        (_with(sensitive=torch.arange(10)), r"sensitive runs from 0 to 9; with 2 classes"),
         (_with(utility=torch.zeros(9, dtype=torch.int64)), "utility is"),
-        (_with(sensitive=torch.zeros(10)), "secret is torch.float32"),
+        (_with(sensitive=torch.zeros(10)), "sensitive is torch.float32"),
         (_with(side=torch.zeros(3, 1)), "side has 3 rows for 10 records"),
         (_with(records=torch.full((10, 2), float("nan"))), "not finite"),
         (lambda: _points().take([]), "no records are left"),
@@ -444,10 +444,12 @@ def test_impossible_data_are_refused(make: Callable[[], object], text: str) -> N
         make()
 
 
-def test_a_part_whose_secret_has_one_class_is_refused() -> None:
+def test_a_part_with_one_sensitive_class_is_refused() -> None:
     data = _points()
     alike = data.take(data.sensitive == 1)
-    with pytest.raises(PrivateDataError, match="every record of the attack part has secret 1"):
+    with pytest.raises(
+        PrivateDataError, match="every record of the attack part has sensitive value 1"
+    ):
         Split(data, alike, data)
 
 

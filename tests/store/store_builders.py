@@ -12,6 +12,7 @@ from server.store import (
     LabelRecord,
     LedgerRow,
     ProjectRecord,
+    ReleaseRow,
     RoundRecord,
     RunRecord,
     SampleRecord,
@@ -60,11 +61,17 @@ def a_ledger_row(index: int = 0, round_: int = 1, **changes: Any) -> LedgerRow:
     return LedgerRow(**fields | changes)
 
 
+def a_release(**changes: Any) -> ReleaseRow:
+    fields: dict[str, Any] = {"run_id": "run-1", "ledger_index": 0, "round": 1, "status": "lost"}
+    return ReleaseRow(**fields | changes)
+
+
 def a_round(round_: int = 1, **changes: Any) -> RoundRecord:
     fields: dict[str, Any] = {
         "run_id": "run-1",
         "round": round_,
         "metrics": {"generator loss": 0.25},
+        "dp_method": "rdp",
         "seconds": 1.5,
         **SPENT,
     }
@@ -114,4 +121,4 @@ def a_project(**changes: Any) -> ProjectRecord:
 def paid_run(store: Store) -> None:
     """A run whose first round is in the ledger."""
     store.create_run(a_run())
-    store.record_ledger(a_ledger_row())
+    store.record_progress(ledger=[a_ledger_row()])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from store_builders import a_batch, a_ledger_row, a_project, a_run, paid_run, some_samples
 
-from server.store import Annotation, LabelRecord, Progress, SampleFilter, Store, StoreError
+from server.store import Annotation, LabellingProgress, LabelRecord, SampleFilter, Store, StoreError
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Bench:
         found = self.store.queue(self.project, self.ann if user is None else user, limit)
         return [sample.sample_id for sample in found]
 
-    def progress(self, user: int | None = None) -> Progress:
+    def progress(self, user: int | None = None) -> LabellingProgress:
         return self.store.progress(self.project, self.ann if user is None else user)
 
 
@@ -87,18 +87,18 @@ def test_the_queue_is_stable_and_shrinks_by_what_is_answered(bench: Bench) -> No
     bench.store.annotate(bench.answer(bench.samples[0], bench.labels[0]))
     bench.store.annotate(bench.answer(bench.samples[2]))
     assert bench.queue() == [bench.samples[1], *bench.samples[3:]]
-    assert bench.progress() == Progress(total=12, done=1, skipped=1)
+    assert bench.progress() == LabellingProgress(total=12, done=1, skipped=1)
     assert bench.progress().left == 10
     bob = bench.store.ensure_user("bob")
     assert bench.queue(bob) == bench.samples
-    assert bench.progress(bob) == Progress(total=12, done=0, skipped=0)
+    assert bench.progress(bob) == LabellingProgress(total=12, done=0, skipped=0)
 
 
 def test_labels_outside_the_queue_do_not_count_as_progress(bench: Bench) -> None:
     (strip, *_) = bench.store.samples(SampleFilter(purpose="strip"))
     given = bench.store.annotate(bench.answer(strip.sample_id, bench.labels[0]))
     assert bench.store.annotations(bench.project) == [given]
-    assert bench.progress() == Progress(total=12, done=0, skipped=0)
+    assert bench.progress() == LabellingProgress(total=12, done=0, skipped=0)
 
 
 def test_a_random_order_is_the_same_for_all_and_differs_by_seed(bench: Bench) -> None:
@@ -144,7 +144,7 @@ def test_a_second_answer_supersedes_the_first_and_keeps_it(bench: Bench) -> None
     assert (first.supersedes_id, second.supersedes_id) == (None, first.annotation_id)
     assert bench.store.annotations(bench.project) == [second]
     assert bench.store.annotation_history(bench.project) == [first, second]
-    assert bench.progress() == Progress(total=12, done=0, skipped=1)
+    assert bench.progress() == LabellingProgress(total=12, done=0, skipped=1)
     assert (first.lead_ms, second.lead_ms, second.skip_reason) == (None, 350, "unclear")
 
 
@@ -191,7 +191,7 @@ def test_undoing_again_with_the_same_uuid_takes_back_nothing_more(bench: Bench) 
 def test_labels_and_samples_of_elsewhere_are_refused(bench: Bench) -> None:
     store = bench.store
     store.create_run(a_run(run_id="run-2"))
-    store.record_ledger(a_ledger_row(run_id="run-2"))
+    store.record_progress(ledger=[a_ledger_row(run_id="run-2")])
     batch_id = store.add_batch(a_batch(1, run_id="run-2"), some_samples(1))
     (foreign,) = store.samples(SampleFilter(batch_id=batch_id))
     other = store.create_project(a_project(name="other"))
@@ -249,4 +249,6 @@ def test_any_mix_of_answers_and_undos_agrees_with_a_plain_model(bench: Bench) ->
         answered = {sample for sample, _ in mine}
         assert bench.queue(user) == [s for s in bench.samples if s not in answered]
         skipped = sum(label is None for _, label in mine)
-        assert bench.progress(user) == Progress(total=12, done=len(mine) - skipped, skipped=skipped)
+        assert bench.progress(user) == LabellingProgress(
+            total=12, done=len(mine) - skipped, skipped=skipped
+        )

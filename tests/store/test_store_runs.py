@@ -8,9 +8,9 @@ from datetime import timedelta, timezone
 
 import pytest
 import sqlalchemy as sa
-from store_builders import MOMENT, a_ledger_row, a_round, a_run, paid_run
+from store_builders import MOMENT, a_ledger_row, a_release, a_round, a_run, paid_run
 
-from server.store import CheckpointRow, ReleaseRow, Store, StoreError, open_store
+from server.store import CheckpointRow, Store, StoreError, open_store
 from server.store.engine import locate, make_engine
 
 
@@ -57,8 +57,8 @@ def test_an_unknown_run_is_named(store: Store) -> None:
     for call in (
         lambda: store.run("nobody"),
         lambda: store.set_run_status("nobody", "finished"),
-        lambda: store.record_ledger(a_ledger_row(run_id="nobody")),
-        lambda: store.record_round(a_round(run_id="nobody")),
+        lambda: store.record_progress(ledger=[a_ledger_row(run_id="nobody")]),
+        lambda: store.record_progress(rounds=[a_round(run_id="nobody")]),
     ):
         with pytest.raises(StoreError, match="nobody"):
             call()
@@ -66,7 +66,7 @@ def test_an_unknown_run_is_named(store: Store) -> None:
 
 def test_infinite_epsilons_lie_in_the_database_as_null(url: str, store: Store) -> None:
     paid_run(store)
-    store.record_round(a_round(dp_epsilon=math.inf))
+    store.record_progress(rounds=[a_round(dp_epsilon=math.inf)])
     engine = make_engine(locate(url))
     with engine.connect() as connection:
         row = connection.execute(sa.text("SELECT dp_epsilon, bdp_corrected FROM rounds")).one()
@@ -76,13 +76,15 @@ def test_infinite_epsilons_lie_in_the_database_as_null(url: str, store: Store) -
 
 def test_rounds_keep_infinite_epsilons_and_losses_that_are_no_numbers(store: Store) -> None:
     paid_run(store)
-    store.record_round(
-        a_round(
-            dp_epsilon=math.inf,
-            bdp_as_published=0.1 + 0.2,
-            bdp_corrected=math.inf,
-            metrics={"nan": math.nan, "up": math.inf, "down": -math.inf, "x": 1e-300},
-        )
+    store.record_progress(
+        rounds=[
+            a_round(
+                dp_epsilon=math.inf,
+                bdp_as_published=0.1 + 0.2,
+                bdp_corrected=math.inf,
+                metrics={"nan": math.nan, "up": math.inf, "down": -math.inf, "x": 1e-300},
+            )
+        ]
     )
     (there,) = store.rounds("run-1")
     assert (there.dp_epsilon, there.bdp_corrected) == (math.inf, math.inf)
@@ -94,10 +96,10 @@ def test_rounds_keep_infinite_epsilons_and_losses_that_are_no_numbers(store: Sto
 
 def test_recording_a_round_again_replaces_it(store: Store) -> None:
     paid_run(store)
-    store.record_ledger(a_ledger_row(1, 2))
-    store.record_round(a_round(2))
-    store.record_round(a_round(1))
-    store.record_round(a_round(1, metrics={"generator loss": 9.0}, dp_epsilon=math.inf))
+    store.record_progress(ledger=[a_ledger_row(1, 2)])
+    store.record_progress(rounds=[a_round(2)])
+    store.record_progress(rounds=[a_round(1)])
+    store.record_progress(rounds=[a_round(1, metrics={"generator loss": 9.0}, dp_epsilon=math.inf)])
     first, second = store.rounds("run-1")
     assert (first.round, first.metrics, first.dp_epsilon) == (1, {"generator loss": 9.0}, math.inf)
     assert second == a_round(2)
@@ -107,33 +109,33 @@ def test_the_ledger_mirror_never_changes(store: Store) -> None:
     store.create_run(a_run())
     rows = [a_ledger_row(index, index + 1) for index in range(3)]
     for row in [rows[2], rows[0], rows[1], rows[0]]:
-        store.record_ledger(row)
+        store.record_progress(ledger=[row])
     assert store.ledger("run-1") == rows
     with pytest.raises(StoreError, match="entry_hash = 'hash-0'"):
-        store.record_ledger(replace(rows[0], entry_hash="forged"))
+        store.record_progress(ledger=[replace(rows[0], entry_hash="forged")])
     assert store.ledger("run-1") == rows
 
 
 def test_nothing_of_a_round_is_stored_before_its_ledger_row(store: Store) -> None:
     store.create_run(a_run())
     store.create_run(a_run(run_id="run-2"))
-    store.record_ledger(a_ledger_row(run_id="run-2"))
-    release = ReleaseRow(run_id="run-1", ledger_index=0, round=1, status="applied")
+    store.record_progress(ledger=[a_ledger_row(run_id="run-2")])
+    release = a_release(status="applied")
     checkpoint = CheckpointRow(run_id="run-1", round=1, sha256="9f3a", path="checkpoint")
     steps = (
-        lambda: store.record_release(release),
-        lambda: store.record_round(a_round()),
+        lambda: store.record_progress(releases=[release]),
+        lambda: store.record_progress(rounds=[a_round()]),
         lambda: store.record_checkpoint(checkpoint),
     )
     for step in steps:
-        with pytest.raises(StoreError, match="record_ledger first"):
+        with pytest.raises(StoreError, match="record_progress first"):
             step()
     assert (store.releases("run-1"), store.rounds("run-1"), store.checkpoints("run-1")) == (
         [],
         [],
         [],
     )
-    store.record_ledger(a_ledger_row())
+    store.record_progress(ledger=[a_ledger_row()])
     for step in steps:
         step()
     assert store.releases("run-1") == [release]
@@ -144,24 +146,22 @@ def test_nothing_of_a_round_is_stored_before_its_ledger_row(store: Store) -> Non
 def test_the_ledger_row_has_to_be_that_round_s(store: Store) -> None:
     paid_run(store)
     with pytest.raises(StoreError, match="round = 2"):
-        store.record_round(a_round(2))
+        store.record_progress(rounds=[a_round(2)])
     with pytest.raises(StoreError, match="of round 1"):
-        store.record_release(ReleaseRow(run_id="run-1", ledger_index=0, round=2, status="lost"))
+        store.record_progress(releases=[a_release(round=2)])
 
 
 def test_a_release_s_last_status_holds(store: Store) -> None:
     paid_run(store)
     for status in ("lost", "applied", "lost"):
-        store.record_release(
-            ReleaseRow(run_id="run-1", ledger_index=0, round=1, status=status)  # type: ignore[arg-type]
-        )
+        store.record_progress(releases=[a_release(status=status)])
     assert [row.status for row in store.releases("run-1")] == ["lost"]
 
 
 def test_what_was_stored_is_there_after_opening_again(url: str) -> None:
     with open_store(url) as first:
         paid_run(first)
-        first.record_round(a_round())
+        first.record_progress(rounds=[a_round()])
         with open_store(url) as second:
             assert second.rounds("run-1") == [a_round()]
     with open_store(url) as third:

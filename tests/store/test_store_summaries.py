@@ -11,7 +11,7 @@ from server.store import Store, StoreError
 def test_requested_classes_are_those_of_the_runs_samples_only(store: Store) -> None:
     paid_run(store)
     store.create_run(a_run(run_id="run-2", name="second"))
-    store.record_ledger(a_ledger_row(run_id="run-2"))
+    store.record_progress(ledger=[a_ledger_row(run_id="run-2")])
     assert store.requested_classes("run-1") == []
     store.add_batch(a_batch(12), reversed(some_samples(12)))
     store.add_batch(a_batch(3, run_id="run-2", seed=1), some_samples(3, seed=1))

@@ -127,8 +127,8 @@ def test_eight_threads_making_the_same_things_make_one_of_each(url: str) -> None
         with open_store(url) as own:
             paid_run(own)
             for _ in range(5):
-                own.record_round(a_round())
-            own.record_release(RELEASE)
+                own.record_progress(rounds=[a_round()])
+            own.record_progress(releases=[RELEASE])
             own.record_checkpoint(CHECKPOINT)
             batch = own.add_batch(a_batch(5), some_samples(5))
             return batch, own.create_project(a_project()), own.ensure_user("ann")
@@ -146,7 +146,7 @@ def test_a_run_writes_while_the_dashboard_reads(store: Store, project: int) -> N
         if number:
             return min(len(store.batches("run-1")) for _ in range(20))
         for index in range(1, 11):
-            store.record_ledger(a_ledger_row(index, index + 1))
+            store.record_progress(ledger=[a_ledger_row(index, index + 1)])
             record = a_batch(5, round=index + 1, ledger_index=index)
             store.add_batch(record, some_samples(5))
         return len(store.batches("run-1"))

@@ -170,22 +170,3 @@ def test_samples_come_from_ledgered_batches_alone() -> None:
     assert {key.target_fullname for key in batches.c.ledger_index.foreign_keys} == {
         "ledger.ledger_index"
     }
-
-
-def test_rounds_of_before_the_sound_figure_are_kept(url: str) -> None:
-    downgrade(url, "0001")
-    with connected(url) as connection:
-        connection.execute(
-            sa.text(
-                "INSERT INTO runs VALUES ('old', 'old', 'finished', NULL, '{}', 'c0', 'embedded', "
-                "'user', 10, 1, 1, true, 'words', '2026-01-01 00:00:00')"
-            )
-        )
-        connection.execute(
-            sa.text("INSERT INTO rounds VALUES ('old', 1, '{}', 7.5, 1e-5, .5, .75, 1e-10, 1.5)")
-        )
-    assert upgrade(url).ok
-    with open_store(url) as store:
-        (there,) = store.rounds("old")
-    assert (there.dp_epsilon, there.bdp_sound) == (7.5, float("inf"))
-    assert (there.dp_method, there.percentiles) == ("rdp", {})

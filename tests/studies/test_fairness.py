@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import os
-from pathlib import Path
 
 import pytest
 import torch
@@ -14,17 +11,9 @@ from client.datasets.attributes.data import PrivateDataError
 from studies.metrics.fairness import FairnessError, fairness
 from studies.metrics.indices import ite_style_index, knn_divergence, knn_information
 
-ORACLES = (
-    Path(os.environ.get("FEDLENS_SHARED", Path(__file__).resolve().parents[3] / "shared"))
-    / "oracles"
-    / "privatizers.json"
-)
 
-
-def test_the_reference_vector() -> None:
-    if not ORACLES.exists():
-        pytest.skip(f"{ORACLES} is not here")
-    given = json.loads(ORACLES.read_text())["fairness_example"]
+def test_the_reference_vector(privatizer_oracles) -> None:
+    given = privatizer_oracles["fairness_example"]
     found = fairness(*(torch.tensor(given[name]) for name in ("yhat", "y", "s")))
     assert found.demographic_parity == given["delta_DemP"]
     assert found.equalized_odds_worst == given["fairlearn_equalized_odds_difference_worst"]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -30,15 +28,7 @@ from studies.papers.mixture import (
 )
 from studies.papers.mixture_exact import PlanePoint, best_linear, bound, evaluate, informations
 
-SHARED = Path(os.environ.get("FEDLENS_SHARED", Path(__file__).resolve().parents[3] / "shared"))
-ORACLES = SHARED / "oracles" / "privatizers.json"
 EXACT = 1e-9
-needs_oracles = pytest.mark.skipif(not ORACLES.exists(), reason=f"no oracle file at {ORACLES}")
-
-
-@pytest.fixture(scope="module")
-def oracles():
-    return json.loads(ORACLES.read_text())
 
 
 @pytest.fixture(scope="module")
@@ -46,16 +36,15 @@ def settings():
     return STUDIES["mixture"].settings(quick=True)
 
 
-def cases(oracles, key="linear_filter_best_quadrature"):
-    for name, case in oracles[key].items():
+def cases(privatizer_oracles, key="linear_filter_best_quadrature"):
+    for name, case in privatizer_oracles[key].items():
         if "alpha" in name:
             k, alpha = (float(part.split("=")[1]) for part in name.split(","))
             yield k, alpha, case
 
 
-@needs_oracles
-def test_linear_filters_have_the_oracles_informations(oracles):
-    for k, _, case in cases(oracles):
+def test_linear_filters_have_the_oracles_informations(privatizer_oracles):
+    for k, _, case in cases(privatizer_oracles):
         net = LinearFilter(2)
         with torch.no_grad():
             net.theta.copy_(torch.tensor(case["theta"]).reshape(2, 2))
@@ -64,30 +53,28 @@ def test_linear_filters_have_the_oracles_informations(oracles):
         assert case["B"] == pytest.approx(point.leaked, abs=2e-4)
 
 
-@needs_oracles
 @pytest.mark.parametrize(("k", "alpha"), [(0.0, 0.5), (0.4, 0.5), (0.4, 0.8)])
-def test_the_search_for_the_best_linear_filter_ends_where_the_oracles_does(oracles, k, alpha):
-    wanted = oracles["linear_filter_best_quadrature"][f"k={k:g},alpha={alpha:g}"]["loss"]
+def test_the_search_for_the_best_linear_filter_ends_where_the_oracles_does(
+    privatizer_oracles, k, alpha
+):
+    wanted = privatizer_oracles["linear_filter_best_quadrature"][f"k={k:g},alpha={alpha:g}"]["loss"]
     assert best_linear(k, alpha)[0] == pytest.approx(wanted, rel=1e-4)
 
 
-@needs_oracles
 @pytest.mark.parametrize("sigma", [0.05, 0.25])
-def test_the_bound_is_the_oracles_for_tight_and_for_wide_clusters(oracles, sigma):
-    for k, case in oracles[f"gmm_bounds_sigma{sigma}"].items():
+def test_the_bound_is_the_oracles_for_tight_and_for_wide_clusters(privatizer_oracles, sigma):
+    for k, case in privatizer_oracles[f"gmm_bounds_sigma{sigma}"].items():
         assert bound(float(k), sigma) == pytest.approx(case["K"], abs=1e-9)
 
 
-@needs_oracles
-def test_the_mixture_s_table_is_the_corrected_one(oracles):
-    for k, table_ in oracles["gmm_table_eq20_corrected"].items():
+def test_the_mixture_s_table_is_the_corrected_one(privatizer_oracles):
+    for k, table_ in privatizer_oracles["gmm_table_eq20_corrected"].items():
         wanted = torch.tensor(table_, dtype=torch.float64)
         assert torch.allclose(mixture_joint(float(k)), wanted, rtol=0, atol=EXACT)
 
 
-@needs_oracles
-def test_what_the_paper_claims_for_the_optimum_is_the_oracles(oracles):
-    for k, alpha, case in cases(oracles, "optimal_points"):
+def test_what_the_paper_claims_for_the_optimum_is_the_oracles(privatizer_oracles):
+    for k, alpha, case in cases(privatizer_oracles, "optimal_points"):
         point = PlanePoint(case["A_star_censored_I_UX_given_Q"], case["B_star_leak_I_SQ"])
         row = _row(k, alpha, 0, 0.0, MixtureFilter(point, (), 0.0), None)
         for ours, theirs in (
@@ -100,9 +87,8 @@ def test_what_the_paper_claims_for_the_optimum_is_the_oracles(oracles):
             assert row[ours] == pytest.approx(theirs, abs=EXACT), (k, alpha, ours)
 
 
-@needs_oracles
-def test_no_mechanism_that_the_oracle_searched_for_beats_the_bound(oracles):
-    for k, alpha, case in cases(oracles, "unrestricted_discrete_optimum"):
+def test_no_mechanism_that_the_oracle_searched_for_beats_the_bound(privatizer_oracles):
+    for k, alpha, case in cases(privatizer_oracles, "unrestricted_discrete_optimum"):
         found, edge = PlanePoint(case["A"], case["B"]), bound(k)
         assert edge == pytest.approx(case["K"], abs=EXACT)
         assert alpha * (1 - alpha) * edge**2 == pytest.approx(case["loss_bound"], abs=EXACT)
@@ -204,7 +190,7 @@ def test_the_study_gives_rows_a_plot_and_a_table(tmp_path, monkeypatch, capsys):
     printed = captured.out.splitlines()
     assert "no non-linear filter for 0.4:0.5, not of ks" in captured.err
     assert "filter for 1:0.5" not in captured.err
-    rows = json.loads(printed[-1])
+    rows = json.loads(printed[-1])["rows"]
     assert rows == json.loads((tmp_path / "rows.json").read_text())
     assert {"k", "alpha", "A", "B", "K", "loss", "best_linear_loss", "seconds", "seed"} <= set(
         rows[0]

@@ -330,7 +330,7 @@ def test_points_are_sorted_and_each_there_once() -> None:
     ("arguments", "words"),
     [
         (("--method", "cloak", "--data", "mixture:0.4"), "methods that have: information"),
-        (("--method", "cloak", "--data", "nowhere"), "no source 'nowhere'"),
+        (("--method", "cloak", "--data", "nowhere"), "no source of private data 'nowhere'"),
         (("--method", "alpha", "--points", "0"), "above 0"),
         (("--method", "alpha", "--attackers", "prior"), "always there"),
         (("--method", "alpha", "--seeds", "x"), "whole numbers"),
@@ -356,7 +356,7 @@ def test_the_command_prints_a_table_and_ends_with_the_list(
     chosen = ["--method", "information", "--data", "mixture:0.4", "--quick", "--out", str(out)]
     status = main(["privatizer", "curve", *chosen, "--attackers", "logistic", "--json"])
     printed = capsys.readouterr().out.strip().splitlines()
-    (point,) = json.loads(printed[-1])
+    (point,) = json.loads(printed[-1])["points"]
     assert status == 0 and point["alpha"] == 0.5 and "mean" in point["sensitive"]["logistic"]
     assert any(line.split()[:2] == ["point", "utility"] for line in printed)
     assert LABEL in printed

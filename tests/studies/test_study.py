@@ -6,6 +6,7 @@ import json
 import math
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,11 +14,11 @@ import torch
 from PIL import Image
 
 from client.datasets.registry import load
+from client.datasets.spec import Distortion
 from fedlens.cli import main
 from server.config.reading import read_config
 from server.config.sections import ReleaseConfig
 from server.config.tree import Config
-from simulations.students.distortion import Distortion
 from studies.framework import worker
 from studies.framework.errors import StudyError
 from studies.framework.store import read_json, write_json
@@ -142,7 +143,7 @@ def test_a_cell_is_made_in_processes_of_its_own(capsys, tiny, tmp_path):
     wanted = ("--rows", "plain", "--seeds", "1", "--guarantee", "5@1e-3", "--json")
     status, printed, told = study(capsys, *wanted, "--out", tmp_path / "out")
     assert status == 0 and "1 trials, 1 of them to do" in told
-    (row,) = json.loads(printed.splitlines()[-1])
+    (row,) = json.loads(printed.splitlines()[-1])["rows"]
     check_row(row)
     assert not row["taught"]
     assert row["annotator_accuracy"] is row["control_accuracy"] is None
@@ -155,7 +156,7 @@ def test_a_table_is_made_and_drawn(capsys, tiny, tmp_path, same_process):
     status, printed, told = study(capsys, *wanted, "--jobs", 1, "--json")
     assert status == 0, told
     assert "2 trials, 2 of them to do" in told and "simulation only" in printed
-    rows = json.loads(printed.splitlines()[-1])
+    rows = json.loads(printed.splitlines()[-1])["rows"]
     assert [row["row"] for row in rows] == ["taught", "faulty"]
     for row in rows:
         check_row(row)
@@ -167,12 +168,12 @@ def test_a_table_is_made_and_drawn(capsys, tiny, tmp_path, same_process):
     # a second call computes nothing, and writes the page from what is there
     status, printed, told = study(capsys, *wanted, "--json", "--page", page)
     assert status == 0 and "2 trials, 0 of them to do" in told
-    assert json.loads(printed.splitlines()[-1]) == rows
+    assert json.loads(printed.splitlines()[-1])["rows"] == rows
     text = page.read_text()
     for shown in ("Taught", "simulation", "DP-FETA", "planted fault", "Samples", "94.19"):
         assert shown in text, shown
     promised = text.split("## What each row promises")[1].split("## What others")[0]
-    for row in json.loads(printed.splitlines()[-1]):
+    for row in json.loads(printed.splitlines()[-1])["rows"]:
         for epsilon in (row["epsilon_dp"], *row["epsilon_bdp"].values()):
             shown = [
                 float(trial) for trial in re.findall(r"(?<=\| )[0-9][0-9.e+-]*(?= \|)", promised)
@@ -189,7 +190,7 @@ def test_what_was_lost_is_made_again_and_nothing_is_spent_twice(
     out = tmp_path / "out"
     wanted = ("--rows", "plain", "--seeds", "3", "--guarantee", "5@1e-3", "--out", out, "--json")
     status, printed, _ = study(capsys, *wanted)
-    (row,) = json.loads(printed.splitlines()[-1])
+    (row,) = json.loads(printed.splitlines()[-1])["rows"]
     assert status == 0
     folder = out / "trials/plain/5@1e-3/seed-3"
     ledger = (folder / "run" / "ledger.jsonl").read_bytes()
@@ -197,7 +198,7 @@ def test_what_was_lost_is_made_again_and_nothing_is_spent_twice(
     (folder / "trial.json").unlink()
     status, printed, told = study(capsys, *wanted)
     assert status == 0 and "plain 5@1e-3 seed 3: measuring" in told and "training" not in told
-    (again,) = json.loads(printed.splitlines()[-1])
+    (again,) = json.loads(printed.splitlines()[-1])["rows"]
     assert again["student_accuracy"] == row["student_accuracy"]
 
     for name in ("training.json", "trial.json"):  # as if it had been killed before the end
@@ -206,7 +207,7 @@ def test_what_was_lost_is_made_again_and_nothing_is_spent_twice(
     assert status == 0 and "training" in told
     assert (folder / "run" / "ledger.jsonl").read_bytes() == ledger
     assert read_json(folder / "training.json")["resumed"] is True
-    (again,) = json.loads(printed.splitlines()[-1])
+    (again,) = json.loads(printed.splitlines()[-1])["rows"]
     assert again["student_accuracy"] == row["student_accuracy"]
     assert again["epsilon_dp"] == row["epsilon_dp"] <= 5
 
@@ -221,7 +222,7 @@ def test_a_cell_that_fails_is_told_and_the_others_are_made(capsys, tiny, tmp_pat
     )
     assert status == 1 and "Traceback" not in told
     assert "plain none seed 0: training failed: RunDirectoryError" in told
-    (row,) = json.loads(printed.splitlines()[-1])
+    (row,) = json.loads(printed.splitlines()[-1])["rows"]
     assert row["seeds"] == [1] and row["epsilon_dp"] is None
 
 
@@ -318,7 +319,8 @@ def _way(name, **distortion):
     row = ROWS[name]
     with pytest.MonkeyPatch.context() as patch:
         if distortion:
-            patch.setattr(trials, "distortion_for", lambda data: Distortion(**distortion))
+            spec = SimpleNamespace(distortion=Distortion(**distortion))
+            patch.setattr(trials, "spec_of", lambda data: spec)
         trial = TableTrial.of(row, parse_guarantee(row.guarantees[0]), 0, Path())
         return plan_of(trial, configuration(row, trial.guarantee, 0), EvaluationBudget())[
             "measures"
@@ -441,7 +443,7 @@ def test_what_is_kept_is_shown_and_nothing_computed(capsys, tiny, tmp_path, monk
         capsys, *wanted, "--out", tmp_path / "out", "--page", page, "--json"
     )
     assert status == 0 and "2 trials, 1 of them there" in told
-    assert [row["row"] for row in json.loads(printed.splitlines()[-1])] == ["plain"]
+    assert [row["row"] for row in json.loads(printed.splitlines()[-1])["rows"]] == ["plain"]
     assert "Plain" in page.read_text() and "Taught" not in page.read_text()
 
 

@@ -83,7 +83,7 @@ def test_private_people_are_lost_to_the_fixed_network_and_consenting_ones_are_no
     monkeypatch.setattr(subjects, "load_private", lambda *_: split)
     monkeypatch.setattr("studies.framework.study.read_settings", lambda *_, **__: settings)
     assert main(["study", "subjects", "--quick", "--out", str(tmp_path), "--json"]) == 0
-    (row,) = json.loads(capsys.readouterr().out.splitlines()[-1])
+    (row,) = json.loads(capsys.readouterr().out.splitlines()[-1])["rows"]
     assert all(row[f"raw_{group}"] > 0.9 for group in GROUPS)
     assert row["fixed_consenting"] > 0.85
     assert row["fixed_seen"] < row["raw_seen"] - 0.3

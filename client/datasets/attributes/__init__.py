@@ -1,51 +1,52 @@
-"""The registry of sources of private data: one name, one loader, one line each."""
+"""Sources of private data by name: ours, and those of other packages that are installed.
+
+Adding one is a file with a `PrivateSource` and a line here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
-from client.datasets.attributes.celeba import load_celeba
-from client.datasets.attributes.cifar100 import load_cifar100
 from client.datasets.attributes.data import PrivateDataError, Split
-from client.datasets.attributes.digits import annotated, digits, greater_than_five, thickness
-from client.datasets.attributes.eco import load_eco
-from client.datasets.attributes.facescrub import load_facescrub
-from client.datasets.attributes.household import load_household, load_simulated_household
-from client.datasets.attributes.mixture import load_mixture
-from client.datasets.attributes.orl import load_orl
-from client.datasets.attributes.utkface import load_utkface
+from client.datasets.spec import PrivateSource
+from foundation.errors import WrongUse
+from foundation.registry import Registry
 
-Loader = Callable[[str, str, Path | None, int], Split]
-"""From a source's name, what stands behind its colon, the folder of data files, and a seed."""
-
-SOURCES: dict[str, Loader] = {
-    "mnist-greater5": digits(greater_than_five, "mnist"),
-    "amnist": digits(annotated, "mnist"),
-    "mnist-thickness": digits(thickness, "mnist"),
-    "embedded-mnist-greater5": digits(greater_than_five, "embedded"),
-    "embedded-amnist": digits(annotated, "embedded"),
-    "embedded-mnist-thickness": digits(thickness, "embedded"),
-    "household": load_household,
-    "embedded-household": load_simulated_household,
-    "orl": load_orl,
-    "celeba": load_celeba,
-    "facescrub": load_facescrub,
-    "utkface": load_utkface,
-    "cifar100": load_cifar100,
-    "eco": load_eco,
-    "mixture": load_mixture,
-}
+_HERE = "client.datasets.attributes"
+SOURCES: Registry[PrivateSource] = Registry(
+    "source of private data",
+    "fedlens.private_sources",
+    {
+        "mnist-greater5": f"{_HERE}.digits:MNIST_GREATER5",
+        "amnist": f"{_HERE}.digits:AMNIST",
+        "mnist-thickness": f"{_HERE}.digits:MNIST_THICKNESS",
+        "embedded-mnist-greater5": f"{_HERE}.digits:EMBEDDED_GREATER5",
+        "embedded-amnist": f"{_HERE}.digits:EMBEDDED_AMNIST",
+        "embedded-mnist-thickness": f"{_HERE}.digits:EMBEDDED_THICKNESS",
+        "household": f"{_HERE}.household:HOUSEHOLD",
+        "embedded-household": f"{_HERE}.household:SIMULATED_HOUSEHOLD",
+        "orl": f"{_HERE}.orl:ORL",
+        "celeba": f"{_HERE}.celeba:CELEBA",
+        "facescrub": f"{_HERE}.facescrub:FACESCRUB",
+        "utkface": f"{_HERE}.utkface:UTKFACE",
+        "cifar100": f"{_HERE}.cifar100:CIFAR100",
+        "eco": f"{_HERE}.eco:ECO",
+        "mixture": f"{_HERE}.mixture:MIXTURE",
+    },
+)
 
 
 def load_private(name: str, data_dir: Path | str | None = None, seed: int = 0) -> Split:
     """The three parts of the source ``name`` (``kind`` or ``kind:argument``), dealt by ``seed``.
 
     Raises:
-        PrivateDataError: there is no such source, or it has no secret to hide.
+        PrivateDataError: there is no such source, or its data has nothing to hide.
         DatasetError: its files are nowhere or damaged.
+        PluginError: it is another package's and cannot be loaded.
     """
     kind, _, argument = name.partition(":")
-    if kind not in SOURCES:
-        raise PrivateDataError(f"there is no source {name!r}; use one of {', '.join(SOURCES)}")
-    return SOURCES[kind](name, argument, None if data_dir is None else Path(data_dir), seed)
+    try:
+        source = SOURCES[kind]
+    except WrongUse as error:
+        raise PrivateDataError(str(error)) from None
+    return source.load(name, argument, None if data_dir is None else Path(data_dir), seed)

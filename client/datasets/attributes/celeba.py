@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from client.datasets.attributes.data import PrivateData, PrivateDataError, Split
 from client.datasets.attributes.options import Options, parse_options
-from client.datasets.attributes.pictures import Labelled, read_pictures
+from client.datasets.attributes.pictures import labelled_pictures, read_pictures
+from client.datasets.spec import PrivateSource
 
 IMAGES, ATTRIBUTES, PARTITION = (
     "img_align_celeba",
@@ -18,7 +19,7 @@ IMAGES, ATTRIBUTES, PARTITION = (
 )
 PEOPLE = "identity_CelebA.txt"
 DEFAULTS = {"utility": "Male", "sensitive": "Smiling", "side": "64", "limit": "20000"}
-"""Paper 000, section 5.2, keeps the gender and hides the smile, or the other way round."""
+"""Bertran et al. 2019 (section 5.2) keep the gender and hide the smile, or the other way round."""
 
 
 def load_celeba(name: str, argument: str, data_dir: Path | None, seed: int) -> Split:
@@ -57,14 +58,14 @@ def _part(
 ) -> PrivateData:
     paths = [options.path / IMAGES / files[row] for row in rows]
     owners = np.array([people.get(files[row], -1) for row in rows], np.int64)
-    return Labelled(
+    return labelled_pictures(
         name,
         read_pictures(paths, options.number("side", 16)),
         labels[rows, 0],
         labels[rows, 1],
-        owners if people else None,
         (2, 2),
-    ).private()
+        owners if people else None,
+    )
 
 
 def read_attributes(path: Path) -> tuple[list[str], NDArray[np.int64], list[str]]:
@@ -97,3 +98,6 @@ def _lines(path: Path) -> list[str]:
         return path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise PrivateDataError(f"{path}: cannot be read ({error}); CelebA has it") from error
+
+
+CELEBA = PrivateSource(load_celeba)

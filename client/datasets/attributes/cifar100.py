@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from client.datasets.attributes.data import PrivateDataError, Split, split_in_two
+from client.datasets.attributes.data import PrivateData, PrivateDataError, Split, split_in_two
 from client.datasets.attributes.options import parse_options
-from client.datasets.attributes.pictures import Labelled
+from client.datasets.attributes.pictures import labelled_pictures
+from client.datasets.spec import PrivateSource
 
 RECORD = 2 + 3 * 32 * 32
 """Bytes of a record: coarse label, fine label, red, green and blue planes."""
@@ -30,19 +31,19 @@ def load_cifar100(name: str, argument: str, data_dir: Path | None, seed: int) ->
     chosen = [options.one_of(which, ATTRIBUTES) for which in ("utility", "sensitive")]
     limit = options.number("limit", 1)
     known, test = (
-        _labelled(name, _records(options.path / file)[:limit], chosen).private()
+        _labelled(name, _records(options.path / file)[:limit], chosen)
         for file in ("train.bin", "test.bin")
     )
     train, attack = split_in_two(known, 0.5, seed)
     return Split(train, attack, test)
 
 
-def _labelled(name: str, records: NDArray[np.uint8], chosen: list[str]) -> Labelled:
+def _labelled(name: str, records: NDArray[np.uint8], chosen: list[str]) -> PrivateData:
     columns = [list(ATTRIBUTES).index(attribute) for attribute in chosen]
     labels = records[:, columns].astype(np.int64)
     images = records[:, 2:].reshape(-1, 3, 32, 32)
     classes = ATTRIBUTES[chosen[0]], ATTRIBUTES[chosen[1]]
-    return Labelled(name, images, labels[:, 0], labels[:, 1], None, classes)
+    return labelled_pictures(name, images, labels[:, 0], labels[:, 1], classes)
 
 
 def _records(path: Path) -> NDArray[np.uint8]:
@@ -56,3 +57,6 @@ def _records(path: Path) -> NDArray[np.uint8]:
             "fetch the binary version again"
         )
     return content.reshape(-1, RECORD)
+
+
+CIFAR100 = PrivateSource(load_cifar100)

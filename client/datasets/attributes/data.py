@@ -1,4 +1,4 @@
-"""Private data, in three parts: records with what a service may know and what nobody should.
+"""Private data, in three parts: records with utility and sensitive attribute.
 
 A filter is trained on one part, attackers on the *filtered* second part (an attacker who has seen
 what the filter was trained on would be judged on memories of it), and both are scored on the third.
@@ -8,22 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from client.datasets.dataset import DatasetError
-
-if TYPE_CHECKING:
-    from privatizers.protocol import Batch
+from privatizers.protocol import Batch
 
 Rows = Tensor | Sequence[int] | slice
 """Which records: int64 row numbers, a bool mask of all records, or a slice."""
 
 
 class PrivateDataError(DatasetError):
-    """Records, uses or secrets that no privatizer can be trained on; the message says the mend."""
+    """Records or labels that no privatizer can be trained on; the message says the mend."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,11 +32,11 @@ class PrivateData:
         records: float32 [n, ...], finite: images [n, c, h, w], series [n, T, 1], points [n, d].
         utility: int64 [n], each in [0, utility_classes); [n, T] of zeros with one class where the
             use is the record itself (series).
-        secret: int64 [n] or, one for each step of a series, [n, T]; each in [0, secret_classes).
+        sensitive: int64 [n], or [n, T] for the steps of series; each in [0, sensitive_classes).
         side: float32 [n, k] or [n, T, k], what adversary and attacker also know, or None.
-        owners: int64 [n], the person each record belongs to, or None where nobody knows.
-        utility_classes: number of classes of ``utility``; 1 where the record is its own use.
-        secret_classes: number of classes of ``secret``, at least 2.
+        owners: int64 [n], the person each record belongs to, or None where it is unknown.
+        utility_classes: number of classes of ``utility``; 1 where the record is its own utility.
+        sensitive_classes: number of classes of ``sensitive``, at least 2.
         low: least value that a record's entry may have.
         high: greatest such value.
 
@@ -67,8 +64,8 @@ class PrivateData:
             )
         if self.sensitive_classes < 2:
             raise PrivateDataError(
-                f"{self.name}: sensitive_classes={self.sensitive_classes}, so nothing is "
-                "to be hidden: choose an attribute with at least 2 classes"
+                f"{self.name}: sensitive_classes={self.sensitive_classes}, so there is "
+                "nothing to hide: choose a sensitive attribute with at least 2 classes"
             )
         _check_labels(self.name, "utility", self.utility, len(self), self.utility_classes)
         _check_labels(self.name, "sensitive", self.sensitive, len(self), self.sensitive_classes)
@@ -108,11 +105,9 @@ class PrivateData:
 
         Args:
             rows: as for :meth:`take`.
-            choice: float32 [len(rows), 1], 1 where an owner wants the secret hidden; None
-                where everybody does.
+            choice: float32 [len(rows), 1], 1 where an owner wants the sensitive attribute hidden;
+                None where everybody does.
         """
-        from privatizers.protocol import Batch
-
         chosen = _index(rows)
         return Batch(
             records=self.records[chosen],
@@ -133,7 +128,7 @@ class Split:
         test: what everything is scored on; nothing is tuned on it.
 
     Raises:
-        PrivateDataError: when a part's secret has one class only, or parts differ in shape.
+        PrivateDataError: when a part has one sensitive class only, or parts differ in shape.
     """
 
     train: PrivateData
@@ -144,9 +139,9 @@ class Split:
         for part, data in (("train", self.train), ("attack", self.attack), ("test", self.test)):
             if int(data.sensitive.min()) == int(data.sensitive.max()):
                 raise PrivateDataError(
-                    f"{data.name}: every record of the {part} part has secret "
+                    f"{data.name}: every record of the {part} part has sensitive value "
                     f"{int(data.sensitive.flatten()[0])}; there is nothing to hide: choose another "
-                    "secret or give records of both kinds"
+                    "attribute or give records of both kinds"
                 )
             if data.shape != self.train.shape:
                 raise PrivateDataError(

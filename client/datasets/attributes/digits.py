@@ -1,4 +1,4 @@
-"""MNIST with a secret: which digit it is, or how thick it was written."""
+"""MNIST with a sensitive attribute: which digit it is, or how thick it was written."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from client.datasets.attributes.data import PrivateData, PrivateDataError, Split, split_in_two
+from client.datasets.attributes.pictures import labelled_pictures
 from client.datasets.attributes.thickness import NORMAL, AnnotatedRule, stroke_widths
 from client.datasets.dataset import Dataset
 from client.datasets.registry import load
+from client.datasets.spec import PrivateSource
 
 Part = tuple[NDArray[np.uint8], NDArray[np.int64]]
 Make = Callable[[str, Part, Part], tuple[PrivateData, PrivateData]]
-Loader = Callable[[str, str, Path | None, int], Split]
 
 TRAIN_SHARE = 0.5
 """Share of the training images that filters are trained on; attackers have the rest."""
 
 
-def digits(make: Make, data: str) -> Loader:
-    """A loader of images in [-1, 1] with the use and secret that ``make`` gives them.
+def digits(make: Make, data: str) -> Callable[[str, str, Path | None, int], Split]:
+    """A loader of images in [-1, 1] with the two labels that ``make`` gives them.
 
     Args:
         make: turns the training and test images (uint8) with their digits into private data.
@@ -44,36 +44,38 @@ def digits(make: Make, data: str) -> Loader:
 
 
 def greater_than_five(name: str, train: Part, test: Part) -> tuple[PrivateData, PrivateData]:
-    """Use: is the digit above 5 (paper 001, section 4). Secret: the digit."""
+    """Utility: is the digit above 5 (as Mireshghallah et al. 2021). Sensitive: the digit."""
     first, second = (
-        _private(name, images, numbers > 5, numbers, (2, 10)) for images, numbers in (train, test)
+        labelled_pictures(name, images, numbers > 5, numbers, (2, 10))
+        for images, numbers in (train, test)
     )
     return first, second
 
 
 def annotated(name: str, train: Part, test: Part) -> tuple[PrivateData, PrivateData]:
-    """Use: the digit. Secret: thin (0) or thick (1) by the annotated-MNIST rule; normal is dropped.
+    """Utility: the digit. Sensitive: thin (0) or thick (1) by the annotated-MNIST rule.
 
-    Each part is measured by its own mean widths, which gives paper 002's numbers of images.
+    Normal digits are dropped. Each part is measured by its own mean widths, which gives the numbers
+    of images of Jafarzadeh Asl et al. 2023.
     """
     parts = []
     for images, numbers in (train, test):
         widths = AnnotatedRule.fit(images, numbers).label(images > 0, numbers)
         kept = widths != NORMAL
-        parts.append(_private(name, images[kept], numbers[kept], widths[kept], (10, 2)))
+        parts.append(labelled_pictures(name, images[kept], numbers[kept], widths[kept], (10, 2)))
     return parts[0], parts[1]
 
 
 def thickness(name: str, train: Part, test: Part) -> tuple[PrivateData, PrivateData]:
-    """Use: the digit. Secret: strokes at most as wide as (0), or wider than (1), the median.
+    """Utility: the digit. Sensitive: strokes at most as wide as (0), or wider than, the median (1).
 
     The median is each digit's own in the training images; so the digit says next to nothing of the
-    secret, and to hide the second need not cost the first.
+    sensitive attribute, and to hide the second need not cost the first.
     """
     widths = [stroke_widths(images) for images, _ in (train, test)]
     middles = np.array([_median(widths[0][train[1] == digit]) for digit in range(10)])
     first, second = (
-        _private(name, images, numbers, width > middles[numbers], (10, 2))
+        labelled_pictures(name, images, numbers, width > middles[numbers], (10, 2))
         for (images, numbers), width in zip((train, test), widths, strict=True)
     )
     return first, second
@@ -83,22 +85,9 @@ def _median(widths: NDArray[np.float64]) -> float:
     return float(np.median(widths)) if len(widths) else 0.0
 
 
-def _private(
-    name: str,
-    images: NDArray[np.uint8],
-    utility: NDArray[np.generic],
-    sensitive: NDArray[np.generic],
-    classes: tuple[int, int],
-) -> PrivateData:
-    return PrivateData(
-        name=name,
-        records=torch.from_numpy(images.astype(np.float32) / 127.5 - 1),
-        utility=torch.from_numpy(utility.astype(np.int64)),
-        sensitive=torch.from_numpy(sensitive.astype(np.int64)),
-        side=None,
-        owners=None,
-        utility_classes=classes[0],
-        sensitive_classes=classes[1],
-        low=-1.0,
-        high=1.0,
-    )
+MNIST_GREATER5 = PrivateSource(digits(greater_than_five, "mnist"))
+AMNIST = PrivateSource(digits(annotated, "mnist"), "ink")
+MNIST_THICKNESS = PrivateSource(digits(thickness, "mnist"), "strokes")
+EMBEDDED_GREATER5 = PrivateSource(digits(greater_than_five, "embedded"))
+EMBEDDED_AMNIST = PrivateSource(digits(annotated, "embedded"), "ink")
+EMBEDDED_THICKNESS = PrivateSource(digits(thickness, "embedded"), "strokes")

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from client.datasets.attributes.data import PrivateDataError, Split
 from client.datasets.attributes.load_days import HOURS, LoadDays, split_households
 from client.datasets.attributes.options import parse_options
+from client.datasets.spec import PrivateSource
 
 SECONDS = 3600
 HOUSE = re.compile(r"(\d{2})_occupancy_csv")
@@ -107,3 +108,6 @@ def _power(path: Path) -> NDArray[np.float32] | None:
         np.float32
     )
     return means
+
+
+ECO = PrivateSource(load_eco)

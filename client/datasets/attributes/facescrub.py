@@ -8,7 +8,8 @@ import numpy as np
 
 from client.datasets.attributes.data import PrivateDataError, Split
 from client.datasets.attributes.options import parse_options
-from client.datasets.attributes.pictures import Labelled, read_pictures, split_at_random
+from client.datasets.attributes.pictures import labelled_pictures, read_pictures, split_at_random
+from client.datasets.spec import PrivateSource
 
 GENDERS = ("actors", "actresses")
 SUFFIXES = (".jpg", ".jpeg", ".png")
@@ -16,11 +17,12 @@ DEFAULTS = {"side": "64", "limit": "100"}
 
 
 def load_facescrub(name: str, argument: str, data_dir: Path | None, seed: int) -> Split:
-    """``facescrub:PATH,side=64,limit=100``: use is the person, secret the gender.
+    """``facescrub:PATH,side=64,limit=100``: utility: the person, sensitive: the gender.
 
     PATH has ``actors/faces/PERSON/*.jpeg`` and ``actresses/faces/PERSON/*.jpeg`` (the folder
     ``faces`` may be left out). At most ``limit`` pictures a person, in alphabetical order; they are
-    dealt to the three parts at random, so that a person is in all of them (paper 000, section 5.3).
+    dealt to the three parts at random, so that a person is in all of them (Bertran et al. 2019,
+    section 5.3).
 
     Raises:
         PrivateDataError: when a folder is missing or a picture damaged.
@@ -37,15 +39,15 @@ def load_facescrub(name: str, argument: str, data_dir: Path | None, seed: int) -
         for path in _faces(person)[: options.number("limit", 1)]
     ]
     persons = np.array([number for number, _, _ in found], np.int64)
-    labelled = Labelled(
+    pictures = labelled_pictures(
         name,
         read_pictures([path for _, _, path in found], options.number("side", 16)),
         persons,
         np.array([gender for _, gender, _ in found], np.int64),
-        persons,
         (len(people), len(GENDERS)),
+        persons,
     )
-    return split_at_random(labelled.private(), seed)
+    return split_at_random(pictures, seed)
 
 
 def _people(folder: Path) -> list[Path]:
@@ -57,3 +59,6 @@ def _people(folder: Path) -> list[Path]:
 
 def _faces(person: Path) -> list[Path]:
     return sorted(path for path in person.iterdir() if path.suffix.lower() in SUFFIXES)
+
+
+FACESCRUB = PrivateSource(load_facescrub)

@@ -1,4 +1,4 @@
-"""Household loads with occupancy, from one archive: the stand-in for the ECO data of paper 002."""
+"""Household loads with occupancy, from one archive: the stand-in for the ECO data."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from client.datasets.attributes.data import PrivateDataError, Split
 from client.datasets.attributes.household_model import simulate_households
 from client.datasets.attributes.load_days import HOURS, LoadDays, split_households
 from client.datasets.attributes.places import find_file
+from client.datasets.spec import PrivateSource
 
 FILE = "household.npz"
 ARRAYS = ("power_w", "active", "household", "day_of_year", "weekday")
@@ -67,3 +68,7 @@ def _clock(name: str, argument: str) -> bool:
         kind = name.partition(":")[0]
         raise PrivateDataError(f"{name}: there is {kind}, and {kind}:clock with the hour known")
     return argument == "clock"
+
+
+HOUSEHOLD = PrivateSource(load_household)
+SIMULATED_HOUSEHOLD = PrivateSource(load_simulated_household)

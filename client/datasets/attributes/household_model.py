@@ -14,9 +14,9 @@ from client.datasets.attributes.load_days import HOURS, LoadDays
 
 HOUSEHOLDS, DAYS = 12, 180
 RISES = (0.02,) * 5 + (0.15, 0.35, 0.4) + (0.25,) * 8 + (0.4,) * 5 + (0.2, 0.1, 0.03)
-"""Chance that somebody who is not up gets up (or comes home), each hour of the day."""
+"""Chance that a person who is not up gets up (or comes home), each hour of the day."""
 RESTS = (0.7, 0.8) + (0.85,) * 4 + (0.4, 0.2) + (0.3,) * 8 + (0.12,) * 5 + (0.2, 0.35, 0.55)
-"""Chance that somebody who is up goes to bed (or out)."""
+"""Chance that a person who is up goes to bed (or out)."""
 FRIDGE, LIGHT = 70.0, 130.0
 """Watts while they run."""
 APPLIANCE_CHANCE, APPLIANCE_WATTS = 0.35, 900.0

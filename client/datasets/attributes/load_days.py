@@ -109,7 +109,7 @@ def _sequences(
 
 
 def _runs(days: LoadDays, house: int) -> Iterator[NDArray[np.int64]]:
-    """Rows of each stretch of consecutive days of ``house``."""
+    """Rows of each run of consecutive days of ``house``."""
     rows = np.flatnonzero(days.household == house)
     rows = rows[np.argsort(days.day[rows], kind="stable")]
     yield from np.split(rows, np.flatnonzero(np.diff(days.day[rows]) != 1) + 1)

@@ -1,8 +1,8 @@
-"""Paper 000's mixture (section 7.2): points whose two coordinates are the use and the secret.
+"""The mixture of Bertran et al. 2019 (section 7.2): points with utility and sensitive attribute.
 
 P(u, s) = k/4 where u = s and (2 − k)/4 elsewhere: equation 20 with both marginals at ½, its fourth
 row read as (u, s) = (0, 0). X given (u, s) is N((u, s), 0.05² I) (equation 21). At k = 1 use and
-secret are independent, at k = 0 and 2 one tells the other.
+sensitive attribute are independent, at k = 0 and 2 one tells the other.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from client.datasets.attributes.data import PrivateData, PrivateDataError, Split
+from client.datasets.spec import PrivateSource
 
 SIGMA = 0.05
 TRAIN, ATTACK, TEST = 20_000, 10_000, 10_000
@@ -25,7 +26,7 @@ def mixture_joint(k: float) -> torch.Tensor:
         PrivateDataError: k is outside [0, 2].
     """
     if not 0 <= k <= 2:
-        raise PrivateDataError(f"mixture:{k:g}: k must lie in [0, 2]; 1 makes use and secret apart")
+        raise PrivateDataError(f"mixture:{k:g}: k must lie in [0, 2]; 1 makes them independent")
     same, apart = k / 4, (2 - k) / 4
     return torch.tensor([[same, apart], [apart, same]], dtype=torch.float64)
 
@@ -33,7 +34,7 @@ def mixture_joint(k: float) -> torch.Tensor:
 def draw_mixture(
     k: float, records: int, generator: np.random.Generator, *, sigma: float = SIGMA
 ) -> PrivateData:
-    """Points float32 [records, 2] with use and secret, each 0 or 1."""
+    """Points float32 [records, 2] with utility and sensitive attribute, each 0 or 1."""
     cells = generator.choice(4, size=records, p=mixture_joint(k).flatten().numpy())
     centres = np.stack([cells // 2, cells % 2], 1)
     points = centres + sigma * generator.standard_normal((records, 2))
@@ -64,3 +65,6 @@ def load_mixture(name: str, argument: str, data_dir: Path | None, seed: int) -> 
     generator = np.random.default_rng(seed)
     parts = [draw_mixture(k, records, generator) for records in (TRAIN, ATTACK, TEST)]
     return Split(*parts)
+
+
+MIXTURE = PrivateSource(load_mixture, "coordinate")

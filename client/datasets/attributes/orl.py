@@ -14,9 +14,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from client.datasets.attributes.data import PrivateDataError, Split
-from client.datasets.attributes.pictures import Labelled, read_picture
+from client.datasets.attributes.data import PrivateData, PrivateDataError, Split
+from client.datasets.attributes.pictures import labelled_pictures, read_picture
 from client.datasets.attributes.places import find_file
+from client.datasets.spec import PrivateSource
 
 FILE = "orl_faces.zip"
 NAMED = re.compile(r"(?:.*/)?s(\d+)/(\d+)\.pgm")
@@ -28,10 +29,10 @@ TRAIN, ATTACK = 4, 3
 def load_orl(name: str, argument: str, data_dir: Path | None, seed: int) -> Split:
     """Grey faces [1, side, side] in [-1, 1]; ``orl`` or ``orl:SIDE`` (48 unless told).
 
-    Use and secret are both the identity, numbered from 0 in the order of the folders ``s1`` to
-    ``s40``: whether it is to be known or hidden is up to the person (``Batch.choice``). Every
-    person has pictures in all three parts; splitting by person is for the study to do, by
-    ``owners``.
+    Utility and sensitive attribute are both the identity, numbered from 0 in the order of the
+    folders ``s1`` to ``s40``: whether it is to be known or hidden is up to the person
+    (``Batch.choice``). Every person has pictures in all three parts; splitting by person is for the
+    study to do, by ``owners``.
 
     Raises:
         PrivateDataError: on a zip that is missing, damaged, of another layout, or a wrong side.
@@ -39,7 +40,7 @@ def load_orl(name: str, argument: str, data_dir: Path | None, seed: int) -> Spli
     if argument and not (argument.isdecimal() and 16 <= int(argument) <= 92):
         raise PrivateDataError(f"{name}: the side {argument} must be a number of pixels, 16..92")
     path = find_file("orl", FILE, data_dir)
-    faces = read_faces(path, int(argument or SIDE), name).private()
+    faces = read_faces(path, int(argument or SIDE), name)
     people = faces.utility.numpy()
     parts: tuple[list[int], ...] = ([], [], [])
     random = np.random.default_rng(seed)
@@ -54,7 +55,7 @@ def load_orl(name: str, argument: str, data_dir: Path | None, seed: int) -> Spli
     return Split(*(faces.take(torch.tensor(part, dtype=torch.int64)) for part in parts))
 
 
-def read_faces(path: Path, side: int, name: str) -> Labelled:
+def read_faces(path: Path, side: int, name: str) -> PrivateData:
     """All faces of the zip, by person and number.
 
     Raises:
@@ -77,4 +78,7 @@ def read_faces(path: Path, side: int, name: str) -> Labelled:
         raise PrivateDataError(f"{path}: has no s<person>/<number>.pgm; give the ORL faces' zip")
     people = np.unique([person for person, _, _ in found], return_inverse=True)[1].astype(np.int64)
     classes = int(people.max()) + 1
-    return Labelled(name, np.stack(images), people, people, people, (classes, classes))
+    return labelled_pictures(name, np.stack(images), people, people, (classes, classes), people)
+
+
+ORL = PrivateSource(load_orl)

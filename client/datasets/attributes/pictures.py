@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -13,48 +12,44 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
 from client.datasets.attributes.data import PrivateData, PrivateDataError, Split, split_in_two
+from models.pixels import from_pixels
 
 FORMATS = ("PNG", "JPEG", "PPM")
 
 
-@dataclass(frozen=True, eq=False)
-class Labelled:
-    """Pictures with two labels each, before they are split.
+def labelled_pictures(
+    name: str,
+    images: NDArray[np.uint8],
+    utility: NDArray[np.integer | np.bool_],
+    sensitive: NDArray[np.integer | np.bool_],
+    classes: tuple[int, int],
+    owners: NDArray[np.int64] | None = None,
+) -> PrivateData:
+    """Pictures with two labels each as private data, pixels in [-1, 1].
 
-    Attributes:
+    Args:
         name: of the source.
         images: uint8 [n, c, h, w].
-        utility: int64 [n], numbered from 0.
-        secret: int64 [n], numbered from 0.
+        utility: whole numbers or truth values [n], from 0.
+        sensitive: the same.
+        classes: of utility and sensitive attribute.
         owners: int64 [n], the person shown, or None.
-        classes: of utility and secret.
+
+    Raises:
+        PrivateDataError: when there is nothing, or nothing to hide.
     """
-
-    name: str
-    images: NDArray[np.uint8]
-    utility: NDArray[np.int64]
-    sensitive: NDArray[np.int64]
-    owners: NDArray[np.int64] | None
-    classes: tuple[int, int]
-
-    def private(self) -> PrivateData:
-        """The same as private data, pixels in [-1, 1].
-
-        Raises:
-            PrivateDataError: when there is nothing, or nothing to hide.
-        """
-        return PrivateData(
-            name=self.name,
-            records=torch.from_numpy(self.images.astype(np.float32) / 127.5 - 1),
-            utility=torch.from_numpy(self.utility.astype(np.int64)),
-            sensitive=torch.from_numpy(self.sensitive.astype(np.int64)),
-            side=None,
-            owners=None if self.owners is None else torch.from_numpy(self.owners),
-            utility_classes=self.classes[0],
-            sensitive_classes=self.classes[1],
-            low=-1.0,
-            high=1.0,
-        )
+    return PrivateData(
+        name=name,
+        records=from_pixels(images),
+        utility=torch.from_numpy(utility.astype(np.int64)),
+        sensitive=torch.from_numpy(sensitive.astype(np.int64)),
+        side=None,
+        owners=None if owners is None else torch.from_numpy(owners),
+        utility_classes=classes[0],
+        sensitive_classes=classes[1],
+        low=-1.0,
+        high=1.0,
+    )
 
 
 def split_at_random(data: PrivateData, seed: int) -> Split:

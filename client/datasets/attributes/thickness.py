@@ -1,9 +1,9 @@
 """How thick a handwritten digit is: the annotated-MNIST rule, and strokes by distance transform.
 
-The annotated-MNIST rule (Kim 2017, used by paper 002, section IV-C) counts the ink of one row that
-depends on the digit, so it measures how often strokes cross that row as well as how thick they are.
-The distance transform measures thickness alone, and is the better secret where no figure of a paper
-is to be met.
+The annotated-MNIST rule (Kim 2017, used by Jafarzadeh Asl et al. 2023, section IV-C) counts the ink
+of one row that depends on the digit, so it measures how often strokes cross that row as well as how
+thick they are. The distance transform measures thickness alone, and is the better sensitive
+attribute where no published figure is to be met.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Images = NDArray[np.uint8]
 Labels = NDArray[np.int64]
 
 THIN, NORMAL, THICK = 0, 2, 1
-"""Answers of the rule; a secret keeps 0 and 1 alone."""
+"""Answers of the rule; the sensitive attribute keeps 0 and 1 alone."""
 
 ROWS = (14, 20, 11, 18, 10, 20, 7, 22, 10, 22)
 """The row, of 28, in which the ink of each digit 0..9 is counted."""

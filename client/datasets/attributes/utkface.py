@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from client.datasets.attributes.data import PrivateDataError, Split
 from client.datasets.attributes.options import parse_options
-from client.datasets.attributes.pictures import Labelled, read_pictures, split_at_random
+from client.datasets.attributes.pictures import labelled_pictures, read_pictures, split_at_random
+from client.datasets.spec import PrivateSource
 
 NAMED = re.compile(r"(\d{1,3})_([01])_([0-4])_\d+\.(?:jpg|jpeg|png)(?:\.chip\.jpg)?")
 ATTRIBUTES = {"age": 4, "gender": 2, "race": 5}
@@ -41,17 +42,19 @@ def load_utkface(name: str, argument: str, data_dir: Path | None, seed: int) -> 
             f"{options.path} has no AGE_GENDER_RACE_TIME.jpg; give such a folder"
         )
     numbers = np.array([[int(match[place]) for place in (1, 2, 3)] for _, match in found], np.int64)
-    labelled = Labelled(
+    pictures = labelled_pictures(
         name,
         read_pictures([path for path, _ in found], options.number("side", 16)),
         _classes(numbers, utility),
         _classes(numbers, sensitive),
-        None,
         (ATTRIBUTES[utility], ATTRIBUTES[sensitive]),
     )
-    return split_at_random(labelled.private(), seed)
+    return split_at_random(pictures, seed)
 
 
 def _classes(numbers: NDArray[np.int64], attribute: str) -> NDArray[np.int64]:
     column = numbers[:, list(ATTRIBUTES).index(attribute)]
     return np.digitize(column, AGES).astype(np.int64) if attribute == "age" else column
+
+
+UTKFACE = PrivateSource(load_utkface)

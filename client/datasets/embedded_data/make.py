@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from client.datasets.embedded import BESIDE, FILE
-from client.datasets.idx_sets import MNIST, load_idx_set
+from client.datasets.idx_sets import MNIST_FILES, load_idx_set
 
 SEED = 20_200_302
 TRAIN_IMAGES, TEST_IMAGES = 10_000, 2_000
@@ -40,7 +40,7 @@ def draw(labels: NDArray[np.int64], size: int, rng: np.random.Generator) -> NDAr
 
 def sample(source: Path) -> dict[str, NDArray[np.uint8]]:
     """The sampled arrays of the MNIST in ``source``, by their names in the archive."""
-    whole = load_idx_set(MNIST, source)
+    whole = load_idx_set(MNIST_FILES, source)
     rng = np.random.Generator(np.random.PCG64(SEED))
     train = draw(whole.train_labels, TRAIN_IMAGES, rng)
     test = draw(whole.test_labels, TEST_IMAGES, rng)
@@ -60,7 +60,7 @@ def pack(arrays: dict[str, NDArray[np.uint8]]) -> bytes:
 
 
 def main() -> None:
-    """Write the sample and say its digest, to be set in ``data_sources/embedded.py``."""
+    """Write the sample and say its digest, to be set in ``client/datasets/embedded.py``."""
     parser = argparse.ArgumentParser(description="make the embedded sample of MNIST")
     parser.add_argument("--source", type=Path, required=True, help="folder with the IDX files")
     parser.add_argument("--target", type=Path, default=BESIDE / FILE, help="file to write")

@@ -1,0 +1,139 @@
+"""A run: where it lies, what it cost, and the samples that it released."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fedlens.samples import Samples
+    from server.config.tree import Config
+    from server.run_directory import RunDirectory
+    from server.store.records import Purpose
+    from simulations.engine import Summary
+
+SUMMARY = "summary.json"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run on disk; give its path to `open_run`, or take it from `fedlens.simulate`.
+
+    Attributes:
+        path: its directory.
+        store: URL of the store that its samples are in.
+    """
+
+    path: Path
+    store: str
+
+    @cached_property
+    def directory(self) -> RunDirectory:
+        """The directory's files, for what this class has no method for."""
+        from server.run_directory import RunDirectory
+
+        return RunDirectory.open(self.path)
+
+    @cached_property
+    def config(self) -> Config:
+        """The configuration that it was trained with."""
+        return self.directory.config()
+
+    @cached_property
+    def id(self) -> str:
+        """The id under which it is in its store.
+
+        Raises:
+            FedlensError: it has spent nothing yet.
+        """
+        from simulations.reading import run_id_of
+
+        return run_id_of(self.directory)
+
+    @property
+    def summary(self) -> Summary:
+        """What came out: rounds, both ε, students, digests and places.
+
+        Raises:
+            FedlensError: it was not trained to its end yet, or not by `fedlens.simulate`.
+        """
+        from server.run_directory import RunDirectoryError
+        from simulations.engine import Summary
+
+        path = self.path / SUMMARY
+        if not path.exists():
+            raise RunDirectoryError(f"{self.path} has no {SUMMARY} yet: `fedlens resume` it")
+        try:
+            return Summary(**json.loads(path.read_text(encoding="utf-8")))
+        except (TypeError, ValueError):
+            raise RunDirectoryError(f"{path} is not this version's: `fedlens resume` it") from None
+
+    def keep(self, summary: Summary) -> None:
+        """Write what `summary` reads."""
+        from foundation.files import write_durably
+
+        content = json.dumps(summary.to_json(), allow_nan=False, indent=1)
+        write_durably(self.path / SUMMARY, (content + "\n").encode())
+
+    def statement(self) -> str:
+        """What the run guarantees so far, in words, with the assumptions.
+
+        Differential privacy holds for everybody; Bayesian differential privacy only for people
+        like those in the data. Both are always stated together.
+        """
+        from accountant.statement import statement
+        from server.pretrained_filter import with_cost
+        from server.run_ledger import spending_of
+
+        spending = spending_of(self.config, self.directory)
+        return with_cost(statement(spending, self.config.data.users), self.directory)
+
+    def samples(self, *, purpose: Purpose = "release", round: int | None = None) -> Samples:  # noqa: A002
+        """Samples that lie in the run's store.
+
+        Args:
+            purpose: ``release``, those to work on, or ``strip``, the few of every round.
+            round: of which round; the last that has any by default.
+
+        Raises:
+            FedlensError: there are none.
+        """
+        from fedlens.samples import stored
+
+        return stored(self, purpose, round)
+
+    def draw(self, count: int, *, seed: int, round: int | None = None) -> Samples:  # noqa: A002
+        """Fresh samples of a kept generator, all classes equally often; costs no privacy.
+
+        Args:
+            count: how many.
+            seed: of the generator's noise; equal seeds give equal samples.
+            round: the round whose generator is used; the last by default.
+
+        Raises:
+            WrongUse: a count below 1.
+            FedlensError: the run kept no generator of that round.
+        """
+        from fedlens.samples import drawn
+
+        return drawn(self, count, seed, round)
+
+
+def open_run(path: Path | str, *, store: str = "") -> Run:
+    """A run that is on disk, finished or not.
+
+    Args:
+        path: its directory.
+        store: URL of its store, where it is not the one that the run remembers.
+
+    Raises:
+        FedlensError: there is no run at ``path``.
+    """
+    from server.run_directory import RunDirectory
+    from simulations.reading import store_url_of
+
+    directory = RunDirectory.open(Path(path))
+    return Run(directory.path, store_url_of(directory, store))

@@ -1,0 +1,188 @@
+"""Samples with where they come from, as arrays and as other libraries' data sets."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from accountant.wording import shown
+from foundation.errors import FedlensError, WrongUse
+
+if TYPE_CHECKING:
+    from fedlens.runs import Run
+    from server.store.records import Purpose, StoredBatch
+
+WHITE = 255
+
+
+class MissingPackage(FedlensError):
+    """A package that is not installed and that only this needs."""
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Which generator samples were drawn from, and what had been spent when it was made.
+
+    Attributes:
+        run_id: of the run.
+        round: the last round that the generator learned from.
+        purpose: ``release`` or ``strip`` in the store; ``fresh`` for samples drawn by request.
+        seed: of the generator's noise.
+        checkpoint_sha256: digest of the generator.
+        private: False where the run guarantees nothing; the figures then protect nobody.
+        dp_epsilon: differential privacy at ``delta_dp``; None where it is infinite.
+        delta_dp: δ of ``dp_epsilon``.
+        bayesian_epsilon: Bayesian differential privacy at ``delta_bayesian``, corrected; an
+            estimate from private norms. None where it is infinite.
+        delta_bayesian: δ of ``bayesian_epsilon``.
+        label: what belongs on every sample: synthetic, and how it was drawn.
+    """
+
+    run_id: str
+    round: int
+    purpose: str
+    seed: int
+    checkpoint_sha256: str
+    private: bool
+    dp_epsilon: float | None
+    delta_dp: float
+    bayesian_epsilon: float | None
+    delta_bayesian: float
+    label: str
+
+    @property
+    def words(self) -> str:
+        """All of it in one line, to keep beside the samples."""
+        dp, bayesian = (
+            shown(math.inf if epsilon is None else epsilon)
+            for epsilon in (self.dp_epsilon, self.bayesian_epsilon)
+        )
+        return (
+            f"{self.label} · run {self.run_id} · round {self.round} · seed {self.seed} · "
+            f"DP ε={dp} (δ={self.delta_dp:g}) · "
+            f"Bayesian DP ε={bayesian} (δ={self.delta_bayesian:g}, estimate)"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Synthetic images and the classes they were requested for.
+
+    Attributes:
+        images: uint8 [n, channels, height, width].
+        labels: int64 [n].
+        provenance: of all of them.
+    """
+
+    images: NDArray[np.uint8]
+    labels: NDArray[np.int64]
+    provenance: Provenance
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self.labels)
+
+    def torch(self) -> Dataset[tuple[Tensor, int]]:
+        """Pairs of an image, float32 [channels, height, width] in [0, 1], and its class."""
+        return _Pairs(self)
+
+    def datasets(self) -> Any:
+        """A Hugging Face ``datasets.Dataset`` with columns ``image`` and ``label``.
+
+        Its ``info.description`` is the provenance in words.
+
+        Raises:
+            MissingPackage: the package ``datasets`` is not installed.
+        """
+        try:
+            import datasets
+        except ImportError:
+            raise MissingPackage(
+                "the package 'datasets' is not installed: pip install 'fedlens[datasets]'"
+            ) from None
+        from PIL import Image
+
+        pictures = [Image.fromarray(_displayed(image)) for image in self.images]
+        features = datasets.Features({"image": datasets.Image(), "label": datasets.Value("int64")})
+        info = datasets.DatasetInfo(description=self.provenance.words, features=features)
+        columns = {"image": pictures, "label": self.labels.tolist()}
+        return datasets.Dataset.from_dict(columns, features=features, info=info)
+
+
+class _Pairs(Dataset[tuple[Tensor, int]]):
+    def __init__(self, samples: Samples) -> None:
+        self._images, self._labels = torch.from_numpy(samples.images), samples.labels
+
+    def __len__(self) -> int:
+        return len(self._labels)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        return self._images[index].float() / WHITE, int(self._labels[index])
+
+
+def _displayed(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """[channels, height, width] as pictures are: [height, width] or [height, width, 3]."""
+    return image[0] if len(image) == 1 else np.moveaxis(image, 0, -1)
+
+
+def stored(run: Run, purpose: Purpose, round_number: int | None) -> Samples:
+    """The samples of the last batch of that purpose, or of that round."""
+    from server.run_directory import RunDirectoryError
+    from server.store import SampleFilter, open_store
+    from simulations.reading import stored_samples
+
+    with open_store(run.store) as store:
+        found = [
+            batch
+            for batch in store.batches(run.id)
+            if batch.purpose == purpose and round_number in (None, batch.round)
+        ]
+        if not found:
+            of_round = "" if round_number is None else f" of round {round_number}"
+            raise RunDirectoryError(f"{run.path} has no {purpose} samples{of_round} in its store")
+        images, labels = stored_samples(store, SampleFilter(batch_id=found[-1].batch_id))
+    return Samples(images, labels, _provenance(found[-1]))
+
+
+def drawn(run: Run, count: int, seed: int, round_number: int | None) -> Samples:
+    """Fresh samples; of their generator the store has a batch, whose figures are theirs too."""
+    from models.pixels import as_pixels
+    from server.store import open_store
+    from simulations.reading import fresh_samples, kept_sampler
+
+    if count < 1:
+        raise WrongUse(f"count = {count}: give at least 1")
+    sampler = kept_sampler(run.directory, round_number)
+    images, labels = fresh_samples(sampler, count, seed)
+    with open_store(run.store) as store:
+        batches = store.batches(run.id)
+    last = next(b for b in reversed(batches) if round_number in (None, b.round))
+    origin = replace(_provenance(last), purpose="fresh", seed=seed)
+    return Samples(as_pixels(images), labels.numpy(), origin)
+
+
+def _provenance(batch: StoredBatch) -> Provenance:
+    return Provenance(
+        run_id=batch.run_id,
+        round=batch.round,
+        purpose=batch.purpose,
+        seed=batch.seed,
+        checkpoint_sha256=batch.checkpoint_sha256,
+        private=batch.private,
+        dp_epsilon=_finite(batch.dp_epsilon),
+        delta_dp=batch.delta_dp,
+        bayesian_epsilon=_finite(batch.bdp_corrected),
+        delta_bayesian=batch.delta_bdp,
+        label=batch.provenance,
+    )
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,148 @@
+"""The site builds strictly, and each of its checks finds the fault that it is for."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+sys.path.insert(0, str(DOCS))
+import checks  # noqa: E402
+
+
+@pytest.fixture
+def site(tmp_path):
+    """A checkout in small: a README, one page, one law, one picture and what makes it."""
+    docs = tmp_path / "docs"
+    (docs / "images").mkdir(parents=True)
+    (docs / "reference").mkdir()
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "Makefile").write_text("demo: setup\n")
+    (tmp_path / "README.md").write_text("![a](docs/images/a.png)\n")
+    (docs / "laws.md").write_text("# Laws\n\n## One\n\n`tests/test_a.py::test_it_holds`\n")
+    (docs / "reference" / "settings.md").write_text("| `tasks.NAME.rounds` | `1` | rounds |\n")
+    (docs / "images" / "a.png").touch()
+    (tmp_path / "draw.py").write_text('"""Draws."""\naxes.set_title("a title")\n')
+    (tmp_path / "tests" / "test_a.py").write_text("def test_it_holds():\n    pass\n")
+    entry = '[[picture]]\nfiles = "a.png"\nmade_by = "python draw.py"\ncode = ["draw.py"]\n'
+    (docs / "images" / "pictures.toml").write_text(entry)
+    assert checks.mark_seen(tmp_path, "a.png") == ["a.png"]
+    return tmp_path
+
+
+def faults(root):
+    found = (
+        checks.command_faults,
+        checks.link_faults,
+        checks.table_faults,
+        checks.word_faults,
+        checks.picture_faults,
+        checks.law_faults,
+    )
+    return [fault for check in found for fault in check(root)]
+
+
+def test_a_sound_site_has_no_fault(site):
+    assert faults(site) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("```bash\nfedlens simulate --no-such-flag\n```", "is not understood"),
+        ("```bash\nfedlens budget --sampling-rate 1 \\\n  --nope\n```", "is not understood"),
+        ("```bash\nmake coffee\n```", "make coffee is no target"),
+        ("[there](nowhere.md)", "nowhere.md is not there"),
+        ("| 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 |", "more than seven columns"),
+        ("whoever reads this", "anyone who"),
+        ("set `tasks.critic.laps`", "no setting tasks.critic.laps"),
+    ],
+)
+def test_a_fault_on_a_page_is_found(site, text, said):
+    (site / "docs" / "page.md").write_text(text + "\n")
+    assert [said in fault for fault in faults(site)] == [True]
+
+
+def test_what_is_right_on_a_page_is_no_fault(site):
+    text = "`tasks.critic.rounds`\n\n```bash\nmake demo\nfedlens --help\n```\n\n| a \\| b | c |\n"
+    (site / "docs" / "page.md").write_text(text)
+    assert faults(site) == []
+
+
+def test_a_law_whose_test_is_gone_is_found_with_where_it_may_be(site):
+    tests = site / "tests"
+    (tests / "test_a.py").write_text("def test_it_held():\n    pass\n")
+    lost = "docs/laws.md: there is no tests/test_a.py::test_it_holds"
+    assert faults(site) == [f"{lost}; test_it_held?"]
+    (tests / "test_a.py").unlink()
+    assert faults(site) == [lost]
+    (tests / "test_b.py").write_text("def test_it_holds():\n    pass\n")
+    assert faults(site) == [f"{lost}; tests/test_b.py::test_it_holds?"]
+
+
+def test_a_law_without_test_or_gap_is_found(site):
+    page = site / "docs" / "laws.md"
+    page.write_text(page.read_text() + "\n## Two\n\nWe promise.\n")
+    assert faults(site) == ["docs/laws.md: Two names no test and no gap"]
+    page.write_text(page.read_text() + "\n**Not held yet:** all of it.\n")
+    assert faults(site) == []
+
+
+def test_a_picture_is_stale_once_its_code_draws_other_words(site):
+    (site / "draw.py").write_text('"""Draws more."""\nnote("b")\naxes.set_title("a title")\n')
+    assert faults(site) == []
+    (site / "draw.py").write_text('axes.set_title("another title")\n')
+    assert "a.png is stale" in faults(site)[0]
+    checks.mark_seen(site, "a.png")
+    assert faults(site) == []
+
+
+def test_a_picture_without_entry_page_or_code_is_found(site):
+    (site / "docs" / "images" / "b.png").touch()
+    (site / "draw.py").unlink()
+    assert sorted(fault[:30] for fault in faults(site)) == [
+        "a.png: its code draw.py is gon",
+        "docs/images/b.png has no entry",
+        "docs/images/b.png is on no pag",
+    ]
+
+
+def test_public_names_without_docstring_are_found(monkeypatch):
+    module = ModuleType("silent")
+    module.__all__ = ["Told", "untold"]
+    exec(
+        "class Told:\n    '''Told.'''\n    def quiet(self): pass\n    def _own(self): pass\n"
+        "def untold(): pass\n",
+        vars(module),
+    )
+    monkeypatch.setitem(sys.modules, "silent", module)
+    assert list(checks.api_faults("silent")) == [
+        "silent.Told.quiet has no docstring",
+        "silent.untold has no docstring",
+    ]
+
+
+def build(source, out):
+    command = [sys.executable, "-m", "sphinx", "-W", "-n", "--keep-going", "-q", "-b", "html"]
+    done = subprocess.run([*command, source, out], capture_output=True, text=True)
+    return done.returncode, done.stderr
+
+
+def test_the_site_builds_strictly(tmp_path):
+    code, said = build(DOCS, tmp_path)
+    assert code == 0, said
+    assert "fedlens" in (tmp_path / "reference" / "api.html").read_text()
+
+
+@pytest.mark.parametrize("link", ["[x](index.md#nowhere)", "[x](nowhere.md)", "![x](no.png)"])
+def test_a_broken_link_fails_the_build(tmp_path, link):
+    shutil.copy(DOCS / "conf.py", tmp_path / "conf.py")
+    (tmp_path / "checks.py").write_text("def all_faults(root):\n    return []\n")
+    (tmp_path / "index.md").write_text(f"# Title\n\n{link}\n")
+    code, said = build(tmp_path, tmp_path / "out")
+    assert code == 1 and "index.md" in said

@@ -1,0 +1,36 @@
+"""A run that takes a second."""
+
+from __future__ import annotations
+
+import pytest
+
+import fedlens
+
+TINY = {
+    "schedule": "critic",
+    "data.users": 30,
+    "data.samples_per_user": 4,
+    "privacy.delta": 1e-3,
+    "tasks.critic.kind": "frozen",
+    "tasks.critic.rounds": 2,
+    "tasks.critic.noise_multiplier": 3.0,
+    "tasks.critic.generator_steps": 2,
+    "generator.batch": 20,
+    "generator.width": 8,
+    "release.samples": 20,
+    "release.strip": 1,
+    "release.agreement": 0.0,
+}
+
+
+@pytest.fixture(scope="session")
+def tiny() -> dict[str, object]:
+    """Its settings, over the preset ``open``."""
+    return dict(TINY)
+
+
+@pytest.fixture(scope="session")
+def tiny_run(tmp_path_factory, tiny) -> fedlens.Run:
+    """It, trained once."""
+    out = tmp_path_factory.mktemp("api") / "run"
+    return fedlens.simulate("demo", out=out, settings=tiny, student=False)

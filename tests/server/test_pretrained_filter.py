@@ -1,0 +1,437 @@
+"""A run whose nodes look through the filter of another run: taken once, checked, and kept."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from flwr.app import Context, RecordDict
+from run_parts import FOCUSED, PARTS
+
+from client.cohort_data import sound_records
+from client.data import LocalData
+from client.filtered import FilteredUsers
+from client.messages import Description
+from client.messages import TrainRequest as Request
+from fedlens.cli import build_parser, main
+from fedlens.cli.simulate import config_of
+from models.vectors import to_vector
+from server.app import app
+from server.config.tree import Config, ConfigError
+from server.enrolment import EnrolmentError, Federation, _agreed
+from server.learner import Learners
+from server.pretrained_filter import check_filter, pretrained_filter
+from server.publication import Publication
+from server.run_directory import RunDirectory, RunDirectoryError
+from server.run_ledger import RunLedger, spending_of
+from server.sampling import Roster
+from server.schedule import parts, planned_epsilon
+from server.store import SampleFilter, open_store
+from server.tasks.privatizer import PrivatizerTrainer
+from simulations.audits.canaries import stage_config
+from simulations.engine import measure_student
+from simulations.federation.apps import node_users
+from simulations.reading import kept_leakage, kept_run_filter, kept_sampler
+
+DENSE = {
+    "privatizer.network": "dense",
+    "privatizer.width": 4,
+}
+TRAINS = {
+    **DENSE,
+    "privatizer.method": "information",
+    "privatizer.rounds": 1,
+    "privatizer.readers": 4,
+    "privatizer.batch": 5,
+    "critic.family": "frozen",
+    "rounds.count": 1,
+}
+
+
+@pytest.fixture
+def first(small_config, run_small, tmp_path):
+    """The folder of a run that trained a filter, with changes."""
+
+    def make(name: str = "first", **changes) -> str:
+        run_small(small_config(**{**_keys(TRAINS), **changes}), name)
+        return str(tmp_path / name)
+
+    return make
+
+
+@pytest.fixture
+def second(small_config):
+    """The configuration of a run that takes a filter, with changes."""
+
+    def make(folder: str, *more: dict[str, object], **changes) -> Config:
+        given = {**DENSE, "privatizer.method": "pretrained", "privatizer.filter": folder}
+        settings = {"critic.family": "frozen", **given}
+        for part in more:
+            settings |= part
+        return small_config(**{**_keys(settings), **changes})
+
+    return make
+
+
+def _keys(settings: dict[str, object]) -> dict[str, object]:
+    return {key.replace(".", "__"): value for key, value in settings.items()}
+
+
+def kept(folder) -> np.ndarray:
+    return RunDirectory.open(Path(folder)).load_state().arrays["privatizer/mean"]
+
+
+def test_every_image_of_a_run_with_a_pretrained_filter_goes_through_it(
+    first, second, run_small, monkeypatch, tmp_path
+):
+    shown, released = [], FilteredUsers._released
+    monkeypatch.setattr(
+        FilteredUsers, "_released", lambda s, d, p: shown.append(s) or released(s, d, p)
+    )
+    folder = first()
+    shown.clear()
+    config = second(folder)
+    outcome = run_small(config)
+    assert outcome.rounds == 3
+    users = {(id(s.users), id(s)) for s in shown}
+    assert len(shown) == 40 and len(users) == 2, "each user's images are filtered once"
+    assert all(np.array_equal(to_vector(s.network), kept(folder)) for s in shown)
+    assert np.array_equal(kept(tmp_path / "run"), kept(folder))
+    # it is paid for as a run without a filter is, and has no part of its own
+    plain = config.updated({"privatizer.method": "", "privatizer.filter": ""})
+    assert [part.name for part in parts(config)] == ["critic"]
+    assert planned_epsilon(config, 1e-3) == planned_epsilon(plain, 1e-3)
+
+
+def test_what_comes_of_it_is_read_as_of_any_run(first, second, run_small, tmp_path):
+    config = second(first())
+    outcome = run_small(config)
+    directory = RunDirectory.open(tmp_path / "run")
+    network, shape = kept_run_filter(directory.path)
+    assert shape == (1, 28, 28) and not network.training
+    assert kept_leakage(directory) is None
+    assert kept_sampler(directory).classes == 10
+    assert 0 <= measure_student(config, directory, images=50, epochs=1).accuracy <= 1
+    with open_store(outcome.store) as store:
+        assert store.samples(SampleFilter(run_id=outcome.run_id, purpose="release"))
+
+
+def test_a_pretrained_filter_serves_all_parts_and_pairs(
+    first, second, run_small, few_images_for_the_frame, tmp_path
+):
+    parted = {**PARTS, **FOCUSED}
+    config = second(first(), parted, privatizer__condition=True)
+    assert run_small(config).rounds == 5
+    assert kept_sampler(RunDirectory.open(tmp_path / "run")).classes == 20
+
+
+def test_a_filter_that_is_told_who_consents_is_told_so_again(first, second, run_small, tmp_path):
+    unet = {"privatizer__network": "unet", "privatizer__width": 2, "privatizer__consenting": 0.5}
+    folder = first(**unet)
+    with pytest.raises(ConfigError, match=r"privatizer\.consenting = 0\.0 .* is told who consents"):
+        run_small(second(folder, **{**unet, "privatizer__consenting": 0.0}), "deaf")
+    assert run_small(second(folder, **unet)).rounds == 3
+    assert np.array_equal(kept(tmp_path / "run"), kept(folder))
+
+
+@pytest.mark.parametrize("consenting", [0.0, 0.5])
+def test_a_filter_of_samples_serves_another_run(
+    small_config, second, run_small, tmp_path, a_filter_in_no_time, consenting
+):
+    code = {"privatizer__network": "code", "privatizer__width": 2}
+    code["privatizer__consenting"] = consenting
+    made = {"privatizer__method": "synthetic", "privatizer__steps": 2, **code}
+    run_small(small_config(critic__family="frozen", rounds__count=1, **made), "first")
+    assert run_small(second(str(tmp_path / "first"), **code)).rounds == 3
+    assert np.array_equal(kept(tmp_path / "run"), kept(tmp_path / "first"))
+
+
+def test_a_run_goes_on_without_the_folder_that_its_filter_came_from(
+    first, second, run_small, monkeypatch, tmp_path
+):
+    whole = run_small(second(first()), "whole").model_sha256
+    folder = first("other")
+    shutil.copytree(tmp_path / "first", folder, dirs_exist_ok=True)  # the same filter elsewhere
+    config, save, cut = second(folder), RunDirectory.save_state, []
+
+    def once(directory, snapshot):
+        save(directory, snapshot)
+        if not cut and directory.path.name == "run":
+            cut.append(snapshot.round)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(RunDirectory, "save_state", once)
+    with pytest.raises(KeyboardInterrupt):
+        run_small(config)
+    shutil.rmtree(folder)
+    assert run_small(config).model_sha256 == whole
+
+
+def test_the_filter_is_kept_before_anything_is_spent(
+    first, second, run_small, monkeypatch, tmp_path
+):
+    charge, kept_by_then = RunLedger.charge, []
+
+    def looked(run_ledger, *arguments):
+        kept_by_then.append((tmp_path / "run" / "checkpoint" / "filter.safetensors").exists())
+        return charge(run_ledger, *arguments)
+
+    config = second(first())
+    monkeypatch.setattr(RunLedger, "charge", looked)
+    run_small(config)
+    assert kept_by_then == [True] * 3
+
+
+@pytest.mark.parametrize("folder", ["gone", "changed"])
+def test_what_the_other_run_does_later_changes_nothing(
+    first, second, run_small, monkeypatch, tmp_path, folder
+):
+    config, save = second(first()), RunDirectory.save_state
+    whole = run_small(config, "whole").model_sha256
+
+    def killed(directory, snapshot):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(RunDirectory, "save_state", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run_small(config)
+    monkeypatch.setattr(RunDirectory, "save_state", save)
+    shutil.rmtree(tmp_path / "first")
+    if folder == "changed":
+        first(privacy__fixed_seed=9)
+    assert run_small(config).model_sha256 == whole
+
+
+def test_a_damaged_copy_of_the_filter_is_told(first, second, run_small, tmp_path):
+    config = second(first())
+    run_small(config)
+    (tmp_path / "run" / "checkpoint" / "filter.safetensors").write_bytes(b"x")
+    with pytest.raises(RunDirectoryError, match="is damaged; restore it from a backup"):
+        run_small(config)
+
+
+UNFIT = [
+    ({"privatizer__width": 5}, r"privatizer\.width = 5 does not fit .* has 4"),
+    ({"privatizer__network": "unet"}, r"privatizer\.network = 'unet' does not fit .*'dense'"),
+    (
+        {"privatizer__sensitive_attribute": "column"},
+        r"privatizer\.sensitive_attribute = 'column' does not fit",
+    ),
+    ({"privacy__fixed_seed": -1}, "trained without noise or with repeatable noise"),
+]
+
+
+@pytest.mark.parametrize(("changes", "said"), UNFIT)
+def test_another_kind_of_filter_is_refused_before_anything_is_spent(
+    first, second, run_small, tmp_path, changes, said
+):
+    config = second(first(), **changes)
+    with pytest.raises(ConfigError, match=said):
+        check_filter(config)
+    if "privatizer__sensitive_attribute" not in changes:  # which the nodes do not know
+        with pytest.raises(ConfigError, match=said):
+            run_small(config)
+        assert not (tmp_path / "run" / "ledger.jsonl").exists()
+
+
+def test_a_filter_without_noise_serves_runs_that_promise_nothing(first, second, run_small):
+    folder = first(privatizer__noise_multiplier=0.0, privacy__fixed_seed=-1)
+    with pytest.raises(ConfigError, match="without noise"):
+        run_small(second(folder, privacy__fixed_seed=-1), "private")
+    assert run_small(second(folder, privacy__noise_multiplier=0.0)).rounds == 3
+
+
+def test_folders_that_have_no_filter_are_told(first, second, small_config, run_small, tmp_path):
+    for folder in (str(tmp_path / "nowhere"), "/no such run"):
+        with pytest.raises(ConfigError, match=r"privatizer\.filter = .* holds no run"):
+            run_small(second(folder), f"of {Path(folder).name}")
+        assert not (tmp_path / f"of {Path(folder).name}" / "ledger.jsonl").exists()
+    run_small(small_config(critic__family="frozen"), "plain")
+    with pytest.raises(ConfigError, match="has no filter, or is not done"):
+        check_filter(second(str(tmp_path / "plain")))
+    directory = RunDirectory.create(tmp_path / "coloured", second(first()))
+    with pytest.raises(ConfigError, match=r"is of images \[1, 28, 28\], not \(3, 32, 32\)"):
+        pretrained_filter(directory.config(), (3, 32, 32), directory)
+
+
+def test_the_command_says_it_in_one_line(first, tmp_path, capsys):
+    out = ["--out", str(tmp_path / "new"), "--no-student"]
+    settings = "privatizer.method=pretrained", f"privatizer.filter={tmp_path / 'no'}"
+    given = [word for text in settings for word in ("--set", text)]
+    assert main(["simulate", "--preset", "demo", *given, *out]) != 0
+    said = capsys.readouterr().err.strip().splitlines()
+    assert not (tmp_path / "new").exists(), "what is refused leaves no run behind"
+    assert "holds no run" in said[-1] and not any("Traceback" in line for line in said)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"method": "pretrained"}, "privatizer.filter"),
+        ({"method": "pretrained", "filter": "x", "rounds": 1}, "has no rounds of its own"),
+        ({"method": "pretrained", "filter": "x", "steps": 5}, "does not look at it"),
+        ({"method": "information", "rounds": 1, "filter": "x"}, "does not look at it"),
+        ({"method": "synthetic", "network": "code", "filter": "x"}, "does not look at it"),
+    ],
+)
+def test_settings_that_contradict_are_refused(settings, said):
+    with pytest.raises(ConfigError, match=said):
+        Config().updated({f"privatizer.{key}": value for key, value in settings.items()})
+
+
+def test_nodes_need_not_know_a_sensitive_attribute_that_is_hidden_already(second):
+    config = second("/x", data__users=2, data__nodes=1)
+    told = {7: Description(partition=0, users=2, shape=(1, 28, 28), classes=10)}
+    assert _agreed(told, config).sensitive_classes == 0
+    with pytest.raises(EnrolmentError, match="do not know"):
+        _agreed(told, config.updated({"privatizer.condition": True}))
+
+
+def test_requests_carry_the_filter_and_not_where_it_lay(first, second, run_small, monkeypatch):
+    folder, seen = first(), []
+    read = Request.from_record.__func__
+    monkeypatch.setattr(
+        Request, "from_record", classmethod(lambda c, r: seen.append(read(c, r)) or seen[-1])
+    )
+    run_small(second(folder))
+    assert seen and all(folder not in map(str, r.settings.values()) for r in seen)
+    assert all("filter" in r.weights for r in seen)
+
+
+def test_canaries_try_the_mechanism_of_such_a_run(second):
+    assert not stage_config(second("/x"), 10).privatizer.active
+
+
+def test_a_run_is_not_begun_without_the_filter_that_it_is_to_have(second):
+    federation = Federation(Roster((7,), (40,)), (1, 28, 28), 10)
+    with pytest.raises(ValueError, match="without the given filter"):
+        Learners(second("/x"), federation)
+
+
+def test_a_filter_that_is_not_done_learning_is_refused(first, second, run_small, monkeypatch):
+    """Such a filter passes images nearly as they are."""
+    save = RunDirectory.save_state
+
+    def killed_after_one(directory, snapshot):
+        save(directory, snapshot)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(RunDirectory, "save_state", killed_after_one)
+    with pytest.raises(KeyboardInterrupt):
+        first("midway", privatizer__rounds=3, privatizer__lead=1)
+    monkeypatch.setattr(RunDirectory, "save_state", save)
+    with pytest.raises(ConfigError, match="not done with it yet"):
+        check_filter(second(_beside(first(), "midway")))
+
+
+def test_a_filter_whose_rounds_were_lost_is_refused(first, second, monkeypatch):
+    monkeypatch.setattr(PrivatizerTrainer, "ready", True)  # so that its run ends all the same
+    monkeypatch.setattr(PrivatizerTrainer, "apply_release", lambda self, release: None)
+    folder = first()
+    with pytest.raises(ConfigError, match="not done with it yet"):
+        check_filter(second(folder))
+
+
+def _beside(folder: str, name: str) -> str:
+    return str(Path(folder).with_name(name))
+
+
+def test_a_filter_is_taken_from_the_run_that_trained_it(first, second, run_small, tmp_path):
+    run_small(second(first()), "second")
+    with pytest.raises(ConfigError, match=r"was given its filter too, .* name the one .*/first"):
+        check_filter(second(str(tmp_path / "second")))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda vector: vector[:-1], "it is of another version: .*; train it again"),
+        (lambda vector: vector * np.float32("inf"), "not finite; train it again"),
+    ],
+)
+def test_a_filter_of_another_version_is_refused_before_anything_is_spent(
+    first, second, run_small, monkeypatch, tmp_path, change, said
+):
+    folder, load = first(), RunDirectory.load_state
+
+    def other(directory):
+        found = load(directory)
+        if found is not None and directory.path.name == "first":
+            found.arrays["privatizer/mean"] = change(found.arrays["privatizer/mean"])
+        return found
+
+    monkeypatch.setattr(RunDirectory, "load_state", other)
+    with pytest.raises(ConfigError, match=said):
+        run_small(second(folder))
+    assert not (tmp_path / "run" / "ledger.jsonl").exists()
+
+
+def test_what_the_filter_cost_is_said_wherever_the_guarantee_is(
+    first, second, run_small, tmp_path, capsys
+):
+    folder = first(privacy__fixed_seed=-1)
+    config = second(folder, privacy__fixed_seed=-1)
+    outcome = run_small(config)
+    trained = spending_of(RunDirectory.open(Path(folder)).config(), RunDirectory(Path(folder)))
+    cost = f"whose training cost DP ε = {trained.dp_epsilon:.4g} at δ = 0.001 besides"
+    with open_store(outcome.store) as store:
+        assert cost in store.run(outcome.run_id).guarantee
+    directory = RunDirectory.open(tmp_path / "run")
+    before_its_end = f"sqlite:///{tmp_path / 'other.db'}"
+    with open_store(before_its_end, create=True) as store:
+        Publication(config, directory, store, "another", "run").begin()
+        assert cost in store.run("another").guarantee
+    assert main(["ledger", "show", str(tmp_path / "run")]) == 0
+    assert cost in "".join(capsys.readouterr())
+
+
+def test_a_relative_path_is_made_absolute_by_the_command_and_refused_by_the_server(
+    second, tmp_path, monkeypatch
+):
+    with pytest.raises(ConfigError, match="give the absolute path"):
+        check_filter(second("runs/first"))
+    monkeypatch.chdir(tmp_path)
+    given = ["--set", "privatizer.method=pretrained", "--set", "privatizer.filter=runs/first"]
+    args = build_parser().parse_args(["simulate", *given])
+    assert config_of(args).privatizer.filter == str(tmp_path / "runs" / "first")
+
+
+def test_through_flower_a_refusal_leaves_no_run_behind(second, tmp_path):
+    settings = {**second("/nowhere").flat(), "run.out": str(tmp_path / "run"), "run.store": ""}
+    with pytest.raises(ConfigError, match="holds no run"):
+        app(None, Context(1, 0, {}, RecordDict(), settings))
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_run_whose_filter_is_taken_is_not_set_aside(first, tmp_path, capsys):
+    folder = first(privacy__fixed_seed=-1)
+    given = [
+        f"{key}={value}" for key, value in {**DENSE, "privatizer.method": "pretrained"}.items()
+    ]
+    given += [f"privatizer.filter={folder}"]
+    sets = [word for text in given for word in ("--set", text)]
+    assert main(["simulate", *sets, "--out", folder, "--overwrite", "--no-student"]) == 2
+    assert "name another --out" in capsys.readouterr().err
+    assert RunDirectory(Path(folder)).exists()
+
+
+def test_simulated_nodes_know_the_sensitive_attribute_where_they_must(second):
+    assert node_users(second("/x"), 0).sensitive_attribute == ""
+    users = node_users(second("/x", privatizer__condition=True), 0)
+    assert users.sensitive_attribute == "thickness"
+
+
+def test_who_consents_is_heeded_without_sensitive_values():
+    images, labels = torch.zeros(3, 1, 28, 28), torch.tensor([1, 99, 2])
+    data = LocalData(images, labels, None, torch.tensor([[0.0], [1.0], [1.0]]))
+
+    class One:
+        shape, classes, sensitive_classes, partition = (1, 28, 28), 10, 0, 0
+
+        def user(self, position):
+            return data
+
+    assert torch.equal(sound_records(One(), 0).choice, torch.tensor([[0.0], [1.0]]))
