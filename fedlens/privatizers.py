@@ -169,9 +169,9 @@ def curve(
     Raises:
         FedlensError: method, point, attacker or data cannot be used.
     """
-    from studies.tradeoff.report import Plan, run_curve
+    from studies.tradeoff.report import CurvePlan, run_curve
 
-    plan = Plan(
+    plan = CurvePlan(
         method=method,
         data=data,
         out=Path(out),

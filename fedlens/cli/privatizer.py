@@ -103,7 +103,6 @@ def run_curve_verb(args: argparse.Namespace) -> int:
     from fedlens.privatizers import curve
     from models.shapes import ShapeError
     from privatizers.protocol import PrivatizerError
-    from studies.papers.runner import StudyError
     from studies.tradeoff.store import store_curve
 
     out = made_folder(args.out or OUT / f"privatizer-{args.method}")
@@ -120,7 +119,7 @@ def run_curve_verb(args: argparse.Namespace) -> int:
             data_dir=args.data_dir,
             tell=tell,
         )
-    except (PrivatizerError, PrivateDataError, ShapeError, StudyError) as error:
+    except (PrivatizerError, PrivateDataError, ShapeError) as error:
         raise WrongUse(str(error)) from None
     _print(found, out, len(seeds))
     place = args.store or f"sqlite:///{out / STORE}"
@@ -134,11 +133,11 @@ def run_curve_verb(args: argparse.Namespace) -> int:
 
 
 def _print(curve: Curve, out: Path, seeds: int) -> None:
-    from studies.papers.runner import table
+    from studies.framework.tables import print_table, table_of
     from studies.tradeoff.certified import BOUND_WORDS
     from studies.tradeoff.figures import BLIND, LABEL, columns_of
 
-    say(table(curve.table(), columns_of(curve)))
+    print_table(table_of(curve.table(), columns_of(curve)))
     say()
     say("secret: balanced accuracy of attackers fitted on released records, scored on others")
     for name in BLIND:

@@ -13,11 +13,11 @@ from fedlens.cli.output import print_json, say, tell
 from foundation.errors import ExitStatus, WrongUse
 
 if TYPE_CHECKING:
-    from studies.table1.cells import Cell
-    from studies.table1.effort import Effort
-    from studies.table1.record import Entry, Record
-    from studies.table1.rows import Row
-    from studies.table1.table import Line
+    from studies.table1.evaluation import EvaluationBudget
+    from studies.table1.record import KeptLine, PageRecord
+    from studies.table1.rows import TableRow
+    from studies.table1.table import TableLine
+    from studies.table1.trials import TableTrial
 
 OUT = Path("runs") / "study"
 
@@ -119,15 +119,17 @@ def run_privatizer_study(args: argparse.Namespace) -> int:
     from privatizers.networks.masks import MaskError
     from privatizers.protocol import PrivatizerError
     from server.config.reading import parse_setting
-    from studies.papers.runner import StudyError, load_study, run_study, table
-    from studies.table1.errors import StudyError as TableError
+    from studies.framework.study import run_study
+    from studies.framework.tables import print_table, table_of
+    from studies.papers import STUDIES
 
     if args.settings and args.out is None:
         raise WrongUse("--set: give --out too, so that a part does not replace the whole study")
     try:
         args.out = args.out or OUT.with_name(f"{OUT.name}-{args.table}")
+        study = STUDIES[args.table]
         rows = run_study(
-            args.table,
+            study,
             quick=args.quick,
             changes=dict(parse_setting(text) for text in args.settings),
             seeds=parse_seeds(args.seeds, quick=args.quick),
@@ -135,9 +137,9 @@ def run_privatizer_study(args: argparse.Namespace) -> int:
             out=made_folder(args.out),
             report=tell,
         )
-    except (PrivatizerError, StudyError, TableError, MaskError) as error:
+    except (PrivatizerError, MaskError) as error:
         raise WrongUse(str(error)) from None
-    say(table(rows, load_study(args.table).COLUMNS))
+    print_table(table_of(rows, study.load().COLUMNS))
     say("simulation only: raw data measured this, no budget was kept")
     for made in sorted(args.out.iterdir()):
         say(f"  {made}")
@@ -155,19 +157,18 @@ def _rows_help() -> str:
 def run(args: argparse.Namespace) -> int:
     """Check, fill in what is missing, print the table."""
     from client.datasets.registry import DatasetError
-    from studies.table1.errors import StudyError
 
     try:
         return _table(args)
-    except (StudyError, DatasetError) as error:
+    except DatasetError as error:
         raise WrongUse(str(error)) from None
 
 
 def _table(args: argparse.Namespace) -> int:
     from studies.table1.guarantees import parse_guarantee
     from studies.table1.rows import chosen_rows
-    from studies.table1.runner import Study, cells_of
-    from studies.table1.table import lines_of, render
+    from studies.table1.runner import TableRun, trials_of
+    from studies.table1.table import lines_of, print_lines
 
     rows = chosen_rows(args.rows, quick=args.quick)
     guarantees = [parse_guarantee(text) for text in args.guarantee]
@@ -176,22 +177,22 @@ def _table(args: argparse.Namespace) -> int:
         raise WrongUse(f"--jobs {args.jobs}: give at least 1")
     out = made_folder(args.out)
     data_dir = str(Path(args.data_dir).absolute()) if args.data_dir else ""
-    cells = cells_of(rows, guarantees, seeds, out, named=bool(args.rows), first=args.quick)
+    trials = trials_of(rows, guarantees, seeds, out, named=bool(args.rows), first=args.quick)
     effort = _effort(args)
-    study = Study(cells, out, effort=effort, data_dir=data_dir, jobs=args.jobs, say=tell)
+    study = TableRun(trials, out, effort=effort, data_dir=data_dir, jobs=args.jobs, say=tell)
     missing = study.missing()
     # a page that cannot be written is told before hours of work
     known = _known_before(args.page).entries if args.page else []
     if args.kept:
-        cells = _kept(cells, missing, out, known)
+        trials = _kept(trials, missing, out, known)
     elif missing:
         _check_data(rows, data_dir)
     failures = [] if args.kept else study.run()
     # where one failed, or another study was at work here, other figures may lie
     absent = [] if args.kept else study.missing()
-    lines = lines_of([cell for cell in cells if cell not in absent])
+    lines = lines_of([trial for trial in trials if trial not in absent])
     if lines:
-        say(render(lines))
+        print_lines(lines)
         say("simulation only: real test images measured this and are in no budget")
     if lines or args.page:
         _draw(args, out, lines)
@@ -202,31 +203,34 @@ def _table(args: argparse.Namespace) -> int:
     return ExitStatus.FAILED if failures else ExitStatus.DONE
 
 
-def _effort(args: argparse.Namespace) -> Effort:
+def _effort(args: argparse.Namespace) -> EvaluationBudget:
     """How much is measured: a page wants all of it, whichever rows it is asked for."""
-    from studies.table1 import effort
+    from studies.table1 import evaluation
 
-    return effort.quick() if args.quick and not args.page else effort.FULL
+    return evaluation.quick() if args.quick and not args.page else evaluation.FULL
 
 
 def _kept(
-    cells: Sequence[Cell], missing: Sequence[Cell], out: Path, known: Sequence[Entry]
-) -> list[Cell]:
-    """The cells that are there; a page may have figures from before without any."""
-    from studies.table1.errors import StudyError
+    trials: Sequence[TableTrial],
+    missing: Sequence[TableTrial],
+    out: Path,
+    known: Sequence[KeptLine],
+) -> list[TableTrial]:
+    """The trials that are there; a page may have figures from before without any."""
+    from studies.framework.errors import StudyError
 
-    kept = [cell for cell in cells if cell not in missing]
+    kept = [trial for trial in trials if trial not in missing]
     if not kept and not known:
-        less = any(cell.measured for cell in cells)
+        less = any(trial.measured for trial in trials)
         mend = "show what was measured less with --quick and no --page, or " if less else ""
         raise StudyError(
-            f"--kept: {out} has none of these {len(cells)} cells whole; {mend}leave it out once"
+            f"--kept: {out} has none of these {len(trials)} trials whole; {mend}leave it out once"
         )
-    tell(f"{len(cells)} cells, {len(kept)} of them there, in {out}")
+    tell(f"{len(trials)} trials, {len(kept)} of them there, in {out}")
     return kept
 
 
-def _check_data(rows: Sequence[Row], data_dir: str) -> None:
+def _check_data(rows: Sequence[TableRow], data_dir: str) -> None:
     """Bad data is told before anything is trained."""
     from client.datasets.registry import load
 
@@ -234,7 +238,7 @@ def _check_data(rows: Sequence[Row], data_dir: str) -> None:
         load(name, data_dir or None)
 
 
-def _draw(args: argparse.Namespace, out: Path, lines: Sequence[Line]) -> None:
+def _draw(args: argparse.Namespace, out: Path, lines: Sequence[TableLine]) -> None:
     """Plots and the page in the study's folder; another page where one is asked for."""
     from studies.table1.page import write_page
 
@@ -245,14 +249,14 @@ def _draw(args: argparse.Namespace, out: Path, lines: Sequence[Line]) -> None:
         say(f"  {path}")
 
 
-def _draw_page(page: Path, lines: Sequence[Line]) -> list[Path]:
+def _draw_page(page: Path, lines: Sequence[TableLine]) -> list[Path]:
     """A page of these lines and of those that its record keeps from before."""
-    from studies.table1 import effort
+    from studies.table1 import evaluation
     from studies.table1.page import IMAGES, write_page
-    from studies.table1.record import Entry, with_kept, write_record
+    from studies.table1.record import KeptLine, with_kept, write_record
 
     known = _known_before(page)  # again: hours may have passed
-    entries = with_kept([Entry.of(line, effort.FULL) for line in lines], known.entries)
+    entries = with_kept([KeptLine.of(line, evaluation.FULL) for line in lines], known.entries)
     for name in known.left_out:
         tell(f"{name}: leaves the page, its settings or the way it is measured have changed")
     for entry in entries:
@@ -268,10 +272,10 @@ def _draw_page(page: Path, lines: Sequence[Line]) -> list[Path]:
     return [*write_page(page, [e.line for e in entries], page.parent / IMAGES), record]
 
 
-def _known_before(page: Path) -> Record:
+def _known_before(page: Path) -> PageRecord:
     """What a page's record has from before, once it is certain that both can be written."""
-    from studies.table1 import effort
-    from studies.table1.errors import StudyError
+    from studies.framework.errors import StudyError
+    from studies.table1 import evaluation
     from studies.table1.page import IMAGES
     from studies.table1.record import read_record
 
@@ -289,4 +293,4 @@ def _known_before(page: Path) -> Record:
         raise StudyError(f"--page {page}: cannot be written: {error.strerror}") from None
     if not os.access(page.parent, os.W_OK):
         raise StudyError(f"--page {page}: {page.parent} cannot be written to")
-    return read_record(record, page.parent / IMAGES, effort.FULL)
+    return read_record(record, page.parent / IMAGES, evaluation.FULL)

@@ -1,40 +1,35 @@
 """Attackers of released records, one line each: fresh ones are fitted at every point of a curve.
 
-An attacker that only a filter's training met says nothing of the next one; so whoever judges a
-filter fits all of these on released records of people the filter never saw.
+An attacker that only a filter's training met says nothing of the next one. So a filter is judged by
+all of these, fitted on released records of people whom the filter never saw. Other packages add
+attackers through entry points in the group ``fedlens.attackers``: anything that makes an `Attacker`
+when it is called without arguments.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from studies.attackers.logistic import LogisticAttacker
-from studies.attackers.networks import NetworkAttacker
-from studies.attackers.protocol import Attacker, AttackError, Fitted
-from studies.attackers.references import PriorAttacker, SideAttacker
-from studies.attackers.trees import TreesAttacker
+from foundation.registry import Registry
+from studies.attackers.protocol import Attacker, AttackError, FittedAttacker
 
-__all__ = ["ATTACKERS", "FRESH", "AttackError", "Attacker", "Fitted", "build_attacker"]
+__all__ = ["ATTACKERS", "BLIND", "FRESH", "AttackError", "Attacker", "FittedAttacker"]
 
-ATTACKERS: dict[str, Callable[[], Attacker]] = {
-    "prior": PriorAttacker,
-    "side-information": SideAttacker,
-    "position": lambda: SideAttacker(position=True),
-    "logistic": LogisticAttacker,
-    "trees": TreesAttacker,
-    "same": NetworkAttacker,
-    "wide": lambda: NetworkAttacker(width=2.0),
-}
+ATTACKERS: Registry[Callable[[], Attacker]] = Registry(
+    "attacker",
+    "fedlens.attackers",
+    {
+        "prior": "studies.attackers.references:PriorAttacker",
+        "side-information": "studies.attackers.references:SideAttacker",
+        "position": "studies.attackers.references:position_attacker",
+        "logistic": "studies.attackers.logistic:LogisticAttacker",
+        "trees": "studies.attackers.trees:TreesAttacker",
+        "same": "studies.attackers.networks:NetworkAttacker",
+        "wide": "studies.attackers.networks:wide_attacker",
+    },
+)
+"""What makes an attacker, not yet fitted; a formula (`formula.py`) is built with its rules."""
+BLIND = ("prior", "side-information", "position")
+"""Lines of reference: they know the classes' shares, what is told besides, the step of a series."""
 FRESH = ("logistic", "trees", "same", "wide")
-"""Those that look at the record; the others are lines of reference."""
-
-
-def build_attacker(name: str) -> Attacker:
-    """The attacker ``name``, not yet fitted; a formula (`formula.py`) is built with its rules.
-
-    Raises:
-        AttackError: there is no such attacker.
-    """
-    if name not in ATTACKERS:
-        raise AttackError(f"there is no attacker {name!r}; use one of {', '.join(ATTACKERS)}")
-    return ATTACKERS[name]()
+"""Those of ours that look at the record."""

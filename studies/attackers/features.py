@@ -13,7 +13,7 @@ REACH = 2
 
 
 def table(records: Tensor, side: Tensor | None, *, steps: bool) -> Tensor:
-    """One row of features for each secret: float32 [n, k], or [n * T, k] where ``steps``.
+    """One row of features for each attribute: float32 [n, k], or [n * T, k] where ``steps``.
 
     A record's row has all its entries (images above 32 x 32 are averaged down) and its side
     information. A step's row has the entries of the `REACH` steps before and after it too (zeros

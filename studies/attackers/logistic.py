@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from torch import Tensor
 
-from studies.attackers.protocol import Fitted, count_classes
-from studies.attackers.tables import TableFitted, View, some_rows
+from client.datasets.attributes.data import PrivateData
+from studies.attackers.protocol import FittedAttacker, check_known
+from studies.attackers.tables import Estimator, View, fit_table
 
 ITERATIONS = 150
 ROWS = 20_000
@@ -27,21 +29,14 @@ class LogisticAttacker:
 
     strength: float = 10.0
 
-    def fit(
-        self,
-        records: Tensor,
-        sensitive: Tensor,
-        side: Tensor | None,
-        seed: int,
-        *,
-        classes: int | None = None,
-    ) -> Fitted:
+    def fit(self, known: PrivateData, seed: int) -> FittedAttacker:
         """Learn; see `Attacker.fit`."""
-        found = count_classes(records, sensitive, side, classes)
-        view = View(steps=sensitive.ndim == 2)
-        model = make_pipeline(
-            StandardScaler(), LogisticRegression(C=1 / self.strength, max_iter=ITERATIONS, tol=1e-3)
-        )
-        rows, truth = some_rows(view(records, side), sensitive, ROWS, seed)
-        model.fit(rows, truth)
-        return TableFitted(model, view, found)
+        check_known(known)
+        return fit_table(known, View(steps=known.sensitive.ndim == 2), self._grow, ROWS, seed)
+
+    def _grow(
+        self, rows: NDArray[np.float32], sensitive: NDArray[np.int64], seed: int
+    ) -> Estimator:
+        model = LogisticRegression(C=1 / self.strength, max_iter=ITERATIONS, tol=1e-3)
+        fitted: Estimator = make_pipeline(StandardScaler(), model).fit(rows, sensitive)
+        return fitted

@@ -11,9 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from client.datasets.attributes.data import PrivateData
 from models.classifiers import ConvClassifier, Mlp
+from privatizers.networks.adversaries import LstmAdversary
 from studies.attackers.features import beside
-from studies.attackers.protocol import AttackError, Fitted, cautious, count_classes
+from studies.attackers.protocol import AttackError, FittedAttacker, cautious, check_known
 
 Build = Callable[[tuple[int, ...], int, float, torch.Generator], nn.Module]
 """From a record's shape (side information beside it), classes, width and a generator: a network of
@@ -38,8 +40,6 @@ def adversary_like(
         image = (shape[0], shape[1], shape[2])
         return ConvClassifier(image, classes, round(8 * width), generator=generator)
     if len(shape) == 2:
-        from privatizers.networks.adversaries import LstmAdversary
-
         return LstmAdversary(
             shape[1], classes, hidden=round(32 * width), both_ways=True, generator=generator
         )
@@ -62,7 +62,7 @@ class NetworkFitted:
 
     @torch.no_grad()
     def log_probabilities(self, records: Tensor, side: Tensor | None = None) -> Tensor:
-        """See `Fitted.log_probabilities`."""
+        """See `FittedAttacker.log_probabilities`."""
         logits = _logits(self.network, beside(records, side)).double()
         return cautious((self.sharpness * logits).softmax(-1))
 
@@ -83,27 +83,20 @@ class NetworkAttacker:
     steps: int = 500
     build: Build = field(default=adversary_like, repr=False)
 
-    def fit(
-        self,
-        records: Tensor,
-        sensitive: Tensor,
-        side: Tensor | None,
-        seed: int,
-        *,
-        classes: int | None = None,
-    ) -> Fitted:
+    def fit(self, known: PrivateData, seed: int) -> FittedAttacker:
         """Learn; see `Attacker.fit`.
 
         Raises:
             AttackError: also when there are too few records to hold some back.
         """
-        found = count_classes(records, sensitive, side, classes)
-        held = round(HELD_BACK * len(records))
+        check_known(known)
+        held = round(HELD_BACK * len(known))
         if held < 1:
-            raise AttackError(f"{len(records)} records are too few for a network; give at least 10")
+            raise AttackError(f"{len(known)} records are too few for a network; give at least 10")
         generator = torch.Generator().manual_seed(seed)
-        seen = beside(records, side)
-        network = self.build(tuple(seen.shape[1:]), found, self.width, generator)
+        seen, sensitive = beside(known.records, known.side), known.sensitive
+        shape, classes = tuple(seen.shape[1:]), known.sensitive_classes
+        network = self.build(shape, classes, self.width, generator)
         order = torch.randperm(len(seen), generator=generator)
         kept, apart = order[held:], order[:held]
         self._train(network, seen, sensitive, kept, apart, generator)
@@ -139,6 +132,11 @@ class NetworkAttacker:
                 best, state = loss, copy.deepcopy(network.state_dict())
         network.load_state_dict(state)
         network.eval()
+
+
+def wide_attacker() -> NetworkAttacker:
+    """A network of twice the training adversary's width."""
+    return NetworkAttacker(width=2.0)
 
 
 def _loss(logits: Tensor, sensitive: Tensor) -> Tensor:

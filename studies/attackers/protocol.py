@@ -1,58 +1,48 @@
-"""What an attacker is: something fitted on released records that then guesses the secret."""
+"""What an attacker is: something fitted on released records that then guesses the attribute."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
-import torch
 from torch import Tensor
 
-from client.datasets.attributes.data import PrivateDataError
+from client.datasets.attributes.data import PrivateData, PrivateDataError
 
 LEAST = 1e-4
 """Share of a guess that is spread over all classes, so that none is ever called impossible."""
 
 
 class AttackError(PrivateDataError):
-    """Records or secrets that no attacker can be fitted on; the message says the mend."""
+    """Records or attributes that no attacker can be fitted on; the message says the mend."""
 
 
-class Fitted(Protocol):
+class FittedAttacker(Protocol):
     """An attacker after its training."""
 
     def log_probabilities(self, records: Tensor, side: Tensor | None = None) -> Tensor:
-        """What it believes of each secret: log-probabilities, float64 [n, classes].
+        """What it believes of each sensitive attribute: log-probabilities, float64 [n, classes].
 
-        [n, T, classes] where it was fitted on a secret for each step of a series. Rows sum to 1
+        [n, T, classes] where it was fitted on a sensitive attribute for each step of a series.
+        Rows sum to 1
         as probabilities and none is below `LEAST` / classes, so cross-entropies are finite.
         """
         ...
 
 
 class Attacker(Protocol):
-    """A way to learn the secret from released records.
+    """A way to learn the sensitive attribute from released records.
 
     One that is fitted with equal arguments on one thread is the same to the bit; nothing is drawn
     from a global generator.
     """
 
-    def fit(
-        self,
-        records: Tensor,
-        sensitive: Tensor,
-        side: Tensor | None,
-        seed: int,
-        *,
-        classes: int | None = None,
-    ) -> Fitted:
-        """Learn from released ``records``.
+    def fit(self, known: PrivateData, seed: int) -> FittedAttacker:
+        """Learn from released records.
 
         Args:
-            records: float32 [n, ...], as the filter releases them.
-            sensitive: int64 [n], or [n, T] for a secret of each step of a series [n, T, channels].
-            side: float32 [n, k] or [n, T, k], what the attacker also knows; None: nothing.
+            known: records as the filter releases them, with the sensitive attribute of each (or of
+                each step of a series) and what the attacker also knows.
             seed: decides starts and batches.
-            classes: number of classes; None: one more than the largest in ``secret``.
 
         Raises:
             AttackError: when shapes do not fit or there is nothing to tell apart.
@@ -60,35 +50,23 @@ class Attacker(Protocol):
         ...
 
 
-def count_classes(
-    records: Tensor, sensitive: Tensor, side: Tensor | None, classes: int | None
-) -> int:
-    """The number of classes, once records, secrets and side information were found to fit.
+def check_known(known: PrivateData) -> None:
+    """Refuse records of which nothing can be learned.
 
     Raises:
-        AttackError: when they do not.
+        AttackError: attributes of steps do not fit the series, or there is one class only.
     """
-    if len(records) != len(sensitive) or (side is not None and len(side) != len(records)):
-        given = "none" if side is None else str(len(side))
+    sensitive, shape = known.sensitive, known.shape
+    if sensitive.ndim == 2 and (len(shape) != 2 or shape[0] != sensitive.shape[1]):
         raise AttackError(
-            f"{len(records)} records, {len(sensitive)} secrets and {given} rows of side "
-            "information; give one of each a record"
-        )
-    if len(records) == 0 or not bool(torch.isfinite(records).all()):
-        raise AttackError(f"{len(records)} records, or some not finite; give finite ones")
-    if sensitive.ndim == 2 and (records.ndim != 3 or records.shape[1] != sensitive.shape[1]):
-        raise AttackError(
-            f"secrets of {sensitive.shape[1]} steps for records {tuple(records.shape[1:])}; "
+            f"sensitive attributes of {sensitive.shape[1]} steps for records {shape}; "
             "give series [n, T, channels] with as many steps"
         )
-    least, most = int(sensitive.min()), int(sensitive.max())
-    found = most + 1 if classes is None else classes
-    if least == most or least < 0 or most >= found:
+    if int(sensitive.min()) == int(sensitive.max()):
         raise AttackError(
-            f"secrets run from {least} to {most} with {found} classes; there must be two classes "
-            "at least among the records, all below the number of classes"
+            f"the sensitive attribute of every record is {int(sensitive.min())}; give records of "
+            "at least two classes"
         )
-    return found
 
 
 def cautious(probabilities: Tensor) -> Tensor:

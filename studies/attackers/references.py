@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from studies.attackers.protocol import Fitted, cautious, count_classes
-from studies.attackers.tables import TableFitted, View, some_rows
+from client.datasets.attributes.data import PrivateData
+from studies.attackers.protocol import FittedAttacker, cautious, check_known
+from studies.attackers.tables import View, fit_table
 from studies.attackers.trees import ROWS, TreesAttacker
 
 
@@ -26,19 +27,11 @@ class _Constant:
 class PriorAttacker:
     """Knows nothing but how common each class is; its balanced accuracy is 1 / classes."""
 
-    def fit(
-        self,
-        records: Tensor,
-        sensitive: Tensor,
-        side: Tensor | None,
-        seed: int,
-        *,
-        classes: int | None = None,
-    ) -> Fitted:
+    def fit(self, known: PrivateData, seed: int) -> FittedAttacker:
         """Count; see `Attacker.fit`."""
-        found = count_classes(records, sensitive, side, classes)
-        shares = torch.bincount(sensitive.flatten(), minlength=found)
-        return _Constant(shares, sensitive.ndim == 2)
+        check_known(known)
+        shares = torch.bincount(known.sensitive.flatten(), minlength=known.sensitive_classes)
+        return _Constant(shares, known.sensitive.ndim == 2)
 
 
 @dataclass(frozen=True)
@@ -49,24 +42,21 @@ class SideAttacker:
 
     Attributes:
         position: it also knows which step of a series is asked for, as everybody does who has one:
-            the hour of the day alone says much of whether somebody is at home.
+            the hour of the day alone says much of whether a person is at home.
     """
 
     position: bool = False
 
-    def fit(
-        self,
-        records: Tensor,
-        sensitive: Tensor,
-        side: Tensor | None,
-        seed: int,
-        *,
-        classes: int | None = None,
-    ) -> Fitted:
+    def fit(self, known: PrivateData, seed: int) -> FittedAttacker:
         """Learn from ``side``; see `Attacker.fit`."""
-        found = count_classes(records, sensitive, side, classes)
-        view = View(steps=sensitive.ndim == 2, record=False, position=self.position)
-        rows, truth = some_rows(view(records, side), sensitive, ROWS, seed)
-        if rows.shape[1] == 0:
-            return PriorAttacker().fit(records, sensitive, None, seed, classes=found)
-        return TableFitted(TreesAttacker().grow(rows, truth, seed), view, found)
+        check_known(known)
+        steps = known.sensitive.ndim == 2
+        if known.side is None and not (steps and self.position):
+            return PriorAttacker().fit(known, seed)
+        view = View(steps=steps, record=False, position=self.position)
+        return fit_table(known, view, TreesAttacker().grow, ROWS, seed)
+
+
+def position_attacker() -> SideAttacker:
+    """Knows the side information, and which step of a series is asked for."""
+    return SideAttacker(position=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -10,16 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from client.datasets.attributes.data import PrivateData
 from studies.attackers.features import each_step, places, table
 from studies.attackers.protocol import cautious
-
-
-def some_rows(
-    rows: Tensor, sensitive: Tensor, most: int, seed: int
-) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """At most ``most`` of the rows with their secrets, drawn without replacement."""
-    chosen = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))[:most]
-    return rows[chosen].numpy(), sensitive.flatten()[chosen].numpy()
 
 
 class Estimator(Protocol):
@@ -71,7 +65,7 @@ class TableFitted:
     classes: int
 
     def log_probabilities(self, records: Tensor, side: Tensor | None = None) -> Tensor:
-        """See `Fitted.log_probabilities`."""
+        """See `FittedAttacker.log_probabilities`."""
         found = self.estimator.predict_proba(self.view(records, side).numpy())
         wide = torch.zeros(len(found), self.classes, dtype=torch.float64)
         wide[:, torch.from_numpy(np.asarray(self.estimator.classes_))] = torch.from_numpy(
@@ -79,3 +73,15 @@ class TableFitted:
         )
         guesses = cautious(wide)
         return guesses.reshape(*records.shape[:2], -1) if self.view.steps else guesses
+
+
+Grow = Callable[[NDArray[np.float32], NDArray[np.int64], int], Estimator]
+"""Fits a classifier on rows float32 [n, k] and their classes int64 [n], with a seed."""
+
+
+def fit_table(known: PrivateData, view: View, grow: Grow, most: int, seed: int) -> TableFitted:
+    """A classifier fitted on at most ``most`` of the rows, drawn without replacement."""
+    rows = view(known.records, known.side)
+    chosen = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))[:most]
+    truth = known.sensitive.flatten()[chosen].numpy()
+    return TableFitted(grow(rows[chosen].numpy(), truth, seed), view, known.sensitive_classes)

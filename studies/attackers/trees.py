@@ -1,4 +1,4 @@
-"""Gradient-boosted trees: strong where a secret shows in few entries of the record."""
+"""Gradient-boosted trees: strong where a sensitive attribute shows in few entries of the record."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.feature_selection import SelectKBest, f_classif
 from sklearn.pipeline import Pipeline, make_pipeline
-from torch import Tensor
 
-from studies.attackers.protocol import Fitted, count_classes
-from studies.attackers.tables import TableFitted, View, some_rows
+from client.datasets.attributes.data import PrivateData
+from studies.attackers.protocol import FittedAttacker, check_known
+from studies.attackers.tables import View, fit_table
 
 ROWS = 12_000
 """Rows that they are fitted on at most, drawn at random."""
@@ -33,20 +33,10 @@ class TreesAttacker:
     rounds: int = 80
     leaves: int = 15
 
-    def fit(
-        self,
-        records: Tensor,
-        sensitive: Tensor,
-        side: Tensor | None,
-        seed: int,
-        *,
-        classes: int | None = None,
-    ) -> Fitted:
+    def fit(self, known: PrivateData, seed: int) -> FittedAttacker:
         """Learn; see `Attacker.fit`."""
-        found = count_classes(records, sensitive, side, classes)
-        view = View(steps=sensitive.ndim == 2)
-        rows, truth = some_rows(view(records, side), sensitive, ROWS, seed)
-        return TableFitted(self.grow(rows, truth, seed), view, found)
+        check_known(known)
+        return fit_table(known, View(steps=known.sensitive.ndim == 2), self.grow, ROWS, seed)
 
     def grow(self, rows: NDArray[np.float32], sensitive: NDArray[np.int64], seed: int) -> Pipeline:
         """Fit the trees on rows float32 [n, k] and classes int64 [n]."""

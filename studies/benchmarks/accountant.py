@@ -33,7 +33,7 @@ LINES = 100_000
 
 
 @dataclass(frozen=True)
-class Setting:
+class AccountedSchedule:
     """A schedule of like rounds, and δ."""
 
     rate: float
@@ -46,44 +46,44 @@ class Setting:
 
 
 SETTINGS = (
-    Setting(0.01, 1.0, 1000, 1e-5),
-    Setting(0.00426667, 1.1, 14062, 1e-5),
-    Setting(0.01, 4.0, 10_000, 1e-5),
-    Setting(0.1, 2.0, 1000, 1e-12),
-    Setting(0.0005, 1.0, 1000, 1e-7),
-    Setting(0.05, 1.0, 1, 1e-5),
-    Setting(1.0, 10.0, 100, 1e-12),
-    Setting(0.0001, 1.0, 1_000_000, 1e-8),
-    Setting(0.01, 100.0, 1_000_000, 1e-12),
+    AccountedSchedule(0.01, 1.0, 1000, 1e-5),
+    AccountedSchedule(0.00426667, 1.1, 14062, 1e-5),
+    AccountedSchedule(0.01, 4.0, 10_000, 1e-5),
+    AccountedSchedule(0.1, 2.0, 1000, 1e-12),
+    AccountedSchedule(0.0005, 1.0, 1000, 1e-7),
+    AccountedSchedule(0.05, 1.0, 1, 1e-5),
+    AccountedSchedule(1.0, 10.0, 100, 1e-12),
+    AccountedSchedule(0.0001, 1.0, 1_000_000, 1e-8),
+    AccountedSchedule(0.01, 100.0, 1_000_000, 1e-12),
 )
 
-WARM_UP = Setting(0.5, 5.0, 2, 1e-3)
+WARM_UP = AccountedSchedule(0.5, 5.0, 2, 1e-3)
 
-Query = Callable[[Setting], float]
+Query = Callable[[AccountedSchedule], float]
 
 
-def _event(setting: Setting) -> SubsampledGaussian:
+def _event(setting: AccountedSchedule) -> SubsampledGaussian:
     sampler: Sampler = "none" if setting.rate == 1 else "poisson"
     return SubsampledGaussian("user", sampler, "add-remove", setting.rate, setting.noise, 1.0)
 
 
-def _ours(setting: Setting) -> DifferentialAccountant:
+def _ours(setting: AccountedSchedule) -> DifferentialAccountant:
     account = DifferentialAccountant()
     account.compose(_event(setting), setting.rounds)
     return account
 
 
-def ours_rdp(setting: Setting) -> float:
+def ours_rdp(setting: AccountedSchedule) -> float:
     """Our moments accountant."""
     return _ours(setting).rdp(setting.delta).epsilon
 
 
-def ours_best(setting: Setting) -> float:
+def ours_best(setting: AccountedSchedule) -> float:
     """The least valid figure of ours."""
     return _ours(setting).epsilon(setting.delta).epsilon
 
 
-def opacus_rdp(setting: Setting) -> float:
+def opacus_rdp(setting: AccountedSchedule) -> float:
     """Opacus' RDP accountant with its own orders."""
     from opacus.accountants import RDPAccountant
 
@@ -92,7 +92,7 @@ def opacus_rdp(setting: Setting) -> float:
     return float(account.get_epsilon(setting.delta))
 
 
-def opacus_prv(setting: Setting) -> float:
+def opacus_prv(setting: AccountedSchedule) -> float:
     """Opacus' PRV accountant: the upper end of its bracket, error 0.01."""
     from opacus.accountants import PRVAccountant
 
@@ -101,21 +101,21 @@ def opacus_prv(setting: Setting) -> float:
     return float(account.get_epsilon(setting.delta))
 
 
-def peer_rdp(setting: Setting) -> float:
+def peer_rdp(setting: AccountedSchedule) -> float:
     """dp-accounting's RDP accountant with its own orders."""
     from dp_accounting.rdp import RdpAccountant
 
     return _dp_accounting(RdpAccountant(), setting)
 
 
-def peer_pld(setting: Setting) -> float:
+def peer_pld(setting: AccountedSchedule) -> float:
     """dp-accounting's PLD accountant with its own grid, 1e-4."""
     from dp_accounting.pld import PLDAccountant
 
     return _dp_accounting(PLDAccountant(), setting)
 
 
-def _dp_accounting(account: object, setting: Setting) -> float:
+def _dp_accounting(account: object, setting: AccountedSchedule) -> float:
     import dp_accounting as dpa
 
     gaussian = dpa.GaussianDpEvent(setting.noise)
@@ -144,7 +144,7 @@ def accuracy() -> Table:
     return table
 
 
-def _cell(query: Query, setting: Setting) -> str:
+def _cell(query: Query, setting: AccountedSchedule) -> str:
     if query is opacus_prv and setting.rounds > SLOW_PEER_ROUNDS:
         return "not run"
     started = time.perf_counter()
@@ -165,7 +165,7 @@ def _milliseconds(work: Callable[[], object], times: int = 5) -> float:
 def speed() -> Table:
     """Time of what a run asks for, round after round."""
     table = Table("what", "median", "goal", title="One thread")
-    event = _event(Setting(0.01, 1.0, 1, 1e-5))
+    event = _event(AccountedSchedule(0.01, 1.0, 1, 1e-5))
     account = DifferentialAccountant()
     account.compose(event, 100)
     account.rdp(1e-5), account.tight(1e-5)
@@ -174,7 +174,9 @@ def speed() -> Table:
         account.compose(event)
         account.epsilon(1e-5)
 
-    million = Setting(0.011, 97.0, 1_000_000, 1e-12)  # one that no other table has asked for
+    million = AccountedSchedule(
+        0.011, 97.0, 1_000_000, 1e-12
+    )  # one that no other table has asked for
     table.add_row("RDP query again", f"{_milliseconds(lambda: account.rdp(1e-5)):.2f} ms", "10 ms")
     table.add_row("tight query again", f"{_milliseconds(lambda: account.tight(1e-5)):.2f} ms", "")
     table.add_row("one more round and ε", f"{_milliseconds(one_more, 50):.2f} ms", "")
@@ -254,7 +256,7 @@ def bayesian(users: int = 64, size: int = 100_000) -> Table:
 def ledger() -> Table:
     """Appending to a ledger, and opening a long one."""
     table = Table("what", "measured", "goal", title="Ledger")
-    event = _event(Setting(0.01, 1.0, 1, 1e-5))
+    event = _event(AccountedSchedule(0.01, 1.0, 1, 1e-5))
     with tempfile.TemporaryDirectory() as folder:
         kept = Ledger.create(Path(folder) / "ledger.jsonl", {"run_id": "benchmark"})
         counter = iter(range(10**9))

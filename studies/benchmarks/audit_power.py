@@ -124,9 +124,9 @@ def main() -> None:
     schedule = Schedule.of(
         Config().updated(
             {
-                "privacy.sampling_rate": rate,
-                "privacy.noise_multiplier": noise,
-                "rounds.count": rounds,
+                "tasks.critic.sampling_rate": rate,
+                "tasks.critic.noise_multiplier": noise,
+                "tasks.critic.rounds": rounds,
             }
         )
     )

@@ -30,18 +30,18 @@ ROUNDS = 100
 HUNDRED_USERS = {
     "data.users": 100,
     "privacy.delta": 1e-3,
-    "critic.family": "wgan",
-    "rounds.count": 5,
-    "generator.steps": 3,
+    "tasks.critic.kind": "wgan",
+    "tasks.critic.rounds": 5,
+    "tasks.critic.generator_steps": 3,
     "generator.batch": 100,
     "release.every": 1000,
     "release.samples": 10,
 }
 IDLE = {
     **HUNDRED_USERS,
-    "privacy.sampling_rate": 1e-9,
-    "rounds.count": ROUNDS,
-    "generator.steps": 1,
+    "tasks.critic.sampling_rate": 1e-9,
+    "tasks.critic.rounds": ROUNDS,
+    "tasks.critic.generator_steps": 1,
     "generator.batch": 20,
     "generator.width": 4,
 }
@@ -85,7 +85,7 @@ def outside_training(family: str) -> Row:
 
     What remains is transport, checks, noise, ledger, state and store.
     """
-    settings = {**HUNDRED_USERS, "critic.family": family, "rounds.count": 20}
+    settings = {**HUNDRED_USERS, "tasks.critic.kind": family, "tasks.critic.rounds": 20}
     parts = (client.app, "train_cohort"), (GeneratorTrainer, "train")
     with clocked((Training, "run")) as rounds, clocked(*parts) as training:
         trained(settings)
@@ -94,7 +94,7 @@ def outside_training(family: str) -> Row:
 
 
 def idle_rounds() -> Row:
-    """Overhead of rounds in which nobody is drawn: ledger, noise, state, store."""
+    """Overhead of rounds in which no user is drawn: ledger, noise, state, store."""
     with clocked((Training, "run")) as rounds, clocked((GeneratorTrainer, "train")) as training:
         trained(IDLE)
     return f"{ROUNDS} idle rounds, overhead", f"{rounds[0] - training[0]:.2f} s", "< 2 s"

@@ -26,7 +26,8 @@ class Fairness:
         demographic_parity: of P(answer | group).
         equalized_odds_worst: of P(answer | group, truth), the worst truth.
         equalized_odds_mean: the same, mean over truths.
-        equalized_odds_sum: the same, summed over truths (paper 001's; twice the mean for two).
+        equalized_odds_sum: the same, summed over truths (Mireshghallah et al.'s; twice the mean
+            for two).
     """
 
     demographic_parity: float

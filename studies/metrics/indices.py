@@ -1,4 +1,4 @@
-"""The ITE-style index: the k-NN figure in which paper 001 states its results, for comparison only.
+"""The ITE-style index: a k-NN figure in which Mireshghallah et al. state results; to compare only.
 
 It estimates I(X; Q) as the divergence of the joint from the product of its margins, by distances to
 nearest neighbours (Wang, Kulkarni and Verdú 2009), and divides by the same estimate of I(X; X). In

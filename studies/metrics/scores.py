@@ -1,8 +1,8 @@
 """How well an attacker does on records that neither it nor the filter has seen.
 
 Attacks are estimates: a better attacker may come. What one of them proves is a *lower* bound on
-what is left of the secret: I(S; Q) = H(S) - H(S | Q) >= H(S) - cross-entropy of any guesser, in
-nats. Nothing here bounds a leak from above.
+what is left of the sensitive attribute: I(S; Q) = H(S) - H(S | Q) >= H(S) - cross-entropy of any
+guesser, in nats. Nothing here bounds a leak from above.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from client.datasets.attributes.data import PrivateData
-from studies.attackers.protocol import Attacker, AttackError, Fitted
+from studies.attackers.protocol import Attacker, AttackError, FittedAttacker
 
 RESAMPLES = 1000
 CHUNK = 100
@@ -26,11 +26,12 @@ class Score:
     """What one fitted attacker got right on the test records.
 
     Attributes:
-        accuracy: share of secrets guessed right.
+        accuracy: share of sensitive attributes guessed right.
         balanced_accuracy: mean over classes of the share guessed right within the class;
             1 / classes for who knows nothing.
-        cross_entropy: mean of -log of what it gave the true secret, nats.
-        entropy: of the test secrets' shares, nats; H(S) up to sampling, and below it on average.
+        cross_entropy: mean of -log of what it gave the true sensitive attribute, nats.
+        entropy: of the test sensitive attributes' shares, nats; H(S) up to sampling, and below it
+            on average.
         leak_lower_bound: entropy - cross_entropy, nats: I(S; Q) is at least that in expectation.
             Negative for an attacker that is worse than the prior; it proves nothing then.
         leak_interval: bootstrap percentile interval of the former over owners, or records.
@@ -68,19 +69,14 @@ def attack(
         resamples: of the bootstrap.
 
     Raises:
-        AttackError: on secrets of one class and shapes that do not fit.
+        AttackError: on sensitive attributes of one class and shapes that do not fit.
     """
-    fitted = attacker.fit(
-        released.records,
-        released.sensitive,
-        released.side,
-        seed,
-        classes=released.sensitive_classes,
-    )
-    return judge(fitted, test, seed, resamples=resamples)
+    return judge(attacker.fit(released, seed), test, seed, resamples=resamples)
 
 
-def judge(fitted: Fitted, test: PrivateData, seed: int, *, resamples: int = RESAMPLES) -> Score:
+def judge(
+    fitted: FittedAttacker, test: PrivateData, seed: int, *, resamples: int = RESAMPLES
+) -> Score:
     """Score an attacker that is fitted already (perhaps on raw records: a frozen one)."""
     guesses = fitted.log_probabilities(test.records, test.side)
     return score(guesses, test.sensitive, seed=seed, owners=test.owners, resamples=resamples)
@@ -132,17 +128,17 @@ def score(
 def _check(guesses: Tensor, sensitive: Tensor, confidence: float, resamples: int) -> None:
     if guesses.shape[:-1] != sensitive.shape or len(sensitive) == 0:
         raise AttackError(
-            f"guesses {tuple(guesses.shape)} for secrets {tuple(sensitive.shape)}; give one row of "
-            "log-probabilities for each secret"
+            f"guesses {tuple(guesses.shape)} for attributes {tuple(sensitive.shape)}; give a row "
+            "of log-probabilities for each sensitive attribute"
         )
     if int(sensitive.min()) < 0 or int(sensitive.max()) >= guesses.shape[-1]:
         raise AttackError(
-            f"secrets run from {int(sensitive.min())} to {int(sensitive.max())}, guesses have "
+            f"attributes run from {int(sensitive.min())} to {int(sensitive.max())}, guesses have "
             f"{guesses.shape[-1]} classes; fit the attacker with as many classes as there are"
         )
     if int(sensitive.min()) == int(sensitive.max()):
         raise AttackError(
-            f"every secret is {int(sensitive.min())}; give test records of at least two classes"
+            f"every attribute is {int(sensitive.min())}; give test records of at least two classes"
         )
     off = (guesses.double().exp().sum(-1) - 1).abs().max()
     if not float(off) < 1e-3:
@@ -179,7 +175,7 @@ def _interval(
 def _by_owner(
     losses: Tensor, sensitive: Tensor, classes: int, owners: Tensor | None
 ) -> NDArray[np.float64]:
-    """Sum of losses and number of secrets of each class, [owners (or records), 1 + classes]."""
+    """Sum of losses and number of attributes of each class, [owners (or records), 1 + classes]."""
     hot = torch.nn.functional.one_hot(sensitive.flatten(), classes).double()
     cells = torch.cat([losses[:, None], hot], 1).reshape(len(sensitive), -1, 1 + classes).sum(1)
     if owners is not None:

@@ -5,56 +5,55 @@ Simulation only: a study uses raw data without a budget, to say what a method wo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from foundation.registry import Registry
+from studies.framework.study import Study
 
+MIXTURE = Study(
+    "studies.papers.mixture",
+    "a Gaussian mixture whose every filter's information is computable (Bertran et al., section "
+    "7.2): how near training comes to what is possible",
+)
+SUBJECTS = Study(
+    "studies.papers.subjects",
+    "faces that one network recognises for consenting people only (Bertran et al., section 5.1)",
+)
+CLOAK = Study(
+    "studies.papers.cloak",
+    "how few pixels of a digit a service needs, and what attackers read from them "
+    "(Mireshghallah et al., section 4)",
+)
+ATTRIBUTES = Study(
+    "studies.papers.attributes",
+    "one attribute of an image stays readable, another does not (Bertran et al., sections 5.2 "
+    "and 5.3)",
+)
+ALPHA_IMAGES = Study(
+    "studies.papers.alpha_images",
+    "digits stay readable, their thickness does not, for orders of Arimoto's information "
+    "(Jafarzadeh Asl et al., section IV-C)",
+)
+ALPHA_LOAD = Study(
+    "studies.papers.alpha_load",
+    "household loads that hide who is up, with and without side information (Jafarzadeh Asl et "
+    "al., section IV-D)",
+)
+FEDERATED = Study(
+    "studies.papers.federated",
+    "a federation trains its own filter with user-level privacy, then a generator on filtered "
+    "images: who still reads the sensitive attribute",
+)
 
-@dataclass(frozen=True)
-class Entry:
-    """A study that can be run by name.
-
-    Attributes:
-        module: which has ``COLUMNS``, a ``Settings`` class and ``run``; see `studies.frame`.
-        about: one sentence for ``--help``.
-    """
-
-    module: str
-    about: str
-
-
-STUDIES: dict[str, Entry] = {
-    "mixture": Entry(
-        "studies.papers.mixture",
-        "a Gaussian mixture whose every filter's information is computable (paper 000, section "
-        "7.2): how near training comes to what is possible",
-    ),
-    "subjects": Entry(
-        "studies.papers.subjects",
-        "faces that one network recognises for consenting people only (paper 000, section 5.1)",
-    ),
-    "cloak": Entry(
-        "studies.papers.cloak",
-        "how few pixels of a digit a service needs, and what attackers read from them (paper 001, "
-        "section 4)",
-    ),
-    "attributes": Entry(
-        "studies.papers.attributes",
-        "one attribute of an image stays readable, another does not (paper 000, sections 5.2 and "
-        "5.3)",
-    ),
-    "alpha-images": Entry(
-        "studies.papers.alpha_images",
-        "digits stay readable, their thickness does not, for orders of Arimoto's information "
-        "(paper 002, section IV-C)",
-    ),
-    "alpha-load": Entry(
-        "studies.papers.alpha_load",
-        "household loads that hide who is up, with and without side information (paper 002, "
-        "section IV-D)",
-    ),
-    "federated": Entry(
-        "studies.papers.federated",
-        "a federation trains its own filter with user-level privacy, then a generator on filtered "
-        "images: who still reads the secret",
-    ),
-}
-"""Studies by name; a new one is a module, its TOML file and one line here."""
+STUDIES: Registry[Study] = Registry(
+    "study",
+    "fedlens.studies",
+    {
+        "mixture": "studies.papers:MIXTURE",
+        "subjects": "studies.papers:SUBJECTS",
+        "cloak": "studies.papers:CLOAK",
+        "attributes": "studies.papers:ATTRIBUTES",
+        "alpha-images": "studies.papers:ALPHA_IMAGES",
+        "alpha-load": "studies.papers:ALPHA_LOAD",
+        "federated": "studies.papers:FEDERATED",
+    },
+)
+"""Studies by name; a new one is a module, its TOML file, a declaration and one line here."""

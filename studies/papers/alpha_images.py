@@ -1,11 +1,14 @@
-"""Study ``alpha-images``: digits that stay readable, how thick they are does not (002, IV-C).
+"""Study ``alpha-images``: digits stay readable, their thickness does not.
+
+After Jafarzadeh Asl et al. 2023 (arXiv:2310.18241), section IV-C.
 
 On annotated MNIST a releaser is trained for each order α and weight λ, with an adversary and with
 the network that reads digits; then fresh attackers are fitted on released images that neither it
 nor they have met, and everything is scored on the test images.
 
-Reference lines come first. ``raw``: everybody reads the images as they are. ``digit``: somebody
-who knows each image's digit and nothing else. The rule's secret hangs on the digit (nine in ten
+Reference lines come first. ``raw``: everybody reads the images as they are. ``digit``: an attacker
+who knows each image's digit and nothing else. The rule's sensitive attribute hangs on the digit
+(nine in ten
 ones are thick), so even a releaser that hands out nothing but a perfect digit cannot push an
 attacker below that line: it is the floor of this table, not 50%.
 
@@ -23,6 +26,7 @@ import copy
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import get_args
 
@@ -41,21 +45,22 @@ from studies.attackers import ATTACKERS
 from studies.attackers.formula import FormulaAttacker
 from studies.attackers.ink_formula import THRESHOLDS, InkFormula
 from studies.attackers.protocol import Attacker
+from studies.attackers.reading_nets import accuracy, learn
+from studies.framework.charts import plot_lines, plot_sheet
+from studies.framework.settings import check_names
+from studies.framework.study import SeedTrial
+from studies.framework.tables import Row
 from studies.papers.attacking import (
-    Reading,
-    accuracy,
+    AttributeReading,
     build_attackers,
     columns,
     joint_adversary,
-    learn,
     number,
     parse_points,
     read_all,
     read_sensitive,
     release,
 )
-from studies.papers.charts import plot_lines, plot_sheet
-from studies.papers.runner import Report, Row, check_names
 
 COLUMNS = (
     "point",
@@ -72,27 +77,24 @@ COLUMNS = (
     "seconds",
 )
 PAPER_RAW = (0.9725, 0.9150)
-"""Digits and thickness read from raw images (paper 002, section IV-C)."""
-PAPER_MIDDLE = 0.60
-"""Where the paper says that the digits are "almost preserved"; its table's figures are lost."""
-"""What counts as ink for the formula, of pixels in [-1, 1]: 5% and 50% of full ink. A releaser's
-faint background makes everything above 0 ink, so the rule's own threshold reads nothing."""
+"""Digits and thickness read from raw images (Jafarzadeh Asl et al. 2023, section IV-C)."""
 SHOWN = 10
 
 
 @dataclass(frozen=True)
-class Settings:
+class AlphaImagesSettings:
     """What ``alpha_images.toml`` sets.
 
     Attributes:
-        data: source of the images; its secret must hang on a digit's row for the formula.
+        data: source of the images; its sensitive attribute must hang on a digit's row for the
+            formula.
         points: orders and weights, ``alpha:weight``.
         modes: ``entropy``, ``loss`` or both.
         distortion: weight of the squared error.
         beta: weight of the digit network's cross-entropy.
         width: of the releaser.
         code: numbers of its code.
-        grain: standard deviation of the noise on each released pixel.
+        output_noise_std: standard deviation of the noise on each released pixel.
         batch: images of a minibatch.
         reading_steps: of the network that reads digits, before.
         copying_steps: in which the releaser learns to reproduce.
@@ -130,44 +132,36 @@ class Settings:
         parse_points(self.points)
 
 
-def run(
-    settings: Settings,
-    *,
-    seeds: Sequence[int],
-    data_dir: Path | None,
-    out: Path,
-    report: Report,
-) -> list[Row]:
-    """A row for each reference line, then for each mode, order, weight and seed."""
-    rows: list[Row] = []
-    sheet: dict[str, Tensor] = {}
-    for seed in seeds:
-        split = load_private(settings.data, data_dir, seed)
-        rows += reference_rows(settings, split, seed)
-        report(f"alpha-images: seed {seed}: raw attacker {rows[-2]['attacker']:.3f}")
-        start = reproducing(settings, split.train, seed)
-        for mode in settings.modes:
-            for alpha, weight in parse_points(settings.points):
-                began = time.perf_counter()
-                method = train_point(settings, split.train, start, mode, alpha, weight, seed)
-                row = point_row(settings, method, split, seed)
-                point = f"{alpha:g}:{weight:g}"
-                seconds = time.perf_counter() - began
-                rows.append({"point": point, "mode": mode, **row, "seconds": seconds})
-                report(
-                    f"alpha-images: {mode} {point} seed {seed}: digits {row['digits']:.3f}, "
-                    f"attacker {row['attacker']:.3f}"
-                )
-                if seed == seeds[0]:
-                    some = split.test.take(slice(0, SHOWN))
-                    sheet.setdefault("raw", some.records)
-                    sheet[f"{mode} {point}"] = release(method, some, seed).records
-    plot_sheet(sheet, out / "alpha-images-sheet.png")
-    _plot(rows, out)
+SETTINGS = AlphaImagesSettings
+
+
+def run_seed(settings: AlphaImagesSettings, trial: SeedTrial) -> list[Row]:
+    """A row for each reference line, then for each mode, order and weight."""
+    seed = trial.seed
+    split = load_private(settings.data, trial.data_dir, seed)
+    rows = reference_rows(settings, split, seed)
+    trial.report(f"alpha-images: seed {seed}: raw attacker {rows[-2]['attacker']:.3f}")
+    start = reproducing(settings, split.train, seed)
+    some = split.test.take(slice(0, SHOWN))
+    sheet = {"raw": some.records}
+    for mode, (alpha, weight) in product(settings.modes, parse_points(settings.points)):
+        began = time.perf_counter()
+        method = train_point(settings, split.train, start, mode, alpha, weight, seed)
+        row = point_row(settings, method, split, seed)
+        point = f"{alpha:g}:{weight:g}"
+        seconds = time.perf_counter() - began
+        rows.append({"point": point, "mode": mode, **row, "seconds": seconds})
+        trial.report(
+            f"alpha-images: {mode} {point} seed {seed}: digits {row['digits']:.3f}, "
+            f"attacker {row['attacker']:.3f}"
+        )
+        sheet[f"{mode} {point}"] = release(method, some, seed).records
+    if trial.first:
+        plot_sheet(sheet, trial.out / "alpha-images-sheet.png")
     return rows
 
 
-def reference_rows(settings: Settings, split: Split, seed: int) -> list[Row]:
+def reference_rows(settings: AlphaImagesSettings, split: Split, seed: int) -> list[Row]:
     """What is read from raw images, and from the digit alone."""
     began = time.perf_counter()
     reader = _reader(settings, split.attack, split.attack, seed)
@@ -190,15 +184,15 @@ def reference_rows(settings: Settings, split: Split, seed: int) -> list[Row]:
     return [first, second]
 
 
-def digit_reading(split: Split, seed: int) -> Reading:
-    """What the digit alone says of the secret: no releaser that keeps digits goes below."""
+def digit_reading(split: Split, seed: int) -> AttributeReading:
+    """What the digit alone says of the attribute: no releaser that keeps digits goes below."""
     attack, test = (
         replace(part, side=part.utility[:, None].float()) for part in (split.attack, split.test)
     )
     return read_sensitive(FormulaAttacker([_told_digit]), attack, test, seed)
 
 
-def reproducing(settings: Settings, train: PrivateData, seed: int) -> AlphaPrivatizer:
+def reproducing(settings: AlphaImagesSettings, train: PrivateData, seed: int) -> AlphaPrivatizer:
     """A releaser that reproduces, and a network that reads digits: where every point starts."""
     generator = torch.Generator().manual_seed(seed)
     shape = check_image(train.shape)
@@ -224,7 +218,7 @@ def reproducing(settings: Settings, train: PrivateData, seed: int) -> AlphaPriva
 
 
 def train_point(
-    settings: Settings,
+    settings: AlphaImagesSettings,
     train: PrivateData,
     start: AlphaPrivatizer,
     mode: Mode,
@@ -242,10 +236,10 @@ def train_point(
     )
     rate = settings.rate
     stages = [
-        Stage("meeting", {"sensitive_attribute": rate}, max(1, settings.steps // 8)),
+        Stage("meeting", {"adversary": rate}, max(1, settings.steps // 8)),
         Stage(
             "releasing",
-            {FILTER: rate, "sensitive": rate, "utility": rate / 4},
+            {FILTER: rate, "adversary": rate, "utility": rate / 4},
             settings.steps,
             settings.adversary_steps,
             last_rate=settings.last_rate,
@@ -256,7 +250,9 @@ def train_point(
     return method
 
 
-def point_row(settings: Settings, method: AlphaPrivatizer, split: Split, seed: int) -> Row:
+def point_row(
+    settings: AlphaImagesSettings, method: AlphaPrivatizer, split: Split, seed: int
+) -> Row:
     """What is still read of released test images, by the trained reader and by fresh ones."""
     attack, test = (
         release(method, part, seed + place) for place, part in enumerate((split.attack, split.test))
@@ -274,7 +270,9 @@ def point_row(settings: Settings, method: AlphaPrivatizer, split: Split, seed: i
     }
 
 
-def _reader(settings: Settings, attack: PrivateData, like: PrivateData, seed: int) -> nn.Module:
+def _reader(
+    settings: AlphaImagesSettings, attack: PrivateData, like: PrivateData, seed: int
+) -> nn.Module:
     """A fresh network that reads digits, fitted on the attack part."""
     net = StudentCnn(
         check_image(like.shape),
@@ -285,7 +283,7 @@ def _reader(settings: Settings, attack: PrivateData, like: PrivateData, seed: in
     return learn(net, attack.records, attack.utility, steps=steps, rate=2e-3, seed=seed)
 
 
-def _attackers(settings: Settings, reader: nn.Module) -> dict[str, Attacker]:
+def _attackers(settings: AlphaImagesSettings, reader: nn.Module) -> dict[str, Attacker]:
     rules = [InkFormula(reader, threshold) for threshold in THRESHOLDS]
     found = build_attackers(settings.attackers, settings.attacker_steps)
     return {**found, "formula": FormulaAttacker(rules)}
@@ -295,7 +293,7 @@ def _told_digit(records: Tensor, side: Tensor | None) -> Tensor:
     return records.new_zeros(len(records)).long() if side is None else side[:, 0].long()
 
 
-def _plot(rows: Sequence[Row], out: Path) -> None:
+def draw(rows: Sequence[Row], settings: AlphaImagesSettings, out: Path) -> None:
     """Attackers against digits, a line for each mode and order."""
     lines: dict[str, list[tuple[float, float]]] = {}
     for row in rows:

@@ -1,7 +1,9 @@
-"""Study ``alpha-load``: household loads that stay useful and hide who is up (002, IV-D).
+"""Study ``alpha-load``: household loads that stay useful and hide who is up.
+
+After Jafarzadeh Asl et al. 2023 (arXiv:2310.18241), section IV-D.
 
 A causal LSTM releaser changes 24 hours of load; an LSTM adversary tells hour by hour whether
-somebody is active. The paper's adversary is causal too; ours reads the day from its end as well,
+a person is active. The paper's adversary is causal too; ours reads the day from its end as well,
 as attackers do who have the whole of it. Fresh attackers are fitted on released loads of other
 households, and everything is scored on a third set of households that neither has met.
 
@@ -25,6 +27,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import get_args
 
@@ -37,8 +40,12 @@ from privatizers.networks.adversaries import LstmAdversary
 from privatizers.networks.releasers import LstmReleaser
 from privatizers.protocol import FILTER, PrivatizerError
 from privatizers.training import Stage, train_privatizer
-from studies.attackers import ATTACKERS, build_attacker
+from studies.attackers import ATTACKERS
 from studies.attackers.protocol import Attacker
+from studies.framework.charts import plot_lines
+from studies.framework.settings import check_names
+from studies.framework.study import SeedTrial
+from studies.framework.tables import Row
 from studies.papers.attacking import (
     build_attackers,
     columns,
@@ -48,9 +55,7 @@ from studies.papers.attacking import (
     read_sensitive,
     release,
 )
-from studies.papers.charts import plot_lines
 from studies.papers.load_plot import plot_loads
-from studies.papers.runner import Report, Row, check_names
 
 COLUMNS = (
     "side",
@@ -77,7 +82,7 @@ SHOWN = 5
 
 
 @dataclass(frozen=True)
-class Settings:
+class AlphaLoadSettings:
     """What ``alpha_load.toml`` sets.
 
     Attributes:
@@ -91,7 +96,7 @@ class Settings:
         batch: sequences of a minibatch.
         meeting_steps: in which the adversary alone learns, before.
         keep: share of a load's distance to its mean that the releaser keeps at the start.
-        grain: deviation of noise on each released hour, kW.
+        output_noise_std: deviation of noise on each released hour, kW.
         penalty: of NE beyond its budget, squared.
         steps: of both.
         adversary_steps: k, of the adversary in each.
@@ -136,49 +141,43 @@ class Settings:
         return build_attackers(self.attackers, self.attacker_steps)
 
 
-def run(
-    settings: Settings,
-    *,
-    seeds: Sequence[int],
-    data_dir: Path | None,
-    out: Path,
-    report: Report,
-) -> list[Row]:
-    """Reference rows, then a row for each side information, mode, order, budget and seed."""
-    rows: list[Row] = []
-    loads: dict[str, PrivateData] = {}
-    for seed in seeds:
-        for side in settings.sides:
-            split = load_side(settings, side, data_dir, seed)
-            lines = reference_rows(settings, split, side, seed)
-            rows += lines
-            raw = number(lines[0], "attacker")
-            report(f"alpha-load: {side}, seed {seed}: raw attacker {raw:.3f}")
-            for mode in settings.modes:
-                points = settings.points if side == "none" else settings.side_points
-                for alpha, budget in parse_points(points):
-                    began = time.perf_counter()
-                    objective = objective_of(settings, split.train, mode, alpha, budget)
-                    method = train_point(settings, split.train, objective, seed)
-                    point = f"{alpha:g}:{budget:g}"
-                    row = point_row(settings, method, split, raw, seed)
-                    seconds = time.perf_counter() - began
-                    head: Row = {"side": side, "point": point, "mode": mode}
-                    rows.append({**head, **row, "seconds": seconds})
-                    report(
-                        f"alpha-load: {side} {mode} {point} seed {seed}: NE {row['NE']:.3f}, "
-                        f"attacker {row['attacker']:.3f}"
-                    )
-                    if seed == seeds[0] and side == settings.sides[0]:
-                        some = split.test.take(slice(0, SHOWN))
-                        loads.setdefault("raw", some)
-                        loads[f"{mode} {point}"] = release(method, some, seed)
-    plot_loads(loads, out / "alpha-load-sheet.png")
-    _plot(rows, settings, out)
+SETTINGS = AlphaLoadSettings
+
+
+def run_seed(settings: AlphaLoadSettings, trial: SeedTrial) -> list[Row]:
+    """Reference rows, then a row for each side information, mode, order and budget."""
+    return [row for side in settings.sides for row in _side_rows(settings, side, trial)]
+
+
+def _side_rows(settings: AlphaLoadSettings, side: str, trial: SeedTrial) -> list[Row]:
+    """The rows of one side information; loads are drawn at the first seed, of the first."""
+    seed = trial.seed
+    split = load_side(settings, side, trial.data_dir, seed)
+    rows = reference_rows(settings, split, side, seed)
+    raw = number(rows[0], "attacker")
+    trial.report(f"alpha-load: {side}, seed {seed}: raw attacker {raw:.3f}")
+    points = parse_points(settings.points if side == "none" else settings.side_points)
+    some = split.test.take(slice(0, SHOWN))
+    loads = {"raw": some}
+    for mode, (alpha, budget) in product(settings.modes, points):
+        began = time.perf_counter()
+        objective = objective_of(settings, split.train, mode, alpha, budget)
+        method = train_point(settings, split.train, objective, seed)
+        row = point_row(settings, method, split, raw, seed)
+        point = f"{alpha:g}:{budget:g}"
+        head: Row = {"side": side, "point": point, "mode": mode}
+        rows.append({**head, **row, "seconds": time.perf_counter() - began})
+        trial.report(
+            f"alpha-load: {side} {mode} {point} seed {seed}: NE {row['NE']:.3f}, "
+            f"attacker {row['attacker']:.3f}"
+        )
+        loads[f"{mode} {point}"] = release(method, some, seed)
+    if trial.first and side == settings.sides[0]:
+        plot_loads(loads, trial.out / "alpha-load-sheet.png")
     return rows
 
 
-def load_side(settings: Settings, side: str, data_dir: Path | None, seed: int) -> Split:
+def load_side(settings: AlphaLoadSettings, side: str, data_dir: Path | None, seed: int) -> Split:
     """The source with as much side information as ``side`` names."""
     split = load_private(settings.data + SIDES[side], data_dir, seed)
     if side != "none":
@@ -186,10 +185,10 @@ def load_side(settings: Settings, side: str, data_dir: Path | None, seed: int) -
     return Split(*(replace(part, side=None) for part in (split.train, split.attack, split.test)))
 
 
-def reference_rows(settings: Settings, split: Split, side: str, seed: int) -> list[Row]:
+def reference_rows(settings: AlphaLoadSettings, split: Split, side: str, seed: int) -> list[Row]:
     """What is read from raw loads, from what is known besides, and from a constant load."""
     raw = read_all(settings.fresh(), split.attack, split.test, seed)
-    known = read_sensitive(build_attacker("position"), split.attack, split.test, seed)
+    known = read_sensitive(ATTACKERS["position"](), split.attack, split.test, seed)
     head: Row = {"side": side, "mode": None, "seed": seed}
     first: Row = {"paper_attacker": PAPER_RAW, "NE": 0.0, "drop": 0.0, **columns(raw)}
     paper = PAPER_SIDE if side == "calendar" else None
@@ -209,7 +208,11 @@ def normalised_error(raw: PrivateData, released: PrivateData) -> float:
 
 
 def objective_of(
-    settings: Settings, train: PrivateData, mode: Mode, alpha: float, budget: float | None = None
+    settings: AlphaLoadSettings,
+    train: PrivateData,
+    mode: Mode,
+    alpha: float,
+    budget: float | None = None,
 ) -> AlphaObjective:
     """Distortion is NE of the train part, as the budget is; without one λ = 1 weighs the two."""
     scale = 1 / float(train.records.square().mean())
@@ -219,19 +222,20 @@ def objective_of(
 
 
 def train_point(
-    settings: Settings, train: PrivateData, objective: AlphaObjective, seed: int
+    settings: AlphaLoadSettings, train: PrivateData, objective: AlphaObjective, seed: int
 ) -> AlphaPrivatizer:
     """A releaser and its adversary; NE of the train part comes near the objective's error budget.
 
     Near the identity a releaser can be inverted, so no small change of it changes what is left of
-    the secret, and the gradient of mode ``loss`` is nearly 0 there: it never leaves. So a releaser
+    the sensitive attribute, and the gradient of mode ``loss`` is nearly 0 there: it never leaves.
+    So a releaser
     starts at the other end (``keep`` = 0), where next to nothing but the mean is released, and lets
     through what its budget asks for.
     """
     net, adversary = networks(settings, train, seed)
     method = AlphaPrivatizer(net, adversary, objective)
     stages = [
-        Stage("meeting", {"sensitive_attribute": settings.adversary_rate}, settings.meeting_steps),
+        Stage("meeting", {"adversary": settings.adversary_rate}, settings.meeting_steps),
         _releasing(settings),
     ]
     train_privatizer(method, train, stages, batch=settings.batch, seed=seed)
@@ -239,7 +243,7 @@ def train_point(
 
 
 def networks(
-    settings: Settings, train: PrivateData, seed: int
+    settings: AlphaLoadSettings, train: PrivateData, seed: int
 ) -> tuple[LstmReleaser, LstmAdversary]:
     """The releaser and its adversary, not yet trained."""
     generator = torch.Generator().manual_seed(seed)
@@ -266,10 +270,10 @@ def networks(
     return net, adversary
 
 
-def _releasing(settings: Settings) -> Stage:
+def _releasing(settings: AlphaLoadSettings) -> Stage:
     return Stage(
         "releasing",
-        {FILTER: settings.rate, "sensitive_attribute": settings.adversary_rate},
+        {FILTER: settings.rate, "adversary": settings.adversary_rate},
         settings.steps,
         settings.adversary_steps,
         last_rate=settings.last_rate,
@@ -278,7 +282,7 @@ def _releasing(settings: Settings) -> Stage:
 
 
 def point_row(
-    settings: Settings, method: AlphaPrivatizer, split: Split, raw: float, seed: int
+    settings: AlphaLoadSettings, method: AlphaPrivatizer, split: Split, raw: float, seed: int
 ) -> Row:
     """What fresh attackers read of released loads of test households, and how far these are off."""
     attack, test = (
@@ -295,7 +299,7 @@ def point_row(
     }
 
 
-def _plot(rows: Sequence[Row], settings: Settings, out: Path) -> None:
+def draw(rows: Sequence[Row], settings: AlphaLoadSettings, out: Path) -> None:
     """The strongest attacker against NE, a line for each side information, mode and order."""
     lines: dict[str, list[tuple[float, float]]] = {}
     for row in rows:

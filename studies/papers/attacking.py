@@ -7,32 +7,31 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import nn
 
 from client.datasets.attributes.data import PrivateData
-from models.classifiers import ConvClassifier, JointClassifiers, Mlp, check_image
-from models.students import StudentCnn
+from models.classifiers import JointClassifiers, Mlp
 from privatizers.protocol import Privatizer, PrivatizerError, draw_noise
-from studies.attackers import build_attacker
+from studies.attackers import ATTACKERS
 from studies.attackers.networks import NetworkAttacker
 from studies.attackers.protocol import Attacker, cautious
+from studies.attackers.reading_nets import small_reader
+from studies.framework.tables import Row
 from studies.metrics.scores import score
-from studies.papers.runner import Row
 
 CHUNK = 500
 RESAMPLES = 100
 
 
 @dataclass(frozen=True)
-class Reading:
+class AttributeReading:
     """What a fresh attacker read on test records.
 
     Attributes:
-        balanced: balanced accuracy of its likeliest class, as paper 002 scores it.
+        balanced: balanced accuracy of its likeliest class, as Jafarzadeh Asl et al. 2023 scores it.
         reweighted: the same when it divides its answers by the classes' shares first, which is
             what balanced accuracy rewards; where one class is common the difference is large.
-        leak: lower bound on what is left of the secret, nats, per record or step.
+        leak: lower bound on what is left of the sensitive attribute, nats, per record or step.
     """
 
     balanced: float
@@ -52,23 +51,22 @@ def release(method: Privatizer, data: PrivateData, seed: int) -> PrivateData:
 
 def read_sensitive(
     attacker: Attacker, attack: PrivateData, test: PrivateData, seed: int
-) -> Reading:
+) -> AttributeReading:
     """Fit on the released attack part and score on the released test part."""
-    fitted = attacker.fit(
-        attack.records, attack.sensitive, attack.side, seed, classes=attack.sensitive_classes
-    )
-    guesses = fitted.log_probabilities(test.records, test.side)
+    guesses = attacker.fit(attack, seed).log_probabilities(test.records, test.side)
     shares = torch.bincount(attack.sensitive.flatten(), minlength=attack.sensitive_classes).double()
     shares = torch.where(shares > 0, shares / shares.sum(), 1.0)  # of a class never met: as it is
     fair = cautious((guesses - shares.log()).softmax(-1))
     plain = score(guesses, test.sensitive, owners=test.owners, resamples=RESAMPLES)
     other = score(fair, test.sensitive, resamples=2)
-    return Reading(plain.balanced_accuracy, other.balanced_accuracy, plain.leak_lower_bound)
+    return AttributeReading(
+        plain.balanced_accuracy, other.balanced_accuracy, plain.leak_lower_bound
+    )
 
 
 def read_all(
     attackers: Mapping[str, Attacker], attack: PrivateData, test: PrivateData, seed: int
-) -> dict[str, Reading]:
+) -> dict[str, AttributeReading]:
     """Every attacker's reading, by name."""
     return {
         name: read_sensitive(attacker, attack, test, seed) for name, attacker in attackers.items()
@@ -79,14 +77,14 @@ def build_attackers(names: Sequence[str], steps: int) -> dict[str, Attacker]:
     """Attackers by name; the networks among them take at least ``steps`` batches."""
     found: dict[str, Attacker] = {}
     for name in names:
-        attacker = build_attacker(name)
+        attacker = ATTACKERS[name]()
         if isinstance(attacker, NetworkAttacker):
             attacker = replace(attacker, epochs=1, steps=steps)
         found[name] = attacker
     return found
 
 
-def columns(readings: Mapping[str, Reading]) -> Row:
+def columns(readings: Mapping[str, AttributeReading]) -> Row:
     """A row's part: each attacker's figures, and the strongest of them."""
     row: Row = {}
     for name, reading in readings.items():
@@ -102,29 +100,6 @@ def number(row: Row, name: str) -> float:
     """A row's figure, for plots."""
     value = row[name]
     return float(value) if isinstance(value, int | float) else float("nan")
-
-
-def learn(
-    net: nn.Module, records: Tensor, labels: Tensor, *, steps: int, rate: float, seed: int
-) -> nn.Module:
-    """Train a classifier by cross-entropy with Adam, in place; its rate falls along a line."""
-    generator = torch.Generator().manual_seed(seed)
-    optimiser = torch.optim.Adam(net.parameters(), lr=rate)
-    for step in range(steps):
-        for group in optimiser.param_groups:
-            group["lr"] = rate * (1 - 0.9 * step / steps)
-        rows = torch.randint(len(records), (128,), generator=generator)
-        optimiser.zero_grad()
-        torch.autograd.backward(F.cross_entropy(net(records[rows]), labels[rows]))
-        optimiser.step()
-    return net
-
-
-@torch.no_grad()
-def accuracy(net: nn.Module, records: Tensor, labels: Tensor) -> float:
-    """Share of records whose likeliest class is the label."""
-    answers = torch.cat([net(part).argmax(-1) for part in torch.split(records, CHUNK)])
-    return float((answers == labels).double().mean())
 
 
 def parse_points(
@@ -145,14 +120,6 @@ def parse_points(
                 f"point {point!r}: write {first} and {second}, as in 1:0.5"
             ) from None
     return found
-
-
-def small_reader(shape: Sequence[int], classes: int, generator: torch.Generator) -> nn.Module:
-    """A strided student network where the images' size suits it, else a small LeNet."""
-    image = check_image(shape)
-    if image[1] == image[2] and image[1] in (28, 32) and image[0] in (1, 3):
-        return StudentCnn(image, classes, generator=generator)
-    return ConvClassifier(image, classes, generator=generator)
 
 
 def joint_adversary(train: PrivateData, generator: torch.Generator) -> nn.Module:

@@ -1,7 +1,10 @@
-"""Study ``attributes``: one attribute of an image stays readable, another does not (000, 5.2-5.3).
+"""Study ``attributes``: one attribute of an image stays readable, another does not.
 
-The information privatizer trains a filter by Algorithm 2: the provider's network for the use is
-fixed and goes on reading released images unchanged; an adversary for the secret learns all along.
+After Bertran et al. 2019, sections 5.2 and 5.3.
+
+The information privatizer trains a filter by Algorithm 2: the provider's network for the utility is
+fixed and goes on reading released images unchanged; an adversary for the sensitive attribute
+learns all along.
 A point of the curve is a weight α of equation 6, or a budget: at most b nats may leak. Squares let
 go of a leak as it gets small; a budget below what an attacker could use keeps pressing.
 Where the data of the paper is at hand (CelebA, FaceScrub, UTKFace, CIFAR-100, by path) it runs on
@@ -9,9 +12,9 @@ that; digit against thickness on MNIST stands in for it, with another pair of at
 figures are not comparable with the paper's, which are printed beside them for their size alone.
 
 Fresh attackers are fitted on released images that neither the filter nor its adversary has met;
-``frozen`` is an attacker fitted on *raw* images, which flatters every filter. ``use`` is the
+``frozen`` is an attacker fitted on *raw* images, which flatters every filter. ``utility`` is the
 provider's unchanged network, on raw images and on released ones, both of the test part. Where the
-secret has a formula (stroke width), an attacker that computes it is one of them.
+sensitive attribute has a formula (stroke width), an attacker that computes it is one of them.
 
 Simulation only. Settings are to be chosen on the attack part cut in two, never on the test part.
 """
@@ -20,32 +23,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from client.datasets.attributes import load_private
 from client.datasets.attributes.data import PrivateData, Split
 from privatizers.protocol import Privatizer
 from studies.attackers.networks import NetworkAttacker
-from studies.attackers.protocol import Attacker, Fitted
+from studies.attackers.protocol import Attacker, FittedAttacker
+from studies.attackers.reading_nets import accuracy, learn, small_reader
+from studies.attackers.stroke_formula import with_formula
+from studies.framework.charts import plot_lines, plot_sheet
+from studies.framework.study import SeedTrial
+from studies.framework.tables import Row
 from studies.metrics.scores import judge
-from studies.papers.attacking import (
-    accuracy,
-    columns,
-    learn,
-    number,
-    read_all,
-    release,
-    small_reader,
-)
+from studies.papers.attacking import columns, number, read_all, release
 from studies.papers.attributes_fader import BASELINES
-from studies.papers.attributes_training import Settings, trained
-from studies.papers.charts import plot_lines, plot_sheet
-from studies.papers.runner import Report, Row
-from studies.tradeoff.stroke_formula import with_formula
+from studies.papers.attributes_training import AttributesSettings, trained
 
 COLUMNS = (
     "data",
@@ -53,10 +50,10 @@ COLUMNS = (
     "alpha",
     "budget",
     "seed",
-    "use_raw",
+    "utility_raw",
     "utility",
-    "paper_use",
-    "use_loss",
+    "paper_utility",
+    "utility_loss",
     "attacker_raw",
     "frozen",
     "attacker",
@@ -65,18 +62,18 @@ COLUMNS = (
     "seconds",
 )
 PAPER_USE, PAPER_ATTACKER = 0.936, 0.57
-"""CelebA, gender kept and smile hidden (paper 000, Table 2): means of its two columns, by the
+"""CelebA, gender kept and smile hidden (Bertran et al., Table 2): means of its two columns, by the
 networks of its authors; the raw figures are 0.943 and 0.927."""
 SHOWN = 10
 
 
 @dataclass(frozen=True, eq=False)
-class Provider:
+class RawService:
     """What is there before any filter, of one source and seed.
 
     Attributes:
-        reader: the provider's network for the use.
-        use: its accuracy on raw test images.
+        reader: the provider's network for the utility.
+        utility: its accuracy on raw test images.
         attacker: balanced accuracy of the strongest attacker of raw images.
         frozen: the networks' attacker as fitted on raw images.
     """
@@ -84,42 +81,40 @@ class Provider:
     reader: nn.Module
     utility: float
     attacker: float
-    frozen: Fitted
+    frozen: FittedAttacker
 
 
-def run(
-    settings: Settings,
-    *,
-    seeds: Sequence[int],
-    data_dir: Path | None,
-    out: Path,
-    report: Report,
-) -> list[Row]:
-    """A row for each source, seed and filter."""
+SETTINGS = AttributesSettings
+
+
+def run_seed(settings: AttributesSettings, trial: SeedTrial) -> list[Row]:
+    """A row for each source and filter."""
+    return [row for source in settings.data for row in _source_rows(settings, source, trial)]
+
+
+def _source_rows(settings: AttributesSettings, source: str, trial: SeedTrial) -> list[Row]:
+    """The rows of one source; images before and after each filter are drawn at the first seed."""
+    seed, data = trial.seed, source.partition(":")[0]
+    split = load_private(source, trial.data_dir, seed)
+    provider = provide(settings, split, seed)
+    some = split.test.take(slice(0, SHOWN))
+    sheet = {"raw": some.records}
     rows: list[Row] = []
-    for source in settings.data:
-        sheet: dict[str, Tensor] = {}
-        for seed in seeds:
-            split = load_private(source, data_dir, seed)
-            provider = provide(settings, split, seed)
-            began = time.perf_counter()
-            for place, method in trained(settings, split.train, provider.reader, seed):
-                row = point_row(settings, method, provider, split, seed)
-                if place["filter"] in BASELINES:  # the paper's figures are of its own filter
-                    row |= {"paper_use": None, "paper_attacker": None}
-                head: Row = {"data": source.partition(":")[0], **place, "seed": seed}
-                rows.append({**head, **row, "seconds": time.perf_counter() - began})
-                report(
-                    f"attributes: {head['data']} {_named(place)} seed {seed}: use "
-                    f"{row['use']:.3f} of {row['use_raw']:.3f}, attacker {row['attacker']:.3f}"
-                )
-                if seed == seeds[0]:
-                    some = split.test.take(slice(0, SHOWN))
-                    sheet.setdefault("raw", some.records)
-                    sheet[_named(place)] = release(method, some, seed).records
-                began = time.perf_counter()
-        plot_sheet(sheet, out / f"attributes-{source.partition(':')[0]}-sheet.png")
-    _plot(rows, out)
+    began = time.perf_counter()
+    for place, method in trained(settings, split.train, provider.reader, seed):
+        row = point_row(settings, method, provider, split, seed)
+        if place["filter"] in BASELINES:  # the paper's figures are of its own filter
+            row |= {"paper_utility": None, "paper_attacker": None}
+        head: Row = {"data": data, **place, "seed": seed}
+        rows.append({**head, **row, "seconds": time.perf_counter() - began})
+        trial.report(
+            f"attributes: {data} {_named(place)} seed {seed}: utility {row['utility']:.3f} of "
+            f"{row['utility_raw']:.3f}, attacker {row['attacker']:.3f}"
+        )
+        sheet[_named(place)] = release(method, some, seed).records
+        began = time.perf_counter()
+    if trial.first:
+        plot_sheet(sheet, trial.out / f"attributes-{data}-sheet.png")
     return rows
 
 
@@ -128,7 +123,7 @@ def _named(place: Row) -> str:
     return " ".join([str(place["filter"]), *(f"{s}={v:g}" for s, v in found if v is not None)])
 
 
-def provide(settings: Settings, split: Split, seed: int) -> Provider:
+def provide(settings: AttributesSettings, split: Split, seed: int) -> RawService:
     """The provider's network, and attackers of raw images."""
     generator = torch.Generator().manual_seed(seed)
     train = split.train
@@ -138,16 +133,16 @@ def provide(settings: Settings, split: Split, seed: int) -> Provider:
     attack = split.attack
     raw = columns(read_all(_attackers(settings, attack, seed), attack, split.test, seed))
     frozen = NetworkAttacker(epochs=1, steps=settings.attacker_steps).fit(
-        attack.records, attack.sensitive, None, seed, classes=attack.sensitive_classes
+        replace(attack, side=None), seed
     )
     utility = accuracy(reader, split.test.records, split.test.utility)
-    return Provider(reader, utility, number(raw, "attacker"), frozen)
+    return RawService(reader, utility, number(raw, "attacker"), frozen)
 
 
 def point_row(
-    settings: Settings,
+    settings: AttributesSettings,
     method: Privatizer,
-    provider: Provider,
+    provider: RawService,
     split: Split,
     seed: int,
 ) -> Row:
@@ -157,10 +152,10 @@ def point_row(
     )
     utility = accuracy(provider.reader, test.records, test.utility)
     return {
-        "use_raw": provider.utility,
+        "utility_raw": provider.utility,
         "utility": utility,
-        "paper_use": PAPER_USE,
-        "use_loss": provider.utility - utility,
+        "paper_utility": PAPER_USE,
+        "utility_loss": provider.utility - utility,
         "attacker_raw": provider.attacker,
         "frozen": judge(provider.frozen, test, seed, resamples=2).balanced_accuracy,
         "paper_attacker": PAPER_ATTACKER,
@@ -169,25 +164,25 @@ def point_row(
     }
 
 
-def _attackers(settings: Settings, attack: PrivateData, seed: int) -> dict[str, Attacker]:
+def _attackers(settings: AttributesSettings, attack: PrivateData, seed: int) -> dict[str, Attacker]:
     """Fresh attackers of images as in ``attack``, the formula's with a reader of its own."""
     return with_formula(
         settings.fresh(), attack, attack.name, steps=settings.reading_steps, seed=seed + 7
     )
 
 
-def _plot(rows: Sequence[Row], out: Path) -> None:
-    """Attackers, fresh and frozen, against what the use loses."""
+def draw(rows: Sequence[Row], settings: AttributesSettings, out: Path) -> None:
+    """Attackers, fresh and frozen, against what the utility loses."""
     lines: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
         for kind in ("attacker", "frozen"):
-            point = (100 * number(row, "use_loss"), number(row, kind))
+            point = (100 * number(row, "utility_loss"), number(row, kind))
             name = f"{row['data']}, {row['filter']}: {kind}"
             lines.setdefault(name, []).append(point)
     plot_lines(
         {name: sorted(points) for name, points in lines.items()},
-        xlabel="use that is lost (points)",
-        ylabel="balanced accuracy on the secret",
+        xlabel="utility that is lost (points)",
+        ylabel="balanced accuracy on the sensitive attribute",
         level=("raw images", number(rows[0], "attacker_raw")),
         path=out / "attributes-curve.png",
     )

@@ -1,6 +1,7 @@
 """The baseline of study ``attributes``: a FaderNet, alone or with a U-Net behind it.
 
-Paper 000, section 5.3. A FaderNet (Lample et al. 2017) hides an attribute from the discriminator
+Bertran et al. 2019, section 5.3. A FaderNet (Lample et al. 2017) hides an attribute from the
+discriminator
 of its code; the U-Net behind it learns by the same objective as the study's own filter.
 """
 
@@ -50,7 +51,7 @@ class FaderSettings:
 
 
 def train_fader(settings: FaderSettings, train: PrivateData, seed: int) -> FaderPrivatizer:
-    """A FaderNet whose images show an attribute drawn from the prior, whoever the owner is."""
+    """A FaderNet whose images show an attribute drawn from the prior, whatever the owner's."""
     generator = torch.Generator().manual_seed(seed)
     net = FaderNet(
         check_image(train.shape),

@@ -19,6 +19,8 @@ from privatizers.protocol import FILTER, Privatizer, PrivatizerError
 from privatizers.training import Stage, train_identity, train_privatizer
 from studies.attackers import ATTACKERS
 from studies.attackers.protocol import Attacker
+from studies.framework.settings import check_names
+from studies.framework.tables import Row
 from studies.papers.attacking import build_attackers, joint_adversary
 from studies.papers.attributes_fader import (
     ALONE,
@@ -28,13 +30,12 @@ from studies.papers.attributes_fader import (
     behind,
     train_fader,
 )
-from studies.papers.runner import Row, check_names
 
 NETWORKS = ("unet", "code", "dense")
 
 
 @dataclass(frozen=True)
-class Settings:
+class AttributesSettings:
     """What ``attributes.toml`` sets.
 
     Attributes:
@@ -47,7 +48,8 @@ class Settings:
         width: channels of the U-Net or before and after the code, or units of the dense filter.
         noise: planes of noise at the U-Net's bottleneck, numbers of the code (each has its own), or
             entries beside the dense filter's units.
-        grain: standard deviation of the noise on each pixel that a code's filter releases.
+        output_noise_std: standard deviation of the noise on each pixel that a code's filter
+            releases.
         copying_steps: in which a filter that is no U-Net learns to reproduce, before.
         batch: images of a minibatch.
         reading_steps: of the provider's network.
@@ -123,7 +125,7 @@ class Settings:
 
 
 def trained(
-    settings: Settings, train: PrivateData, reader: nn.Module, seed: int
+    settings: AttributesSettings, train: PrivateData, reader: nn.Module, seed: int
 ) -> Iterator[tuple[Row, Privatizer]]:
     """Every filter of a seed, one after another, and where it stands in the table."""
     for objective in settings.objectives():
@@ -147,7 +149,7 @@ def _place(objective: Objective) -> Row:
 
 
 def train_point(
-    settings: Settings,
+    settings: AttributesSettings,
     train: PrivateData,
     reader: nn.Module,
     objective: Objective,
@@ -185,7 +187,7 @@ def train_point(
 
 
 def starting_filter(
-    settings: Settings, train: PrivateData, generator: torch.Generator, seed: int
+    settings: AttributesSettings, train: PrivateData, generator: torch.Generator, seed: int
 ) -> nn.Module:
     """A filter that gives back about what it is given."""
     limits, shape = (train.low, train.high), check_image(train.shape)

@@ -1,4 +1,6 @@
-"""Study ``cloak``: how little of a digit a service needs to say whether it is above 5 (paper 001).
+"""Study ``cloak``: how little of a digit a service needs to say whether it is above 5.
+
+After Mireshghallah et al. 2021 (Cloak, arXiv:2003.12154).
 
 The provider is a LeNet that never changes. A noise map learns along a path of suppression ratios,
 each warm-started by the one before; at the reported ratios the mask is taken, its four fills are
@@ -22,17 +24,18 @@ from torch import nn
 from client.datasets.attributes import load_private
 from privatizers.black_box import Follower
 from privatizers.networks.masks import FILLS, MaskFilter, NoiseMap, masked, threshold_of
-from studies.papers.cloak_judging import Judge, raw_row, uniform_rows
+from studies.framework.study import SeedTrial
+from studies.framework.tables import Row
+from studies.papers.cloak_judging import CloakJudge, raw_row, uniform_rows
 from studies.papers.cloak_plots import plot_curves, plot_sheet
-from studies.papers.cloak_settings import Settings
+from studies.papers.cloak_settings import CloakSettings
 from studies.papers.cloak_training import (
-    Lesson,
+    CloakTraining,
     train_path,
     train_provider,
     train_substitute_of,
     train_values,
 )
-from studies.papers.runner import Report, Row
 
 COLUMNS = (
     "box",
@@ -53,32 +56,24 @@ COLUMNS = (
 )
 
 
-def run(
-    settings: Settings,
-    *,
-    seeds: Sequence[int],
-    data_dir: Path | None,
-    out: Path,
-    report: Report,
-) -> list[Row]:
-    """Train and judge for each seed; curves and a sheet of images go to ``out``."""
-    rows: list[Row] = []
-    for seed in seeds:
-        rows += _one_seed(settings, seed, data_dir, out, report)
-        plot_curves(rows, out / "curves.png")
-    return rows
+SETTINGS = CloakSettings
 
 
-def _one_seed(
-    settings: Settings, seed: int, data_dir: Path | None, out: Path, report: Report
-) -> list[Row]:
+def draw(rows: Sequence[Row], settings: CloakSettings, out: Path) -> None:
+    """Curves over the ratios, of all seeds."""
+    plot_curves(rows, out / "curves.png")
+
+
+def run_seed(settings: CloakSettings, trial: SeedTrial) -> list[Row]:
+    """Train and judge; sheets of images go to the study's folder."""
+    seed, report = trial.seed, trial.report
     start = time.perf_counter()
-    data = load_private(settings.source, data_dir, seed)
-    group = load_private(settings.protected, data_dir, seed).test.sensitive
-    lesson = Lesson(settings, data.train.take(slice(0, len(data.train) * 9 // 10)), seed)
+    data = load_private(settings.source, trial.data_dir, seed)
+    group = load_private(settings.protected, trial.data_dir, seed).test.sensitive
+    lesson = CloakTraining(settings, data.train.take(slice(0, len(data.train) * 9 // 10)), seed)
     provider = train_provider(lesson)
     report(f"seed {seed}: the provider is trained, {time.perf_counter() - start:.0f} s")
-    judge = Judge(settings, data, group, provider, seed)
+    judge = CloakJudge(settings, data, group, provider, seed)
     rows = [raw_row(judge)]
     boxes: dict[str, tuple[nn.Module, Follower | None]] = {"white": (provider, None)}
     if settings.black_box:
@@ -89,7 +84,9 @@ def _one_seed(
             spent = time.perf_counter() - start
             report(f"seed {seed}, {box} box: {ratio:.0%} suppressed, {spent:.0f} s")
             if ratio in settings.reported:
-                found = _point(judge, lesson, (network, follower), box, ratio, noise, start, out)
+                found = _point(
+                    judge, lesson, (network, follower), box, ratio, noise, start, trial.out
+                )
                 lost = ", ".join(f"{row['fill']} {row['loss_points']:.1f}" for row in found)
                 report(f"seed {seed}, {box} box: points lost at {ratio:.0%}: {lost}")
                 rows, start = rows + found, time.perf_counter()
@@ -98,8 +95,8 @@ def _one_seed(
 
 
 def _point(
-    judge: Judge,
-    lesson: Lesson,
+    judge: CloakJudge,
+    lesson: CloakTraining,
     target: tuple[nn.Module, Follower | None],
     box: str,
     ratio: float,

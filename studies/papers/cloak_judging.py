@@ -13,15 +13,15 @@ from privatizers.export import release
 from privatizers.networks.information import gaussian_information_bound
 from privatizers.networks.masks import MaskFilter
 from simulations.students.students import predict
-from studies.attackers import Fitted, build_attacker
+from studies.attackers import ATTACKERS, FittedAttacker
+from studies.framework.tables import Row
 from studies.metrics.fairness import fairness
 from studies.metrics.indices import ite_style_index
 from studies.metrics.scores import attack, judge
-from studies.papers.cloak_settings import Settings
-from studies.papers.runner import Row
+from studies.papers.cloak_settings import CloakSettings
 
 PAPER_RAW = 0.9929
-"""Paper 001's accuracy of its own LeNet on raw MNIST; its curves are pictures without numbers."""
+"""Of the LeNet of Mireshghallah et al. on raw MNIST; their curves are pictures without numbers."""
 HALVINGS = 60
 
 
@@ -38,7 +38,7 @@ class Uniform(nn.Module):
 
 
 @dataclass(frozen=True, eq=False)
-class Judge:
+class CloakJudge:
     """What filters are judged with.
 
     Attributes:
@@ -49,7 +49,7 @@ class Judge:
         seed: of noise and attackers.
     """
 
-    settings: Settings
+    settings: CloakSettings
     data: Split
     group: Tensor
     provider: nn.Module
@@ -61,15 +61,10 @@ class Judge:
         return self.data.attack.take(slice(0, self.settings.attack_records))
 
     @cached_property
-    def frozen(self) -> dict[str, Fitted]:
+    def frozen(self) -> dict[str, FittedAttacker]:
         """Attackers fitted on raw records."""
-        part = self.attack_part
-        return {
-            name: build_attacker(name).fit(
-                part.records, part.sensitive, None, self.seed, classes=part.sensitive_classes
-            )
-            for name in self.settings.attackers
-        }
+        part = replace(self.attack_part, side=None)
+        return {name: ATTACKERS[name]().fit(part, self.seed) for name in self.settings.attackers}
 
     @cached_property
     def covariance(self) -> Tensor:
@@ -143,7 +138,7 @@ class Judge:
         row: Row = {}
         leaks = []
         for name in self.settings.attackers:
-            found = attack(build_attacker(name), known, shown, self.seed)
+            found = attack(ATTACKERS[name](), known, shown, self.seed)
             row[f"attack_retrained_{name}"] = found.balanced_accuracy
             row[f"leak_{name}"], row[f"leak_{name}_low"] = (
                 found.leak_lower_bound,
@@ -167,7 +162,7 @@ class Judge:
         return {"ite_style_loss": found.loss, "ite_records": found.records}
 
 
-def raw_row(judge_: Judge) -> Row:
+def raw_row(judge_: CloakJudge) -> Row:
     """The line of reference: nothing is filtered."""
     test = judge_.data.test
     row = judge_.base("raw", "raw", judge_.raw_accuracy)
@@ -175,7 +170,7 @@ def raw_row(judge_: Judge) -> Row:
     return row | judge_.fairness(test.records) | judge_.attacks(judge_.attack_part, test)
 
 
-def uniform_rows(judge_: Judge, rows: list[Row]) -> list[Row]:
+def uniform_rows(judge_: CloakJudge, rows: list[Row]) -> list[Row]:
     """Uniform noise with the Gaussian bound of each trained white-box mask, and of plain noise."""
     found = []
     for other in rows:

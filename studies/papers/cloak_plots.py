@@ -1,4 +1,4 @@
-"""Pictures of study ``cloak``: curves of use and attack, and images before and after."""
+"""Pictures of study ``cloak``: curves of utility and attack, and images before and after."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from torch import nn
 from client.datasets.attributes.data import PrivateData
 from privatizers.export import release
 from simulations.plots.style import BLUE, GREEN, GREY, ORANGE
-from studies.papers.runner import Row
+from studies.framework.tables import Row
 
 SHOWN = 10
 DPI = 110
 
 
 def plot_curves(rows: Sequence[Row], path: Path) -> None:
-    """Write a PNG: use by fill, attackers against suppression, Cloak against uniform noise."""
+    """Write a PNG: utility by fill, attackers against suppression, Cloak against uniform noise."""
     figure = Figure(figsize=(13, 4), layout="constrained")
     fills, attacks, uniform = figure.subplots(1, 3)
     raw = [float(row["accuracy"] or 0) for row in rows if row["box"] == "raw"]
@@ -29,7 +29,7 @@ def plot_curves(rows: Sequence[Row], path: Path) -> None:
     for fill, colour in (("trained", BLUE), ("mean", GREEN), ("zeros", ORANGE), ("noise", GREY)):
         _line(fills, rows, "white", fill, "path_ratio", "accuracy", colour, fill)
     _line(fills, rows, "black", "trained", "path_ratio", "accuracy", "black", "trained, black box")
-    fills.set(xlabel="share suppressed", ylabel="provider's accuracy", title="Use")
+    fills.set(xlabel="share suppressed", ylabel="provider's accuracy", title="Utility")
     for name, colour in (("retrained", ORANGE), ("frozen", GREY)):
         _line(
             attacks,
@@ -41,7 +41,7 @@ def plot_curves(rows: Sequence[Row], path: Path) -> None:
             colour,
             f"{name} attacker",
         )
-    _line(attacks, rows, "white", "trained", "path_ratio", "accuracy", BLUE, "provider's use")
+    _line(attacks, rows, "white", "trained", "path_ratio", "accuracy", BLUE, "provider's utility")
     attacks.set(xlabel="share suppressed", ylabel="(balanced) accuracy", title="Digit attackers")
     for box, fill, colour, label in (
         ("white", "trained", BLUE, "Cloak, masked"),
@@ -87,7 +87,7 @@ def _line(
 
 
 def plot_sheet(data: PrivateData, filters: Mapping[str, nn.Module], seed: int, path: Path) -> None:
-    """Write a PNG: one test image of each class of the secret, raw and as each filter sends it."""
+    """Write a PNG: a test image of each class of the attribute, raw and as each filter sends it."""
     rows = [int((data.sensitive == one).nonzero()[0]) for one in torch.unique(data.sensitive)][
         :SHOWN
     ]

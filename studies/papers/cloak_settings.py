@@ -6,16 +6,17 @@ from dataclasses import dataclass
 
 from privatizers.networks.masks import NoiseMap
 from studies.attackers import ATTACKERS
-from studies.papers.runner import StudyError, check_names
+from studies.framework.errors import StudyError
+from studies.framework.settings import check_names
 
 
 @dataclass(frozen=True)
-class Settings:
+class CloakSettings:
     """Of the study; see `cloak.toml`.
 
     Attributes:
-        source: private data with the use "above 5" and the digit as secret.
-        protected: source of the same images whose secret is the protected attribute.
+        source: private data with the utility "above 5" and the digit as sensitive attribute.
+        protected: source of the same images whose sensitive attribute is the protected attribute.
         provider_epochs: passes of the provider's training.
         most: M, greatest σ, in the records' units ([-1, 1]).
         gamma: weight of the privacy term.

@@ -21,8 +21,8 @@ from privatizers.protocol import FILTER
 from privatizers.training import Stage, train_privatizer
 from privatizers.variations import Variations
 from simulations.students.students import fit_classifier
-from studies.papers.cloak_settings import Settings
-from studies.papers.runner import Report
+from studies.framework.trials import Report
+from studies.papers.cloak_settings import CloakSettings
 
 FIRST_RHO = -2.0
 """Where maps start: σ of 2 % of the greatest, whence noise that matters is some 50 steps away."""
@@ -32,7 +32,7 @@ CAUTIOUS = 0.1
 
 
 @dataclass(frozen=True, eq=False)
-class Lesson:
+class CloakTraining:
     """What everything is trained on, and how.
 
     Attributes:
@@ -41,7 +41,7 @@ class Lesson:
         seed: of everything that is drawn.
     """
 
-    settings: Settings
+    settings: CloakSettings
     data: PrivateData
     seed: int
 
@@ -75,8 +75,8 @@ class Lesson:
         )
 
 
-def train_provider(lesson: Lesson) -> nn.Module:
-    """A LeNet that answers the use from raw images; it ends frozen."""
+def train_provider(lesson: CloakTraining) -> nn.Module:
+    """A LeNet that answers the utility from raw images; it ends frozen."""
     generator = lesson.generator(1)
     shape = check_image(lesson.data.shape)
     net = LeNet5(shape, lesson.data.utility_classes, border=lesson.data.low, generator=generator)
@@ -91,7 +91,7 @@ def train_provider(lesson: Lesson) -> nn.Module:
 
 
 def train_substitute_of(
-    lesson: Lesson, provider: nn.Module, report: Report
+    lesson: CloakTraining, provider: nn.Module, report: Report
 ) -> tuple[nn.Module, Follower]:
     """A strided network of two convolutions that learned the provider's answers, nothing else.
 
@@ -136,7 +136,7 @@ def train_substitute_of(
 
 
 def train_path(
-    lesson: Lesson, network: nn.Module, follower: Follower | None = None
+    lesson: CloakTraining, network: nn.Module, follower: Follower | None = None
 ) -> Iterator[tuple[float, NoiseMap]]:
     """A noise map at each ratio of the path, each trained on from the one before.
 
@@ -157,7 +157,7 @@ def train_path(
 
 
 def train_values(
-    lesson: Lesson, mask: MaskFilter, network: nn.Module, follower: Follower | None = None
+    lesson: CloakTraining, mask: MaskFilter, network: nn.Module, follower: Follower | None = None
 ) -> None:
     """The constants that stand for what is suppressed, by cross-entropy alone, in place."""
     settings = lesson.settings

@@ -1,4 +1,4 @@
-"""Minibatches of faces: moved a little, and faces of nobody among them."""
+"""Minibatches of faces: moved a little, and faces of no real person among them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ SHAKEN = Augmentation("affine", rotation=0.05, scale=0.04, shear=0.02, shift=0.0
 
 
 def shaken(batch: Batch, mixed: float, generator: torch.Generator) -> Batch:
-    """Every face moved a little; some of the first become faces of nobody, labelled private.
+    """Every face moved a little; some become faces of no real person, labelled private.
 
     A filter is to lose people whom it never saw. It sees some: blends of two people, and faces
     whose lower or right half is another person's.
 
     Args:
         batch: faces [n, c, h, w] with the choice of each.
-        mixed: share that becomes a face of nobody.
+        mixed: share that becomes a face of no real person.
         generator: CPU generator of all that is drawn.
     """
     faces = affine(batch.records, SHAKEN, generator)

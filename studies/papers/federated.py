@@ -1,21 +1,22 @@
-"""A federation makes a filter, and samples that show what it lets through: who reads the secret?
+"""A federation makes a filter, and samples that show what it lets through: who reads the attribute?
 
 The whole run is differentially private at user level and has one ledger. Everything below it is
 simulation only: fresh attackers are trained on images that no user of the run holds.
 
-Rows, by ``where`` the secret is looked for:
+Rows, by ``where`` the sensitive attribute is looked for:
     raw         images as they are: what there is to hide
     filtered    filtered images; attackers have seen filtered images of others
     samples     samples as they are released, by attackers that were trained on samples with their
-                requested secrets
+                requested sensitive attributes
     transfer    samples, by attackers that were trained on filtered images
     taught      filtered images, by attackers that were trained on samples
     consenting, observed, unobserved   filtered images of users who do not mind, of users who took
                 part in training and hide, and of others who hide (where some users consent)
     second …    as samples, transfer and taught, of a second run: its nodes look through the first
                 one's filter, and its generator learns from filtered images alone
-and ``use`` is how often a student of the samples (of such images, where there are no samples) reads
-the class of *filtered* test images, which is what a service will get. Where the secret is the
+and ``utility`` is how often a student of the samples (of such images, where there are no samples)
+reads the class of *filtered* test images, which is what a service will get. Where the sensitive
+attribute is the
 strokes' thickness, an attacker that computes it is one of them. ε is the run's; of a second run's
 rows it is that of both runs together, which are about the same users.
 """
@@ -36,13 +37,16 @@ from server.run_directory import RunDirectory
 from server.run_ledger import spending_of
 from simulations.engine import train_in_process
 from simulations.students.students import train_student
-from studies.attackers import ATTACKERS, build_attacker
+from studies.attackers import ATTACKERS
 from studies.attackers.networks import NetworkAttacker
 from studies.attackers.protocol import Attacker
+from studies.attackers.stroke_formula import with_formula
+from studies.framework.errors import StudyError
+from studies.framework.settings import check_names
+from studies.framework.study import SeedTrial
+from studies.framework.tables import Row
 from studies.papers.attacking import columns, read_all
-from studies.papers.federated_data import Trained, groups_of, halves, opened, samples_of
-from studies.papers.runner import Report, Row, StudyError, check_names
-from studies.tradeoff.stroke_formula import with_formula
+from studies.papers.federated_data import FilteredRun, groups_of, halves, opened, samples_of
 
 COLUMNS = (
     "seed",
@@ -55,12 +59,14 @@ COLUMNS = (
     "delta",
 )
 PRESETS = Path(simulations.__file__).parent / "presets"
+TRAINED = ("federated", "synthetic")
+"""Kinds of privatizer whose filter a run trains itself."""
 FORMULAS = {"thickness": "mnist-thickness"}
-"""Sources whose secret is computed as one of a run's is."""
+"""Sources whose sensitive attribute is computed as one of a run's is."""
 
 
 @dataclass(frozen=True)
-class Settings:
+class FederatedSettings:
     """What is run and who attacks it.
 
     Attributes:
@@ -83,53 +89,55 @@ class Settings:
         check_names("attackers", self.attackers, ATTACKERS)
 
 
-def run(
-    settings: Settings,
-    *,
-    seeds: Sequence[int],
-    data_dir: Path | None,
-    out: Path,
-    report: Report,
-) -> list[Row]:
-    """Train (or take up) a run for each seed, and attack what comes of it.
+SETTINGS = FederatedSettings
+
+
+def run_seed(settings: FederatedSettings, trial: SeedTrial) -> list[Row]:
+    """Train (or take up) a run, and attack what comes of it.
 
     Raises:
         StudyError: the preset trains no privatizer.
         DatasetError, ConfigError: what they say.
     """
-    rows: list[Row] = []
-    for seed in seeds:
-        config = _config(settings, seed, data_dir)
-        first = _trained(config, out / f"run-{seed}")
-        report(f"seed {seed}: trained, {_words(_guarantee(config, first))}")
-        for row in _rows(settings, opened(config, first, seed)):
-            rows.append({"seed": seed, **row, **_guarantee(config, first)})
-            report(f"seed {seed}: {row['where']} attacker {row['attacker']:.3f}")
-        if not settings.second:
-            continue
-        second = RunDirectory(out / f"second-{seed}")
+    seed, report = trial.seed, trial.report
+    config = _config(settings, seed, trial.data_dir)
+    first = _trained(config, trial.out / f"run-{seed}")
+    spent = _guarantee(config, first)
+    report(f"seed {seed}: trained, {_words(spent)}")
+    rows = [{"seed": seed, **row, **spent} for row in _rows(settings, opened(config, first, seed))]
+    if settings.second:
+        second = RunDirectory(trial.out / f"second-{seed}")
         # a study that was moved goes on with the run that is there
         follows = second.config() if second.exists() else seconded(config, first.path)
         _trained(follows, second.path)
-        report(f"seed {seed}: second run trained, {_words(_guarantee(follows, first, second))}")
-        for row in _sample_rows(settings, opened(follows, second, seed), "second "):
-            rows.append({"seed": seed, **row, **_guarantee(follows, first, second)})
-            report(f"seed {seed}: {row['where']} attacker {row['attacker']:.3f}")
+        spent = _guarantee(follows, first, second)
+        report(f"seed {seed}: second run trained, {_words(spent)}")
+        found = _sample_rows(settings, opened(follows, second, seed), "second ")
+        rows += [{"seed": seed, **row, **spent} for row in found]
+    for row in rows:
+        report(f"seed {seed}: {row['where']} attacker {row['attacker']:.3f}")
     return rows
+
+
+def draw(rows: Sequence[Row], settings: FederatedSettings, out: Path) -> None:
+    """Nothing: the runs' own folders have their pictures."""
 
 
 def seconded(config: Config, folder: Path) -> Config:
     """The same run once more, whose nodes look through the filter of the one in ``folder``.
 
-    Its generator is asked for pairs, of filtered images, so that there is a secret to try attackers
-    on. Pairs' sums differ by their noise too, so that what is read of samples may be no secret:
-    rows ``transfer`` and ``taught`` tell.
+    Its generator is asked for pairs, of filtered images, so that there is a sensitive attribute to
+    try attackers
+    on. Pairs' sums differ by their noise too, so that what is read of samples may be no sensitive
+    attribute: rows ``transfer`` and ``taught`` tell.
     """
     used = ("network", "width", "output_noise_std", "sensitive_attribute", "consenting")
-    kept = {f"privatizer.{name}": getattr(config.privatizer, name) for name in used}
-    bare = {k: v for k, v in Config().flat().items() if k.startswith("privatizer.")}
-    given = {"privatizer.method": "pretrained", "privatizer.filter": str(folder)}
-    return config.updated({**bare, **kept, **given, "privatizer.condition": True})
+    known = config.privatizer.model_dump()
+    kept = {f"privatizer.{name}": known[name] for name in used if name in known}
+    given = {"privatizer.kind": "pretrained", "privatizer.path": str(folder)}
+    left = [name for name, task in config.planned.items() if task.kind != "privatizer"]
+    after = {"schedule": " ".join(left), "privatizer.condition": True}
+    return config.updated({**kept, **given, **after})
 
 
 def _trained(config: Config, folder: Path) -> RunDirectory:
@@ -140,9 +148,9 @@ def _trained(config: Config, folder: Path) -> RunDirectory:
     return directory
 
 
-def _config(settings: Settings, seed: int, data_dir: Path | None) -> Config:
+def _config(settings: FederatedSettings, seed: int, data_dir: Path | None) -> Config:
     config = read_config(PRESETS / f"{settings.preset}.toml").updated({"seed": seed})
-    if not config.privatizer.active or config.privatizer.given:
+    if config.privatizer.kind not in TRAINED:
         raise StudyError(f"preset {settings.preset!r} trains no privatizer: name one that does")
     return config if data_dir is None else config.updated({"data.dir": str(data_dir.absolute())})
 
@@ -166,7 +174,7 @@ def _words(spent: Row) -> str:
     return f"DP ε = {spent['epsilon']:.3g} at δ = {spent['delta']:g}"
 
 
-def _rows(settings: Settings, trained: Trained) -> list[Row]:
+def _rows(settings: FederatedSettings, trained: FilteredRun) -> list[Row]:
     attack, test = trained.filtered(trained.attack), trained.filtered(trained.test)
     raw_utility = _use(settings, trained.attack, trained.test)
     rows = [
@@ -184,7 +192,7 @@ def _rows(settings: Settings, trained: Trained) -> list[Row]:
     return rows
 
 
-def _sample_rows(settings: Settings, trained: Trained, before: str = "") -> list[Row]:
+def _sample_rows(settings: FederatedSettings, trained: FilteredRun, before: str = "") -> list[Row]:
     """What is read of samples of pairs, by attackers that learned from them or from images."""
     attack, test = trained.filtered(trained.attack), trained.filtered(trained.test)
     samples = samples_of(trained, settings.samples)
@@ -198,21 +206,26 @@ def _sample_rows(settings: Settings, trained: Trained, before: str = "") -> list
 
 
 def _read(
-    settings: Settings, trained: Trained, where: str, taught: PrivateData, tried: PrivateData
+    settings: FederatedSettings,
+    trained: FilteredRun,
+    where: str,
+    taught: PrivateData,
+    tried: PrivateData,
 ) -> Row:
     """What fresh attackers that learned from the one read of the other."""
+    attribute = getattr(trained.config.privatizer, "sensitive_attribute", "")
     fresh = with_formula(
         _attackers(settings),
         taught,
-        FORMULAS.get(trained.config.privatizer.sensitive_attribute, ""),
+        FORMULAS.get(attribute, ""),
         steps=settings.attacker_steps,
         seed=trained.seed + 7,
     )
     return {"where": where, **columns(read_all(fresh, taught, tried, trained.seed))}
 
 
-def _attackers(settings: Settings) -> Mapping[str, Attacker]:
-    found = {name: build_attacker(name) for name in settings.attackers}
+def _attackers(settings: FederatedSettings) -> Mapping[str, Attacker]:
+    found = {name: ATTACKERS[name]() for name in settings.attackers}
     return {
         name: replace(attacker, steps=settings.attacker_steps)
         if isinstance(attacker, NetworkAttacker)
@@ -221,7 +234,7 @@ def _attackers(settings: Settings) -> Mapping[str, Attacker]:
     }
 
 
-def _use(settings: Settings, taught: PrivateData, tried: PrivateData) -> float:
+def _use(settings: FederatedSettings, taught: PrivateData, tried: PrivateData) -> float:
     """How often a student of the one reads the class of the other."""
     student = train_student(
         taught.records,

@@ -1,7 +1,7 @@
 """What the study of a run with a filter attacks: its images, raw and filtered, and its samples.
 
-Everything here is simulation only: it reads images and secrets of users, and images that no user
-holds.
+Everything here is simulation only: it reads images and sensitive attributes of users, and images
+that no user holds.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from client.datasets.attributes.data import PrivateData
 from models.pixels import from_pixels
 from server.config.tree import Config
 from server.run_directory import RunDirectory
+from server.run_filter import kept_filter_weights
 from server.sampler import Sampler
-from server.tasks.privatizer import kept_filter
 from simulations.federation.apps import hiding_users, simulated_federation, simulated_sensitive
-from simulations.reading import kept_sampler
-from studies.papers.runner import StudyError
+from simulations.reading import kept_run_filter, kept_sampler
+from studies.framework.errors import StudyError
 
 CHUNK = 500
 MOST = 6000
@@ -28,7 +28,7 @@ MOST = 6000
 
 
 @dataclass(frozen=True, eq=False)
-class Trained:
+class FilteredRun:
     """A finished run with the data that it was simulated on."""
 
     config: Config
@@ -45,7 +45,7 @@ class Trained:
         return replace(data, records=_released(self.network, data.records, source, hides))
 
 
-def opened(config: Config, directory: RunDirectory, seed: int) -> Trained:
+def opened(config: Config, directory: RunDirectory, seed: int) -> FilteredRun:
     """A finished run, ready to be attacked.
 
     Raises:
@@ -66,14 +66,14 @@ def opened(config: Config, directory: RunDirectory, seed: int) -> Trained:
         )
     else:  # every training image is some user's: the test set serves for both
         attack, test = halves(test, seed)
-    if "privatizer/mean" not in snapshot.arrays:
+    if kept_filter_weights(config, snapshot.arrays) is None:
         raise StudyError(f"{directory.path} ended before it had a filter: give it a larger budget")
-    network = kept_filter(config, dataset.shape, snapshot.arrays)
-    return Trained(config, network, kept_sampler(directory), attack, test, seed)
+    network, _ = kept_run_filter(directory.path)
+    return FilteredRun(config, network, kept_sampler(directory), attack, test, seed)
 
 
-def samples_of(trained: Trained, count: int) -> PrivateData:
-    """Samples of all pairs of class and secret, with what was asked for."""
+def samples_of(trained: FilteredRun, count: int) -> PrivateData:
+    """Samples of all pairs of class and sensitive attribute, with what was asked for."""
     sensitive_classes = trained.attack.sensitive_classes
     asked = torch.arange(count) % trained.sampler.classes
     images = trained.sampler.draw(asked, trained.seed + 1)
@@ -85,8 +85,8 @@ def samples_of(trained: Trained, count: int) -> PrivateData:
     )
 
 
-def groups_of(trained: Trained) -> dict[str, tuple[PrivateData, PrivateData]]:
-    """Released images of users by what they chose, each in two halves; none if nobody consents."""
+def groups_of(trained: FilteredRun) -> dict[str, tuple[PrivateData, PrivateData]]:
+    """Released images of users by what they chose, each in two halves; none if no user consents."""
     hides = hiding_users(trained.config)
     sensitive = simulated_sensitive(trained.config)
     if hides is None or sensitive is None:
@@ -132,7 +132,7 @@ def _released(network: nn.Module, records: Tensor, source: torch.Generator, hide
 def private_images(
     images: np.ndarray, labels: np.ndarray, sensitive: np.ndarray, classes: int
 ) -> PrivateData:
-    """Images uint8 [n, c, h, w] with their classes and secrets, in [-1, 1]."""
+    """Images uint8 [n, c, h, w] with their classes and sensitive attributes, in [-1, 1]."""
     return PrivateData(
         name="images",
         records=from_pixels(images),

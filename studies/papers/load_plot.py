@@ -10,11 +10,11 @@ from matplotlib.figure import Figure
 
 from client.datasets.attributes.data import PrivateData
 from simulations.plots.style import BLUE, GREEN, GREY
-from studies.papers.charts import save
+from studies.framework.charts import save
 
 
 def plot_loads(loads: Mapping[str, PrivateData], path: Path) -> Path:
-    """Released loads over the raw ones, hours with somebody active shaded.
+    """Released loads over the raw ones, hours with a person active shaded.
 
     Args:
         loads: panel's name -> the same sequences; the first panel has the raw ones.
@@ -33,5 +33,5 @@ def plot_loads(loads: Mapping[str, PrivateData], path: Path) -> Path:
         axes.fill_between(hours, 0, top, where=active, color=GREEN, alpha=0.15, linewidth=0)
         axes.set(ylabel="kW", xlim=(0, len(hours)))
         axes.legend(fontsize=7, loc="upper right")
-    panels[-1].set_xlabel(f"{len(raw)} sequences of {raw.shape[0]} hours; shaded: somebody active")
+    panels[-1].set_xlabel(f"{len(raw)} sequences of {raw.shape[0]} hours; shaded: a person active")
     return save(figure, path)

@@ -1,6 +1,7 @@
-"""Study ``mixture``: how near training comes to what is possible (paper 000, section 7.2).
+"""Study ``mixture``: how near training comes to what is possible (Bertran et al., section 7.2).
 
-Use and secret are the two coordinates of a point, k says how they hang together. A filter is
+Utility and sensitive attribute are the two coordinates of a point, k says how they hang together.
+A filter is
 trained by Algorithm 1 (networks only, which never see the densities), then its A = I(U;X|Q) and
 B = I(S;Q) are computed by quadrature, so that no estimate enters a row. Beside it stand K, the
 optimum αK, (1−α)K that the paper claims, and the best linear filter a search on the quadrature
@@ -36,10 +37,11 @@ from privatizers.information import (
 from privatizers.networks.filters import LinearFilter, MlpFilter
 from privatizers.protocol import FILTER, PrivatizerError
 from privatizers.training import Stage, train_privatizer
+from studies.framework.charts import plot_plane
+from studies.framework.study import SeedTrial
+from studies.framework.tables import Row
 from studies.papers.attacking import parse_points
-from studies.papers.charts import plot_plane
-from studies.papers.mixture_exact import Point, best_linear, bound, evaluate
-from studies.papers.runner import Report, Row
+from studies.papers.mixture_exact import PlanePoint, best_linear, bound, evaluate
 
 COLUMNS = (
     "k",
@@ -60,7 +62,7 @@ READERS = (RAW_UTILITY, UTILITY, ADVERSARY)
 
 
 @dataclass(frozen=True)
-class Settings:
+class MixtureSettings:
     """What ``mixture.toml`` sets.
 
     Attributes:
@@ -98,46 +100,45 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Trained:
+class MixtureFilter:
     """A filter after training, where it stands, how it came there and what that took."""
 
-    point: Point
+    point: PlanePoint
     path: tuple[tuple[float, float], ...]
     seconds: float
 
 
-def run(
-    settings: Settings,
-    *,
-    seeds: Sequence[int],
-    data_dir: Path | None,
-    out: Path,
-    report: Report,
-) -> list[Row]:
-    """A row for each k, α and seed; the trajectories of the first seed as a plot."""
+SETTINGS = MixtureSettings
+
+
+def run_seed(settings: MixtureSettings, trial: SeedTrial) -> list[Row]:
+    """A row for each k and α; the trajectories of the first seed as a plot."""
     rows: list[Row] = []
     paths: dict[str, dict[str, tuple[tuple[float, float], ...]]] = {}
     for k, alpha in parse_points(settings.nonlinear):
-        if k not in settings.ks or alpha not in settings.alphas:
-            report(f"mixture: no non-linear filter for {k:g}:{alpha:g}, not of ks and alphas")
+        if trial.first and (k not in settings.ks or alpha not in settings.alphas):
+            trial.report(f"mixture: no non-linear filter for {k:g}:{alpha:g}, not of ks and alphas")
     for k in settings.ks:
         panel = paths.setdefault(_panel(k), {})
         for alpha in settings.alphas:
-            least, _ = best_linear(k, alpha)
-            for seed in seeds:
-                report(f"mixture: k={k:g} alpha={alpha:g} seed {seed}")
-                linear, free = _filters(settings, k, alpha, seed)
-                rows.append(_row(k, alpha, seed, least, linear, free))
-                if seed == seeds[0]:
-                    panel[f"linear, α={alpha:g}"] = linear.path
-                    if free is not None:
-                        panel[f"non-linear, α={alpha:g}"] = free.path
-    plot_plane(paths, {_panel(k): bound(k) for k in settings.ks}, out / "mixture-plane.png")
+            trial.report(f"mixture: k={k:g} alpha={alpha:g} seed {trial.seed}")
+            linear, free = _filters(settings, k, alpha, trial.seed)
+            rows.append(_row(k, alpha, trial.seed, best_linear(k, alpha)[0], linear, free))
+            panel[f"linear, α={alpha:g}"] = linear.path
+            if free is not None:
+                panel[f"non-linear, α={alpha:g}"] = free.path
+    if trial.first:
+        bounds = {_panel(k): bound(k) for k in settings.ks}
+        plot_plane(paths, bounds, trial.out / "mixture-plane.png")
     return rows
 
 
-def train_linear(settings: Settings, k: float, alpha: float, seed: int) -> Trained:
-    """Paper 000's linear filter θx + z, by Algorithm 1."""
+def draw(rows: Sequence[Row], settings: MixtureSettings, out: Path) -> None:
+    """Nothing: the one plot has trajectories, which no row has."""
+
+
+def train_linear(settings: MixtureSettings, k: float, alpha: float, seed: int) -> MixtureFilter:
+    """Bertran et al.'s linear filter θx + z, by Algorithm 1."""
     readers = dict.fromkeys(READERS, settings.reader_rate)
     stage = Stage(
         "linear",
@@ -150,7 +151,7 @@ def train_linear(settings: Settings, k: float, alpha: float, seed: int) -> Train
     return _train(net, [stage], settings, k, alpha, seed, width=32)
 
 
-def train_nonlinear(settings: Settings, k: float, alpha: float, seed: int) -> Trained:
+def train_nonlinear(settings: MixtureSettings, k: float, alpha: float, seed: int) -> MixtureFilter:
     """A filter f(x, w) + z, by Algorithm 1 with several steps of wider readers an iteration."""
     readers = dict.fromkeys(READERS, settings.nonlinear_reader_rate)
     stages = [
@@ -169,8 +170,8 @@ def train_nonlinear(settings: Settings, k: float, alpha: float, seed: int) -> Tr
 
 
 def _filters(
-    settings: Settings, k: float, alpha: float, seed: int
-) -> tuple[Trained, Trained | None]:
+    settings: MixtureSettings, k: float, alpha: float, seed: int
+) -> tuple[MixtureFilter, MixtureFilter | None]:
     wanted = (k, alpha) in parse_points(settings.nonlinear)
     linear = train_linear(settings, k, alpha, seed)
     return linear, train_nonlinear(settings, k, alpha, seed) if wanted else None
@@ -179,13 +180,13 @@ def _filters(
 def _train(
     net: LinearFilter | MlpFilter,
     stages: Sequence[Stage],
-    settings: Settings,
+    settings: MixtureSettings,
     k: float,
     alpha: float,
     seed: int,
     *,
     width: int,
-) -> Trained:
+) -> MixtureFilter:
     started = time.perf_counter()
     data = load_private(f"mixture:{k:g}", seed=seed).train
     path: list[tuple[float, float]] = []
@@ -199,7 +200,7 @@ def _train(
     )
     point = evaluate(net, k)
     path.append((point.lost, point.leaked))
-    return Trained(point, tuple(path), time.perf_counter() - started)
+    return MixtureFilter(point, tuple(path), time.perf_counter() - started)
 
 
 def _method(
@@ -227,7 +228,12 @@ def _tracer(
 
 
 def _row(
-    k: float, alpha: float, seed: int, least: float, linear: Trained, free: Trained | None
+    k: float,
+    alpha: float,
+    seed: int,
+    least: float,
+    linear: MixtureFilter,
+    free: MixtureFilter | None,
 ) -> Row:
     edge, point = bound(k), linear.point
     return {

@@ -1,4 +1,4 @@
-"""What a filter of paper 000's mixture leaks and loses, by quadrature instead of by networks.
+"""What a filter of Bertran et al.'s mixture leaks and loses, by quadrature instead of by networks.
 
 Released points are Gaussian with unit covariance around means that the filter computes, so given
 (u, s) their density is a finite mixture (exactly for a linear filter; over nodes of the clusters
@@ -25,24 +25,24 @@ CENTRES = torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]], dtype=t
 
 
 @dataclass(frozen=True)
-class Point:
+class PlanePoint:
     """A filter in the plane of information, in nats.
 
     Attributes:
-        lost: A = I(U;X|Q), of the use.
-        leaked: B = I(S;Q), of the secret.
+        lost: A = I(U;X|Q), of the utility.
+        leaked: B = I(S;Q), of the sensitive attribute.
     """
 
     lost: float
     leaked: float
 
     def loss(self, alpha: float) -> float:
-        """(1−α)A² + αB² (paper 000, equation 16)."""
+        """(1−α)A² + αB² (Bertran et al. 2019, equation 16)."""
         return (1 - alpha) * self.lost**2 + alpha * self.leaked**2
 
 
 def bound(k: float, sigma: float = SIGMA) -> float:
-    """K = I(U;S) − I(U;S|X): no filter of X has A + B below it (paper 000, Lemma 3.1)."""
+    """K = I(U;S) − I(U;S|X): no filter of X has A + B below it (Bertran et al. 2019, Lemma 3.1)."""
     joint = mixture_joint(k)
     utility, sensitive = _informations(*_raw(sigma), joint)
     both = _joint_information(*_raw(sigma), joint)
@@ -53,7 +53,7 @@ def bound(k: float, sigma: float = SIGMA) -> float:
 
 def evaluate(
     net: LinearFilter | MlpFilter, k: float, *, sigma: float = SIGMA, nodes: int = 5
-) -> Point:
+) -> PlanePoint:
     """The filter's A and B, exact to about 1e-4.
 
     Args:
@@ -68,7 +68,7 @@ def evaluate(
         else:
             means, weights = mlp_means(net, sigma, nodes)
         lost, leaked = informations(means, weights, mixture_joint(k), sigma)
-    return Point(float(lost), float(leaked))
+    return PlanePoint(float(lost), float(leaked))
 
 
 def informations(

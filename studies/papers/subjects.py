@@ -1,9 +1,10 @@
-"""Study ``subjects``: faces recognised for consenting people only (paper 000, section 5.1).
+"""Study ``subjects``: faces recognised for consenting people only (Bertran et al., section 5.1).
 
 One network knows all forty people of the ORL faces, trained on raw pictures other than those that
 anything is scored on. Twenty consent to be recognised. A filter that every camera runs, and that
 is not told who stands before it, learns from pictures of the consenting and of ten private people
-(Algorithm 3: use and secret are read by that fixed network). Ten more private people it never
+(Algorithm 3: utility and sensitive attribute are read by that fixed network). Ten more private
+people it never
 sees: people are split, not pictures.
 
 Algorithm 3 as printed takes the mean log-probability of the private person's own name against a
@@ -23,8 +24,8 @@ seeds deal people, pictures and networks anew.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -41,10 +42,12 @@ from privatizers.networks.filters import DenseFilter, UNet
 from privatizers.protocol import FILTER, PrivatizerError, draw_noise
 from privatizers.training import Stage, train_identity, train_privatizer
 from simulations.students.augmentation import affine
-from studies.attackers import ATTACKERS, build_attacker
-from studies.papers.charts import plot_lines, plot_sheet
+from studies.attackers import ATTACKERS
+from studies.framework.charts import plot_lines, plot_sheet
+from studies.framework.settings import check_names
+from studies.framework.study import SeedTrial
+from studies.framework.tables import Row
 from studies.papers.faces import SHAKEN, shaken
-from studies.papers.runner import Report, Row, check_names
 
 GROUPS = ("consenting", "seen", "unseen")
 """Who is recognised, private people the filter learned from, private people it never saw."""
@@ -58,7 +61,7 @@ COLUMNS = (
     "seconds",
 )
 FIRST = 5
-"""How many answers are looked at (paper 000: top-5)."""
+"""How many answers are looked at (Bertran et al. 2019: top-5)."""
 FILTERS: dict[str, Callable[..., nn.Module]] = {
     "dense": partial(DenseFilter, residual=False),
     "unet": UNet,
@@ -68,7 +71,7 @@ U-Net has shortcuts for what it does not know."""
 
 
 @dataclass(frozen=True)
-class Settings:
+class SubjectsSettings:
     """What ``subjects.toml`` sets.
 
     Attributes:
@@ -84,7 +87,7 @@ class Settings:
         steps: of its training.
         batch: faces of a minibatch.
         mixed: share of a minibatch that becomes mixtures of two people, labelled private: faces
-            of nobody, which stand for people the filter never sees.
+            of no real person, which stand for people the filter never sees.
         private_share: what the fixed network is to give all private people together, of a
             private face; in (0, 1).
         alphas: of the objectives.
@@ -135,37 +138,54 @@ class People:
         return len(self.group)
 
 
-def run(
-    settings: Settings,
-    *,
-    seeds: Sequence[int],
-    data_dir: Path | None,
-    out: Path,
-    report: Report,
-) -> list[Row]:
-    """A row for each α and seed; a plot over α, and faces before and after, of the first seed."""
+SETTINGS = SubjectsSettings
+
+
+def run_seed(settings: SubjectsSettings, trial: SeedTrial) -> list[Row]:
+    """A row for each α; of the first seed a plot over α, and faces before and after."""
+    seed = trial.seed
+    split = load_private(f"orl:{settings.side}", trial.data_dir, seed)
+    people = deal_people(split.train.sensitive_classes, settings, seed)
+    trial.report(f"subjects: seed {seed}, the network that knows everybody")
+    provider = train_provider(settings, split, seed)
+    raw = recognised(provider, split.test.records, split.test, people)
     rows: list[Row] = []
-    for seed in seeds:
-        split = load_private(f"orl:{settings.side}", data_dir, seed)
-        people = deal_people(split.train.sensitive_classes, settings, seed)
-        report(f"subjects: seed {seed}, the network that knows everybody")
-        provider = train_provider(settings, split, seed)
-        raw = recognised(provider, split.test.records, split.test, people)
-        sheets: dict[str, Tensor] = {}
-        for alpha in settings.alphas:
-            report(f"subjects: seed {seed}, alpha={alpha:g}")
-            row, sheets[f"α={alpha:g}"] = _point(settings, split, people, provider, alpha, seed)
-            rows.append({**row, **{f"raw_{group}": share for group, share in raw.items()}})
-        if seed == seeds[0]:
-            _draw(rows, split.test, people, sheets, out)
+    sheets: dict[str, Tensor] = {"raw": split.test.records}
+    for alpha in settings.alphas:
+        trial.report(f"subjects: seed {seed}, alpha={alpha:g}")
+        row, sheets[f"α={alpha:g}"] = _point(settings, split, people, provider, alpha, seed)
+        rows.append({**row, **{f"raw_{group}": share for group, share in raw.items()}})
+    if trial.first:
+        shown = torch.cat([people.rows(split.test, group).nonzero()[:4, 0] for group in GROUPS])
+        faces = {name: images[shown] for name, images in sheets.items()}
+        plot_sheet(faces, trial.out / "subjects-faces.png")
     return rows
 
 
-def deal_people(count: int, settings: Settings, seed: int) -> People:
+def draw(rows: Sequence[Row], settings: SubjectsSettings, out: Path) -> None:
+    """How often the owner is recognised over α, of the first seed."""
+    own = [row for row in rows if row["seed"] == rows[0]["seed"]]
+    lines = {
+        f"{reader} network, {group}": [
+            (float(row["alpha"] or 0.0), float(row[f"{reader}_{group}"] or 0.0)) for row in own
+        ]
+        for reader in ("fixed", "fresh")
+        for group in GROUPS
+    }
+    plot_lines(
+        lines,
+        xlabel="α",
+        ylabel=f"owner among the first {FIRST}",
+        level=("chance", float(rows[0]["chance"] or 0.0)),
+        path=out / "subjects-recognised.png",
+    )
+
+
+def deal_people(count: int, settings: SubjectsSettings, seed: int) -> People:
     """Consenting people, private ones the filter sees, and the others, at random.
 
     Raises:
-        PrivatizerError: nobody would be left unseen.
+        PrivatizerError: no person would be left unseen.
     """
     if settings.consenting + settings.seen >= count:
         raise PrivatizerError(
@@ -179,7 +199,7 @@ def deal_people(count: int, settings: Settings, seed: int) -> People:
     return People(group)
 
 
-def train_provider(settings: Settings, split: Split, seed: int) -> nn.Module:
+def train_provider(settings: SubjectsSettings, split: Split, seed: int) -> nn.Module:
     """The fixed network: who of everybody is on a raw picture; learns from train and attack."""
     generator = torch.Generator().manual_seed(seed)
     faces = torch.cat([split.train.records, split.attack.records])
@@ -199,7 +219,7 @@ def train_provider(settings: Settings, split: Split, seed: int) -> nn.Module:
 
 
 def train_filter(
-    settings: Settings,
+    settings: SubjectsSettings,
     split: Split,
     people: People,
     provider: nn.Module,
@@ -276,7 +296,7 @@ def released(method: InformationPrivatizer, data: PrivateData, seed: int) -> Ten
 
 
 def _point(
-    settings: Settings,
+    settings: SubjectsSettings,
     split: Split,
     people: People,
     provider: nn.Module,
@@ -301,7 +321,7 @@ def _point(
 
 
 def _attacked(
-    settings: Settings,
+    settings: SubjectsSettings,
     method: InformationPrivatizer,
     split: Split,
     people: People,
@@ -309,12 +329,10 @@ def _attacked(
     seed: int,
 ) -> dict[str, float]:
     """The strongest fresh attacker in each group, trained on the released attack part."""
-    known = released(method, split.attack, seed + 2)
+    known = replace(split.attack, records=released(method, split.attack, seed + 2), side=None)
     found = []
     for name in settings.attackers:
-        fitted = build_attacker(name).fit(
-            known, split.attack.sensitive, None, seed, classes=people.count
-        )
+        fitted = ATTACKERS[name]().fit(known, seed)
         found.append(_first_five(fitted.log_probabilities(faces), split.test, people))
     return {group: max(shares[group] for shares in found) for group in GROUPS}
 
@@ -322,25 +340,3 @@ def _attacked(
 def _first_five(answers: Tensor, data: PrivateData, people: People) -> dict[str, float]:
     hit = (answers.topk(FIRST, 1).indices == data.sensitive.unsqueeze(1)).any(1)
     return {group: float(hit[people.rows(data, group)].float().mean()) for group in GROUPS}
-
-
-def _draw(
-    rows: Sequence[Row], data: PrivateData, people: People, sheets: Mapping[str, Tensor], out: Path
-) -> None:
-    lines = {
-        f"{reader} network, {group}": [
-            (float(row["alpha"] or 0.0), float(row[f"{reader}_{group}"] or 0.0)) for row in rows
-        ]
-        for reader in ("fixed", "fresh")
-        for group in GROUPS
-    }
-    plot_lines(
-        lines,
-        xlabel="α",
-        ylabel=f"owner among the first {FIRST}",
-        level=("chance", FIRST / people.count),
-        path=out / "subjects-recognised.png",
-    )
-    shown = torch.cat([people.rows(data, group).nonzero()[:4, 0] for group in GROUPS])
-    images = {"raw": data.records, **sheets}
-    plot_sheet({name: faces[shown] for name, faces in images.items()}, out / "subjects-faces.png")

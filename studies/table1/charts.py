@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FormatStrFormatter, LogLocator, NullLocator
 
-from studies.table1.literature import Published
+from studies.table1.literature import PublishedFigure
 from studies.table1.rows import OPEN
-from studies.table1.table import HEADLINE, Line
+from studies.table1.table import HEADLINE, TableLine
 
 _DPI = 110
 COLOURS = ("#1f5fa8", "#2a8c6c", "#d1711b", "#8b3a8b", "#b03030", "#5a7d1a", "#444444", "#c09020")
@@ -22,10 +22,12 @@ ASIDE = 1.07
 NAMES = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "embedded": "Embedded digits"}
 
 
-def plot_privacy(lines: Sequence[Line], published: Sequence[Published], path: Path) -> Path | None:
+def plot_privacy(
+    lines: Sequence[TableLine], published: Sequence[PublishedFigure], path: Path
+) -> Path | None:
     """Student accuracy against ε, a panel a data set, δ told by the mark; None without lines.
 
-    Published figures stand beside ours where they state (ε, δ)-differential privacy. Marks of
+    PublishedFigure figures stand beside ours where they state (ε, δ)-differential privacy. Marks of
     larger δ are a little to the right, so as not to hide those of 1e-10.
     """
     panels = [d for d in NAMES if any(li.row.data == d and not li.row.fault for li in lines)]
@@ -49,7 +51,7 @@ def plot_privacy(lines: Sequence[Line], published: Sequence[Published], path: Pa
     return _saved(figure, path)
 
 
-def _draw_ours(axes: Axes, lines: Sequence[Line]) -> None:
+def _draw_ours(axes: Axes, lines: Sequence[TableLine]) -> None:
     names = list(dict.fromkeys(line.row.name for line in lines))
     for colour, name in zip(_cycle(len(names)), names, strict=True):
         own = [line for line in lines if line.row.name == name]
@@ -69,7 +71,7 @@ def _draw_ours(axes: Axes, lines: Sequence[Line]) -> None:
             label = None  # a row is told once
 
 
-def _draw_published(axes: Axes, published: Sequence[Published]) -> None:
+def _draw_published(axes: Axes, published: Sequence[PublishedFigure]) -> None:
     """Others' figures in grey; hollow where the guarantee is Bayesian."""
     finite = [p for p in published if math.isfinite(p.epsilon)]
     methods = list(dict.fromkeys((p.method, p.notion) for p in finite))
@@ -82,7 +84,9 @@ def _draw_published(axes: Axes, published: Sequence[Published]) -> None:
         )  # fmt: skip
 
 
-def plot_labels(lines: Sequence[Line], published: Sequence[Published], path: Path) -> Path | None:
+def plot_labels(
+    lines: Sequence[TableLine], published: Sequence[PublishedFigure], path: Path
+) -> Path | None:
     """Student accuracy against the number of labelled samples; None where it was not measured."""
     measured = [line for line in lines if line.curve()]
     panels = [d for d in NAMES if any(line.row.data == d for line in measured)]
@@ -102,7 +106,7 @@ def plot_labels(lines: Sequence[Line], published: Sequence[Published], path: Pat
     return _saved(figure, path)
 
 
-def _draw_curve(axes: Axes, line: Line, colour: str) -> None:
+def _draw_curve(axes: Axes, line: TableLine, colour: str) -> None:
     points = line.curve()
     counts = [point["labels"] for point in points]
     for key, style, said in (

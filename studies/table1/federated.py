@@ -15,26 +15,27 @@ from server.run_ledger import spending_of
 from simulations.engine import train_in_process
 from simulations.reading import kept_sampler
 from simulations.students.distillation import Source
-from studies.table1.errors import CellFailed
-from studies.table1.providers import Report, Trained
+from studies.framework.errors import TrialFailed
+from studies.framework.trials import Report
+from studies.table1.providers import TrainedSpending
 
 REPORT_SECONDS = 30.0
 
 
-def train(config: Config, folder: Path, report: Report) -> Trained:
+def train(config: Config, folder: Path, report: Report) -> TrainedSpending:
     """Train a run in ``folder``, or go on with the one in it.
 
     Raises:
-        CellFailed: the run's budget stopped it early.
+        TrialFailed: the run's budget stopped it early.
     """
     directory = RunDirectory(folder)
     directory = directory if directory.exists() else RunDirectory.create(folder, config)
     began = directory.config()
     outcome = train_in_process(began, directory, directory.default_store, _Told(report))
     if outcome.stopped:
-        raise CellFailed(f"the run ended early: {outcome.stopped}")
+        raise TrialFailed(f"the run ended early: {outcome.stopped}")
     spending = spending_of(began, directory)
-    return Trained(
+    return TrainedSpending(
         epsilon_dp=spending.dp_epsilon,
         delta_dp=spending.delta_dp,
         epsilon_dp_at_bdp_delta=spending.dp_epsilon_at_bdp_delta,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from studies.framework.tables import percent
 from studies.table1.guarantees import parse_guarantee
 from studies.table1.rows import OPEN, STRONG, USUAL, WEAK
-from studies.table1.table import HEADLINE, Line, percent
+from studies.table1.table import HEADLINE, TableLine
 
 MARGIN = 0.15
 """By how much students of the four main rows should be above their controls."""
@@ -31,9 +32,9 @@ class Goal:
     guarantee: str
     figure: str
     least: float
-    of: Callable[[Line], float | None]
+    of: Callable[[TableLine], float | None]
 
-    def verdict(self, line: Line | None) -> str:
+    def verdict(self, line: TableLine | None) -> str:
         """What was measured, and whether that is enough."""
         found = None if line is None else self.of(line)
         if line is None or found is None:
@@ -45,17 +46,17 @@ class Goal:
         return f"{percent(found, 2 if close else 1)} ({seeds}): **missed**"
 
 
-def _named(*keys: str) -> Callable[[Line], float | None]:
+def _named(*keys: str) -> Callable[[TableLine], float | None]:
     return lambda line: line.mean(*keys)
 
 
-def _margin(line: Line) -> float | None:
+def _margin(line: TableLine) -> float | None:
     student, control = line.mean("students", HEADLINE), line.mean("control")
     return None if student is None or control is None else student - control
 
 
 def _goals(
-    figure: str, of: Callable[[Line], float | None], least: Mapping[str, Mapping[str, float]]
+    figure: str, of: Callable[[TableLine], float | None], least: Mapping[str, Mapping[str, float]]
 ) -> list[Goal]:
     return [
         Goal(row, guarantee, figure, share, of)
@@ -95,7 +96,7 @@ GOALS: tuple[Goal, ...] = (
 """All of them that are shares; the page says by what settings were chosen."""
 
 
-def goal_rows(lines: Iterable[Line]) -> list[Sequence[str]]:
+def goal_rows(lines: Iterable[TableLine]) -> list[Sequence[str]]:
     """A row of text for each goal of the lines' rows: row, figure, guarantee, aim, measured."""
     found = {(line.row.name, str(line.guarantee)): line for line in lines}
     titles = {line.row.name: line.row.title for line in found.values()}

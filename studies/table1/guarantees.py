@@ -14,8 +14,8 @@ from server.config.reading import read_config
 from server.config.sections import LEAST_DELTA
 from server.config.tree import Config
 from server.schedule import scaled
-from studies.table1.errors import StudyError
-from studies.table1.rows import OPEN, PRESET, Row
+from studies.framework.errors import StudyError
+from studies.table1.rows import OPEN, PRESET, TableRow
 
 _WRITTEN = re.compile(r"(?P<epsilon>[0-9.eE+-]+)@(?P<delta>[0-9.eE+-]+)")
 
@@ -73,8 +73,8 @@ def parse_guarantee(text: str) -> Guarantee:
     return Guarantee(epsilon, delta)
 
 
-def configuration(row: Row, guarantee: Guarantee, seed: int, data_dir: str = "") -> Config:
-    """The configuration of a cell: the preset, the row's settings, noise for the guarantee.
+def configuration(row: TableRow, guarantee: Guarantee, seed: int, data_dir: str = "") -> Config:
+    """The configuration of a trial: the preset, the row's settings, noise for the guarantee.
 
     Raises:
         ConfigError: a setting cannot be used, or no noise meets the guarantee.

@@ -26,7 +26,7 @@ RECOGNISER_EPOCHS, ORIENTATION_EPOCHS = 8, 2
 SEED = 77
 
 
-class LeNet(nn.Module):
+class JudgeNet(nn.Module):
     """Two convolutions with max pooling, then 120 and 84 units (after LeCun et al. 1998).
 
     Args:
@@ -62,25 +62,25 @@ class LeNet(nn.Module):
 
 
 @torch.no_grad()
-def features_of(network: LeNet, images: Tensor) -> Tensor:
+def features_of(network: JudgeNet, images: Tensor) -> Tensor:
     """Penultimate features float32 [n, 84], computed in parts."""
     return torch.cat([network.penultimate(part) for part in torch.split(images, EVALUATION_CHUNK)])
 
 
-def recogniser(dataset: Dataset, folder: Path, epochs: int = RECOGNISER_EPOCHS) -> LeNet:
+def recogniser(dataset: Dataset, folder: Path, epochs: int = RECOGNISER_EPOCHS) -> JudgeNet:
     """The network that says which class an image shows, trained on the real training images."""
 
-    def train(network: LeNet, generator: torch.Generator) -> None:
+    def train(network: JudgeNet, generator: torch.Generator) -> None:
         images, labels = training_tensors(dataset)
         fit_classifier(network, images, labels, epochs=epochs, generator=generator)
 
     return _kept(folder, f"recogniser-{epochs}", dataset, dataset.classes, train)
 
 
-def orientation_judge(dataset: Dataset, folder: Path, epochs: int = ORIENTATION_EPOCHS) -> LeNet:
+def orientation_judge(dataset: Dataset, folder: Path, epochs: int = ORIENTATION_EPOCHS) -> JudgeNet:
     """The network that says whether an image is upright (0) or rotated by 90 degrees (1)."""
 
-    def train(network: LeNet, generator: torch.Generator) -> None:
+    def train(network: JudgeNet, generator: torch.Generator) -> None:
         images, _ = training_tensors(dataset)
         turned = torch.rand(len(images), generator=generator) < 0.5
         images[turned] = rotated(images[turned])
@@ -111,11 +111,11 @@ def _kept(
     kind: str,
     dataset: Dataset,
     classes: int,
-    train: Callable[[LeNet, torch.Generator], None],
-) -> LeNet:
+    train: Callable[[JudgeNet, torch.Generator], None],
+) -> JudgeNet:
     """A network from its file, or trained and written there; one process at a time."""
     generator = torch.Generator().manual_seed(SEED)
-    network = LeNet(dataset.shape, classes, generator)
+    network = JudgeNet(dataset.shape, classes, generator)
     path = folder / f"{dataset.name.replace(':', '-')}-{dataset.digest[:12]}-{kind}.safetensors"
     folder.mkdir(parents=True, exist_ok=True)
     with _locked(path.with_suffix(".lock")):

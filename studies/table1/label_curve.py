@@ -1,6 +1,6 @@
 """Accuracy against the number of labelled samples: Figures 3 and 4 of arXiv:2003.00997.
 
-Somebody labels n synthetic samples; a student learns from those alone, and from changed copies of
+A person labels n synthetic samples; a student learns from those alone, and from changed copies of
 them. In place of a person a network stands that was trained on real images, so the figures tell
 what a careful annotator's labels would be worth. Samples without a label cost nothing, neither
 privacy nor work, so a second student learns from the first one's guesses at many of them (Lee 2013,
@@ -18,13 +18,13 @@ from client.datasets.spec import Augmentation
 from simulations.students.augmentation import augment
 from simulations.students.distillation import Source
 from simulations.students.students import StudentResult, predict, train_student
-from studies.table1.effort import Effort
-from studies.table1.judges import LeNet
+from studies.table1.evaluation import EvaluationBudget
+from studies.table1.judges import JudgeNet
 
 EPOCHS = 2
 
 
-class Point(NamedTuple):
+class LabelPoint(NamedTuple):
     """Students of n labelled samples."""
 
     labels: int
@@ -39,13 +39,13 @@ class Point(NamedTuple):
 
 def label_curve(
     sampler: Source,
-    judge: LeNet,
+    judge: JudgeNet,
     test: tuple[Tensor, Tensor],
     *,
-    effort: Effort,
+    effort: EvaluationBudget,
     seed: int,
     augmentation: Augmentation,
-) -> list[Point]:
+) -> list[LabelPoint]:
     """Students of ever more labelled samples, all classes equally often.
 
     Args:
@@ -76,11 +76,11 @@ def label_curve(
             seed=seed,
         )
 
-    def point(count: int) -> Point:
+    def point(count: int) -> LabelPoint:
         first = student(count, annotated)
         guessed = predict(first.model, samples).argmax(1)
         guessed[:count] = annotated[:count]
         asked, extended = student(count, requested), student(most, guessed)
-        return Point(count, first.accuracy, asked.accuracy, extended.accuracy)
+        return LabelPoint(count, first.accuracy, asked.accuracy, extended.accuracy)
 
     return [point(count) for count in effort.labels]

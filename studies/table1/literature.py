@@ -1,4 +1,4 @@
-"""Published figures to stand beside ours, each with its guarantee and where it was read."""
+"""PublishedFigure figures to stand beside ours, each with its guarantee and where it was read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from studies.table1.errors import StudyError
+from studies.framework.errors import StudyError
 
 FILE = Path(__file__).with_name("published.toml")
 NOTIONS = ("DP", "BDP", "none")
@@ -17,7 +17,7 @@ KINDS = ("best of three", "mean", "single")
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedFigure:
     """One figure that others report: a student trained on synthetic images, tested on real ones."""
 
     method: str
@@ -49,7 +49,7 @@ class Published:
         return f"({self.epsilon:g}, {delta})-{self.notion}"
 
 
-def published_figures(path: Path = FILE) -> tuple[Published, ...]:
+def published_figures(path: Path = FILE) -> tuple[PublishedFigure, ...]:
     """All published figures, in the file's order.
 
     Raises:
@@ -57,7 +57,7 @@ def published_figures(path: Path = FILE) -> tuple[Published, ...]:
     """
     tree = tomllib.loads(path.read_text(encoding="utf-8"))
     sources = tree.get("source", {})
-    found: list[Published] = []
+    found: list[PublishedFigure] = []
     for place, entry in enumerate(tree.get("figure", ()), start=1):
         for name, key in (("mnist", "mnist"), ("fashion-mnist", "fashion")):
             if key in entry:
@@ -67,10 +67,10 @@ def published_figures(path: Path = FILE) -> tuple[Published, ...]:
 
 def _one(
     where: str, entry: Mapping[str, Any], data: str, key: str, sources: Mapping[str, Any]
-) -> Published:
+) -> PublishedFigure:
     try:
         source = sources[entry["source"]]
-        found = Published(
+        found = PublishedFigure(
             method=entry["method"],
             data=data,
             unit=entry.get("unit", "record"),

@@ -1,4 +1,4 @@
-"""Everything that is measured of a cell. Real images are used here, and nowhere else in a study.
+"""Everything that is measured of a trial. Real images are used here, and nowhere else in a study.
 
 Nothing of it flows back: no generator, annotator, sample or choice of either depends on it.
 """
@@ -17,11 +17,12 @@ from models.pixels import as_pixels
 from simulations.plots.run import contact_sheet
 from simulations.students.distillation import Source, Teacher, training_set, varied_samples
 from simulations.students.students import ARCHITECTURES, predict, train_student
+from studies.framework.trials import Report
 from studies.metrics.generation import coverage_and_density, frechet_distance
 from studies.table1.controls import NoiseTeacher
-from studies.table1.effort import Effort
+from studies.table1.evaluation import EvaluationBudget
 from studies.table1.judges import (
-    LeNet,
+    JudgeNet,
     features_of,
     orientation_judge,
     recogniser,
@@ -29,25 +30,24 @@ from studies.table1.judges import (
     training_tensors,
 )
 from studies.table1.label_curve import label_curve
-from studies.table1.providers import Report
 
 CONTROL_STUDENT = "cnn"
 DRAW_SEED = 5_000_011
 
 
 class Measuring:
-    """The measurements of one cell, over one sampler."""
+    """The measurements of one trial, over one sampler."""
 
     def __init__(
-        self, sampler: Source, dataset: Dataset, effort: Effort, seed: int, judges: Path
+        self, sampler: Source, dataset: Dataset, effort: EvaluationBudget, seed: int, judges: Path
     ) -> None:
         """Take what is measured and what it is measured against.
 
         Args:
-            sampler: of the cell's run.
+            sampler: of the trial's run.
             dataset: clean; its test images measure, its training images train the judges.
             effort: how much of everything.
-            seed: the cell's; decides samples and students.
+            seed: the trial's; decides samples and students.
             judges: folder that keeps the judging networks.
         """
         self._sampler, self._dataset, self._effort, self._seed = sampler, dataset, effort, seed
@@ -60,7 +60,7 @@ class Measuring:
         self._draws = seed * 1_000 + DRAW_SEED
 
     def all(self, *, curve: bool, sheet: Path, caption: str, report: Report) -> dict[str, Any]:
-        """Every figure of the cell, as a JSON object; writes its contact sheet.
+        """Every figure of the trial, as a JSON object; writes its contact sheet.
 
         Args:
             curve: whether to measure accuracy against the number of labels.
@@ -199,7 +199,7 @@ class Measuring:
         ).accuracy
 
 
-def _distances(judge: LeNet, real: Tensor, others: Tensor) -> dict[str, float]:
+def _distances(judge: JudgeNet, real: Tensor, others: Tensor) -> dict[str, float]:
     there, here = features_of(judge, real), features_of(judge, others)
     cover = coverage_and_density(there, here)
     return {"frechet": frechet_distance(there, here), **cover._asdict()}

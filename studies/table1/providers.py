@@ -1,6 +1,6 @@
 """Who trains a row: the federation as it is, or another mechanism to compare it with.
 
-A provider is a module with the functions of `Provider`; a row names it. Most rows are trained by
+A provider is a module with the functions of `RunProvider`; a row names it. Most rows are trained by
 `studies.table1.federated`.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -16,14 +15,12 @@ from typing import Any, Protocol, cast
 from server.config.sections import ReleaseConfig
 from server.config.tree import Config
 from simulations.students.distillation import Source
-from studies.table1.errors import StudyError
-
-Report = Callable[[str], None]
-"""Told in words how far the training is."""
+from studies.framework.errors import StudyError
+from studies.framework.trials import Report
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedSpending:
     """What a training spent. Infinite ε: no guarantee."""
 
     epsilon_dp: float
@@ -44,10 +41,10 @@ class Trained:
         return {k: None if v == math.inf else v for k, v in asdict(self).items()}
 
 
-class Provider(Protocol):
+class RunProvider(Protocol):
     """The functions of a provider's module."""
 
-    def train(self, config: Config, folder: Path, report: Report) -> Trained:
+    def train(self, config: Config, folder: Path, report: Report) -> TrainedSpending:
         """Train what ``config`` says in ``folder``, or go on with what is there."""
         ...
 
@@ -60,13 +57,13 @@ class Provider(Protocol):
         ...
 
 
-def provider(module: str) -> Provider:
+def provider(module: str) -> RunProvider:
     """The provider of this module's name.
 
     Raises:
         StudyError: this version has no such module.
     """
     try:
-        return cast(Provider, importlib.import_module(module))
+        return cast(RunProvider, importlib.import_module(module))
     except ModuleNotFoundError:
         raise StudyError(f"this version has no {module}, which trains the row") from None

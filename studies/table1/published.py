@@ -1,4 +1,4 @@
-"""The recipe of arXiv:2003.00997 as its authors ran it, for comparison. It protects nobody.
+"""The recipe of arXiv:2003.00997 as its authors ran it, for comparison. It protects no record.
 
 Triastcyn & Faltings, "Generating Higher-Fidelity Synthetic Datasets with Privacy Guarantees". Their
 MNIST notebook trains one critic centrally: batches of 1,024, the gradient of the *whole batch's
@@ -40,8 +40,9 @@ from simulations.federation.apps import simulated_federation
 from simulations.plots.run import contact_sheet
 from simulations.reading import fresh_samples
 from simulations.students.students import train_student
-from studies.table1.providers import Report, Trained
-from studies.table1.published_training import Training
+from studies.framework.trials import Report
+from studies.table1.providers import TrainedSpending
+from studies.table1.published_training import PublishedRecipe, recipe_of
 
 _WEIGHTS, _FIGURES = "published.npy", "published.json"
 
@@ -56,25 +57,25 @@ def published(
     """Train the recipe centrally; returns its figures as a plain dict.
 
     Args:
-        config: ``rounds.count`` steps of batches of ``critic.local_batch``; C and the noise are
-            ``privacy.clipping_norm`` and ``privacy.noise_multiplier``; the preset
-            ``mnist-record-paper003`` has the notebook's. ``critic`` and ``generator`` say the rest.
+        config: its task ``critic`` says how many steps (``rounds``), of batches of ``local_batch``,
+            C and the noise; the preset ``mnist-record-paper003`` has the notebook's.
         folder: keeps the generator, the figures and a contact sheet.
         report: told in words how far it is.
         student: whether to train a student on the samples and test it on real images.
 
     Returns:
-        `Figures` as keys, ``student_accuracy`` in [0, 1] or None, and ``contact_sheet``'s path.
+        `PublishedSpending` as keys, ``student_accuracy`` in [0, 1] or None, and the path of the
+        ``contact_sheet``.
 
     Raises:
-        CellFailed: fewer records than a batch.
+        TrialFailed: fewer records than a batch.
     """
     dataset, _ = simulated_federation(config.data, config.seed)
     folder.mkdir(parents=True, exist_ok=True)
-    training = Training(config, dataset)
+    training = PublishedRecipe(config, dataset)
     for step in training.run():
         if step % 100 == 0:
-            report(f"step {step} of {config.rounds.count}")
+            report(f"step {step} of {recipe_of(config).rounds}")
     figures = asdict(training.figures())
     write_durably(folder / _WEIGHTS, _npy(to_vector(training.trainer.average)))
     known = {"config": config.flat(), "shape": dataset.shape, "classes": dataset.classes}
@@ -86,7 +87,7 @@ def published(
     return {**figures, "student_accuracy": accuracy, "contact_sheet": str(sheet)}
 
 
-def train(config: Config, folder: Path, report: Report) -> Trained:
+def train(config: Config, folder: Path, report: Report) -> TrainedSpending:
     """The provider's training: `published` without its student; what is there is not trained anew.
 
     The figures of differential privacy are the least valid ones, as for every other row.
@@ -94,7 +95,7 @@ def train(config: Config, folder: Path, report: Report) -> Trained:
     if not (folder / _FIGURES).is_file():
         published(config, folder, report, student=False)
     found = json.loads((folder / _FIGURES).read_text())["figures"]
-    return Trained(
+    return TrainedSpending(
         epsilon_dp=found["epsilon_dp"],
         delta_dp=found["delta_dp"],
         epsilon_dp_at_bdp_delta=found["epsilon_dp_at_bdp_delta"],

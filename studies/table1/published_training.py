@@ -1,6 +1,6 @@
 """The steps of arXiv:2003.00997's published recipe, and what they spend by each way of counting.
 
-See `studies.table1.published` for what they are and why they protect nobody.
+See `studies.table1.published` for what they are and why they protect no record.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from client.datasets.registry import Dataset
 from models.critics import WganCritic
 from models.limits import clamp_weights, weight_limits
 from models.pixels import from_pixels
+from server.config.tasks import WganConfig
 from server.config.tree import Config
 from server.generator import GeneratorTrainer
-from studies.table1.errors import CellFailed
+from studies.framework.errors import TrialFailed
 
 ORDERS = tuple(range(2, 33))
 """The notebook's λ. With none above 32 no figure at δ = 1e-10 can be below 0.72."""
@@ -39,8 +40,20 @@ KEPT = 0.1
 _FAKES = 25
 
 
+def recipe_of(config: Config) -> WganConfig:
+    """The settings of the one critic.
+
+    Raises:
+        TrialFailed: the configuration has no task ``critic`` of kind ``wgan``.
+    """
+    settings = config.tasks.get("critic")
+    if not isinstance(settings, WganConfig):
+        raise TrialFailed("the recipe as published needs a task 'critic' of kind 'wgan'")
+    return settings
+
+
 @dataclass(frozen=True)
-class Figures:
+class PublishedSpending:
     """What was spent, by each way of counting."""
 
     steps: int
@@ -60,7 +73,7 @@ class Figures:
     delta_dp: float
 
 
-class Training:
+class PublishedRecipe:
     """The recipe, step by step, and what is measured on the way.
 
     Args:
@@ -68,17 +81,18 @@ class Training:
         dataset: whose training images are the records.
 
     Raises:
-        CellFailed: fewer records than a batch.
+        TrialFailed: fewer records than a batch.
     """
 
     def __init__(self, config: Config, dataset: Dataset) -> None:
-        settings = config.critic
-        self._config, self._batch = config, settings.local_batch
+        settings = recipe_of(config)
+        self._config, self._settings, self._batch = config, settings, settings.local_batch
         self._images = torch.from_numpy(dataset.train_images.copy())
         self._labels = torch.from_numpy(dataset.train_labels.copy())
         if len(self._labels) < self._batch:
-            raise CellFailed(
-                f"critic.local_batch = {self._batch}: there are {len(self._labels)} records only"
+            raise TrialFailed(
+                f"tasks.critic.local_batch = {self._batch}: there are only {len(self._labels)} "
+                "records; give at most that"
             )
         start = torch.Generator().manual_seed(config.seed)
         self._critic = WganCritic(
@@ -88,18 +102,17 @@ class Training:
         clamp_weights(self._critic, self._limits)
         self.trainer = GeneratorTrainer(config, dataset.shape, dataset.classes)
         self._masks = torch.Generator().manual_seed(config.seed + 2)
-        privacy = config.privacy
         self._event = SubsampledGaussian(
             "record",
             "poisson",
             "add-remove",
             self._batch / len(self._labels),
-            privacy.noise_multiplier,
-            privacy.clipping_norm,
+            settings.noise_multiplier,
+            settings.clipping_norm,
         )
         self._bayesian = BayesianAccountant(
-            config.rounds.count,
-            privacy.bayesian_delta,
+            settings.rounds,
+            config.privacy.bayesian_delta,
             lambdas=ORDERS,
             gamma=GAMMA,
             charge_doubtful=False,
@@ -110,7 +123,7 @@ class Training:
     def run(self) -> Iterator[int]:
         """Take all steps; tells the number of each when it is done."""
         batches = self._batches()
-        for step in range(1, self._config.rounds.count + 1):
+        for step in range(1, self._settings.rounds + 1):
             images, labels = next(batches)
             self._critic_step(images, labels, step)
             self._generator_step(step)
@@ -127,8 +140,8 @@ class Training:
 
     def _critic_step(self, images: Tensor, labels: Tensor, step: int) -> None:
         """Clip the mean gradient, measure what a record moves it by, add noise, descend."""
-        settings, privacy = self._config.critic, self._config.privacy
-        bound = privacy.clipping_norm
+        settings = self._settings
+        bound = settings.clipping_norm
         mask = self._mask()
         fakes = self._fake_slope() * mask
         mean = self._slopes(images, labels).mean(0) * mask
@@ -139,9 +152,9 @@ class Training:
         self._clipped += bool(whole.norm() > bound)
         noise = gaussian(
             len(whole),
-            noise_multiplier=privacy.noise_multiplier,
+            noise_multiplier=settings.noise_multiplier,
             sensitivity=bound,
-            source=private_source(privacy.fixed_seed, step),
+            source=private_source(self._config.privacy.fixed_seed, step),
         )
         moved = _clip(whole[None], bound)[0] + torch.from_numpy(noise).float() * mask
         weights = parameters_to_vector(self._critic.parameters()).detach()
@@ -187,21 +200,21 @@ class Training:
         self._distances.append(apart)
 
     def _generator_step(self, step: int) -> None:
-        settings, rounds = self._config.generator, self._config.rounds.count
+        settings = self._settings
         self._critic.requires_grad_(False)
         self.trainer.train(
             lambda images, labels: -self._critic(images, labels).mean(),
-            steps=settings.steps,
-            rate=settings.rate,
-            done=settings.steps * (step - 1),
-            planned=settings.steps * rounds,
+            steps=settings.generator_steps,
+            rate=settings.generator_rate,
+            done=settings.generator_steps * (step - 1),
+            planned=settings.generator_steps * settings.rounds,
         )
 
-    def figures(self) -> Figures:
+    def figures(self) -> PublishedSpending:
         """What the steps so far have spent."""
         privacy, steps = self._config.privacy, len(self._distances)
-        apart = np.concatenate(self._distances) / privacy.clipping_norm
-        return Figures(
+        apart = np.concatenate(self._distances) / self._settings.clipping_norm
+        return PublishedSpending(
             steps=steps,
             distances={"median": float(np.median(apart)), "largest": float(apart.max())},
             clipped=self._clipped / steps,

@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 
 from foundation.files import write_durably
 from server.config.tree import ConfigError
+from studies.framework.errors import StudyError
+from studies.framework.figures import SeedFigure
 from studies.table1 import rows
-from studies.table1.cells import Cell, alike, plan_of
-from studies.table1.effort import Effort
-from studies.table1.errors import StudyError
-from studies.table1.figures import Figure, Group, counted
+from studies.table1.evaluation import EvaluationBudget
+from studies.table1.figures import Group, counted
 from studies.table1.guarantees import configuration, parse_guarantee
-from studies.table1.table import HEADLINE, Line
+from studies.table1.table import HEADLINE, TableLine
+from studies.table1.trials import TableTrial, alike, plan_of
 
 OF_A_CELL = ("name", "effort", "data")
 """Parts of a plan that say nothing of a whole line, or that its digest says too."""
@@ -29,7 +30,7 @@ NEEDED = (f"students.{HEADLINE}", "users", "training.delta_dp", "training.delta_
 
 
 @dataclass(frozen=True)
-class Entry:
+class KeptLine:
     """A line of the table, the plan by which its seeds were trained and measured, and all of them.
 
     Attributes:
@@ -38,12 +39,12 @@ class Entry:
         groups: every group of seeds that is known.
     """
 
-    line: Line
+    line: TableLine
     plan: dict[str, Any]
     groups: tuple[Group, ...]
 
     @classmethod
-    def of(cls, line: Line, effort: Effort) -> Entry:
+    def of(cls, line: TableLine, effort: EvaluationBudget) -> KeptLine:
         """A line that was measured as this version does it."""
         return cls(line, _plan(line, effort), line.groups)
 
@@ -54,7 +55,7 @@ class Entry:
         place = list(rows.ROWS).index(self.line.row.name)
         return place, guarantee.epsilon, guarantee.delta, str(guarantee)
 
-    def joined(self, before: Entry) -> Entry:
+    def joined(self, before: KeptLine) -> KeptLine:
         """This one, and of the other the groups whose seeds are not those of a group here.
 
         Nothing is lost: a seed of its own that is part of a larger group is kept, and counts when
@@ -76,15 +77,15 @@ class Entry:
         }
 
 
-class Record(NamedTuple):
+class PageRecord(NamedTuple):
     """What is known from before."""
 
-    entries: list[Entry]
+    entries: list[KeptLine]
     left_out: list[str]
     """Names of those whose row is gone, or whose settings or way to be measured have changed."""
 
 
-def read_record(path: Path, pictures: Path, effort: Effort) -> Record:
+def read_record(path: Path, pictures: Path, effort: EvaluationBudget) -> PageRecord:
     """The entries of a page's record that this version would make in the same way.
 
     Args:
@@ -96,7 +97,7 @@ def read_record(path: Path, pictures: Path, effort: Effort) -> Record:
         StudyError: the file is there and no such record.
     """
     if not path.exists():
-        return Record([], [])
+        return PageRecord([], [])
     try:
         found = [(_name(one), _read(one, pictures)) for one in _objects(path)]
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
@@ -107,35 +108,35 @@ def read_record(path: Path, pictures: Path, effort: Effort) -> Record:
     known = [(name, e) for name, e in found if e is not None and _is_current(e, effort)]
     held = {name for name, _ in known}
     left = [name for name, _ in found if name not in held]
-    return Record(with_kept([], [entry for _, entry in known]), left)
+    return PageRecord(with_kept([], [entry for _, entry in known]), left)
 
 
-def write_record(path: Path, entries: Iterable[Entry]) -> None:
+def write_record(path: Path, entries: Iterable[KeptLine]) -> None:
     """Write a record, whole or not at all: a line of text for each line of the table."""
     texts = [json.dumps(entry.to_json(), allow_nan=False) for entry in entries]
     write_durably(path, ("[\n" + ",\n".join(texts) + "\n]\n").encode())
 
 
-def with_kept(new: Sequence[Entry], kept: Sequence[Entry]) -> list[Entry]:
+def with_kept(new: Sequence[KeptLine], kept: Sequence[KeptLine]) -> list[KeptLine]:
     """New entries and those kept before, in the table's order; groups of one line are joined."""
-    found: dict[tuple[int, float, float, str], Entry] = {}
+    found: dict[tuple[int, float, float, str], KeptLine] = {}
     for entry in (*kept, *new):
         before = found.get(entry.key)
         found[entry.key] = entry if before is None else entry.joined(before)
     return [found[key] for key in sorted(found)]
 
 
-def picture_name(line: Line) -> str:
+def picture_name(line: TableLine) -> str:
     """The name of a line's contact sheet among the pictures of a page."""
     return f"{line.row.name}-{str(line.guarantee).replace('@', '-at-')}.png"
 
 
-def _entry(line: Line, plan: dict[str, Any], groups: Sequence[Group]) -> Entry:
+def _entry(line: TableLine, plan: dict[str, Any], groups: Sequence[Group]) -> KeptLine:
     shown = tuple(counted(groups))
     seeds = {group.seeds for group in shown}
     whole = {seed for group in shown for seed in group.seeds if len(group.seeds) == 1}
     kept = [g for g in groups if g.seeds in seeds or not whole.issuperset(g.seeds)]
-    return Entry(replace(line, groups=shown), plan, tuple(kept))
+    return KeptLine(replace(line, groups=shown), plan, tuple(kept))
 
 
 def _objects(path: Path) -> list[dict[str, Any]]:
@@ -149,33 +150,33 @@ def _name(found: dict[str, Any]) -> str:
     return f"{found['row']} {found['guarantee']}"
 
 
-def _read(found: dict[str, Any], pictures: Path) -> Entry | None:
+def _read(found: dict[str, Any], pictures: Path) -> KeptLine | None:
     """An entry as it was written, or None where there is no such row any more."""
     groups = [_group(group) for group in found["groups"]]
     if not groups or not {"config", "fault", "provider", "measures"} <= set(found["plan"]):
         raise ValueError(f"{_name(found)}: no groups, or no whole plan")
     if found["row"] not in rows.ROWS:
         return None
-    line = Line(rows.ROWS[found["row"]], parse_guarantee(found["guarantee"]), (), pictures)
+    line = TableLine(rows.ROWS[found["row"]], parse_guarantee(found["guarantee"]), (), pictures)
     return _entry(replace(line, sheet=pictures / picture_name(line)), found["plan"], groups)
 
 
 def _group(found: dict[str, Any]) -> Group:
-    figures = {name: Figure(**figure) for name, figure in found["figures"].items()}
+    figures = {name: SeedFigure(**figure) for name, figure in found["figures"].items()}
     if missing := [name for name in NEEDED if name not in figures]:
         raise ValueError(f"no {', '.join(missing)}")
     return Group(tuple(int(seed) for seed in found["seeds"]), figures)
 
 
-def _is_current(entry: Entry, effort: Effort) -> bool:
+def _is_current(entry: KeptLine, effort: EvaluationBudget) -> bool:
     try:
         return alike(entry.plan, _plan(entry.line, effort))
     except (ConfigError, StudyError):  # its preset is gone, or cannot meet the guarantee any more
         return False
 
 
-def _plan(line: Line, effort: Effort) -> dict[str, Any]:
+def _plan(line: TableLine, effort: EvaluationBudget) -> dict[str, Any]:
     """How this version trains and measures the seeds of a line."""
-    cell = Cell(line.row, line.guarantee, 0, Path())
-    plan = plan_of(cell, configuration(line.row, line.guarantee, 0), effort)
+    trial = TableTrial(line.row, line.guarantee, 0, Path())
+    plan = plan_of(trial, configuration(line.row, line.guarantee, 0), effort)
     return {key: value for key, value in plan.items() if key not in OF_A_CELL}

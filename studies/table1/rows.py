@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import simulations
-from studies.table1.errors import StudyError
+from studies.framework.errors import StudyError
 
 PRESETS = Path(simulations.__file__).parent / "presets"
 STRONG, USUAL, WEAK, OPEN = "1@1e-10", "1@1e-5", "10@1e-5", "none"
@@ -23,7 +23,7 @@ SEEDS = (0, 1, 2)
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """One row of the table, at every guarantee and seed."""
 
     name: str
@@ -74,46 +74,46 @@ class Row:
 def _paced(usual: float, weak: float) -> dict[str, dict[str, object]]:
     """Rates of the annotator where there is less noise to be careful of."""
     return {
-        USUAL: {"annotator.rate": usual},
-        WEAK: {"annotator.rate": weak},
-        OPEN: {"annotator.rate": weak},
+        USUAL: {"tasks.annotator.rate": usual},
+        WEAK: {"tasks.annotator.rate": weak},
+        OPEN: {"tasks.annotator.rate": weak},
     }
 
 
 _SKEWED = {"data.scheme": "dirichlet", "data.alpha": 0.3}
 
 _ALL = (
-    Row("mnist-record", "MNIST, records", "mnist-record", "mnist", quick=True, curve=True),
-    Row("mnist-users", "MNIST, 3,000 users", "mnist-users", "mnist", quick=True, curve=True,
+    TableRow("mnist-record", "MNIST, records", "mnist-record", "mnist", quick=True, curve=True),
+    TableRow("mnist-users", "MNIST, 3,000 users", "mnist-users", "mnist", quick=True, curve=True,
         unit="user", users=3000),
-    Row("mnist-users-dirichlet", "MNIST, 3,000 users, Dirichlet(0.3)", "mnist-users", "mnist",
+    TableRow("mnist-users-dirichlet", "MNIST, 3,000 users, Dirichlet(0.3)", "mnist-users", "mnist",
         settings=_SKEWED, unit="user", users=3000),
-    Row("mnist-users-600", "MNIST, 600 users", "mnist-users", "mnist", unit="user", users=600),
+    TableRow("mnist-users-600", "MNIST, 600 users", "mnist-users", "mnist", unit="user", users=600),
     # a user with one image is what a record is
-    Row("mnist-users-60000", "MNIST, 60,000 users", "mnist-record", "mnist",
+    TableRow("mnist-users-60000", "MNIST, 60,000 users", "mnist-record", "mnist",
         unit="user", users=60_000),
-    Row("fashion-record", "Fashion-MNIST, records", "fashion-record", "fashion-mnist", curve=True,
-        settings_at=_paced(300.0, 600.0)),
-    Row("fashion-users", "Fashion-MNIST, 3,000 users", "fashion-users", "fashion-mnist",
+    TableRow("fashion-record", "Fashion-MNIST, records", "fashion-record", "fashion-mnist",
+        curve=True, settings_at=_paced(300.0, 600.0)),
+    TableRow("fashion-users", "Fashion-MNIST, 3,000 users", "fashion-users", "fashion-mnist",
         unit="user", users=3000, settings_at=_paced(100.0, 250.0)),
-    Row("mnist-record-wgan", "MNIST, records, iterative critic alone", "mnist-record-wgan",
+    TableRow("mnist-record-wgan", "MNIST, records, iterative critic alone", "mnist-record-wgan",
         "mnist"),
-    Row("mnist-users-wgan", "MNIST, 3,000 users, iterative critic alone", "mnist-users-wgan",
+    TableRow("mnist-users-wgan", "MNIST, 3,000 users, iterative critic alone", "mnist-users-wgan",
         "mnist", unit="user", users=3000),
-    Row("mnist-record-fault", "MNIST, records, 30% rotated", "mnist-record", "mnist",
+    TableRow("mnist-record-fault", "MNIST, records, 30% rotated", "mnist-record", "mnist",
         guarantees=(STRONG,), fault=0.3, clean="mnist-record"),
-    Row("mnist-users-fault", "MNIST, 3,000 users, 30% of them rotated", "mnist-users", "mnist",
+    TableRow("mnist-users-fault", "MNIST, 3,000 users, 30% of them rotated", "mnist-users", "mnist",
         guarantees=(STRONG,), fault=0.3, clean="mnist-users", unit="user", users=3000),
-    Row("mnist-record-paper003", "MNIST, records, arXiv:2003.00997 as published",
+    TableRow("mnist-record-paper003", "MNIST, records, arXiv:2003.00997 as published",
         "mnist-record-paper003", "mnist", guarantees=(PRESET,),
         provider="studies.table1.published", folder=Path(__file__).parent),
 )  # fmt: skip
 
-ROWS: dict[str, Row] = {row.name: row for row in _ALL}
+ROWS: dict[str, TableRow] = {row.name: row for row in _ALL}
 """All rows, in the table's order."""
 
 
-def chosen_rows(names: Sequence[str], *, quick: bool = False) -> tuple[Row, ...]:
+def chosen_rows(names: Sequence[str], *, quick: bool = False) -> tuple[TableRow, ...]:
     """The rows of these names; without names, those that this version has presets for.
 
     Raises:

@@ -1,7 +1,8 @@
-"""The table: cells of several seeds summed up, as JSON rows and for people."""
+"""The table: trials of several seeds summed up, as JSON rows and for people."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,21 +10,23 @@ from pathlib import Path
 from typing import Any
 
 from simulations.students.students import ARCHITECTURES
-from studies.table1 import effort
-from studies.table1.cells import Cell
-from studies.table1.figures import BEST, CURVE, Figure, Group, joined
+from studies.framework.figures import SeedFigure
+from studies.framework.tables import decimals, percent, print_table, text_table
+from studies.table1 import evaluation
+from studies.table1.figures import BEST, CURVE, Group, joined
 from studies.table1.guarantees import Guarantee
-from studies.table1.rows import Row
+from studies.table1.rows import TableRow
+from studies.table1.trials import TableTrial
 
 HEADLINE = "cnn"
 """The architecture whose accuracy is a row's figure; the others stand beside it."""
 
 
 @dataclass(frozen=True)
-class Line:
+class TableLine:
     """A row of the table at one guarantee, over all seeds that were measured."""
 
-    row: Row
+    row: TableRow
     guarantee: Guarantee
     groups: tuple[Group, ...]
     """What was measured, by seeds; no seed is in two of them."""
@@ -36,12 +39,12 @@ class Line:
         return tuple(sorted(seed for group in self.groups for seed in group.seeds))
 
     @cached_property
-    def figures(self) -> dict[str, Figure]:
+    def figures(self) -> dict[str, SeedFigure]:
         """What was measured, over seeds, as `studies.table1.figures.Group.of` names it."""
         return joined(self.groups)
 
-    def figure(self, *keys: str) -> Figure | None:
-        """A figure by its path of keys in ``cell.json``, or None where a seed lacks it."""
+    def figure(self, *keys: str) -> SeedFigure | None:
+        """A figure by its path of keys in ``trial.json``, or None where a seed lacks it."""
         found = self.figures.get(".".join(keys))
         return found if found is not None and found.count == len(self.seeds) else None
 
@@ -62,13 +65,13 @@ class Line:
     @cached_property
     def images(self) -> tuple[int, ...]:
         """How many images students learned from; several where seeds differ."""
-        whole = Figure.of([effort.FULL.on(self.row.data).lesson])  # older cells do not say
+        whole = SeedFigure.of([evaluation.FULL.on(self.row.data).lesson])  # older trials do not say
         return tuple(sorted({int(g.figures.get("lesson", whole).mean) for g in self.groups}))
 
     @property
     def whole(self) -> bool:
         """Whether students of all seeds learned from as many images as the full table gives."""
-        return self.images == (effort.FULL.on(self.row.data).lesson,)
+        return self.images == (evaluation.FULL.on(self.row.data).lesson,)
 
     def to_json(self) -> dict[str, Any]:
         """The row as the command prints it. Accuracies and shares are in [0, 1]."""
@@ -133,17 +136,17 @@ class Line:
         }
 
 
-def lines_of(cells: Sequence[Cell]) -> list[Line]:
+def lines_of(trials: Sequence[TableTrial]) -> list[TableLine]:
     """The table's lines, rows and guarantees in order; what was not measured is left out."""
-    found: dict[tuple[str, str], list[Cell]] = {_key(cell): [] for cell in cells}
-    for cell in sorted(cells, key=lambda cell: cell.seed):
-        if cell.measured is not None:
-            found[_key(cell)].append(cell)
+    found: dict[tuple[str, str], list[TableTrial]] = {_key(trial): [] for trial in trials}
+    for trial in sorted(trials, key=lambda trial: trial.seed):
+        if trial.measured is not None:
+            found[_key(trial)].append(trial)
     return [
-        Line(
+        TableLine(
             row=group[0].row,
             guarantee=group[0].guarantee,
-            groups=tuple(Group.of(cell.measured or {}, cell.seed) for cell in group),
+            groups=tuple(Group.of(trial.measured or {}, trial.seed) for trial in group),
             sheet=group[0].folder / "contact-sheet.png",
         )
         for group in found.values()
@@ -151,16 +154,11 @@ def lines_of(cells: Sequence[Cell]) -> list[Line]:
     ]
 
 
-def _key(cell: Cell) -> tuple[str, str]:
-    return cell.row.name, str(cell.guarantee)
+def _key(trial: TableTrial) -> tuple[str, str]:
+    return trial.row.name, str(trial.guarantee)
 
 
-def percent(value: float | None, digits: int = 1) -> str:
-    """A share in percent, or a dash."""
-    return "–" if value is None else f"{100 * value:.{digits}f}"
-
-
-def accuracy(line: Line, name: str = HEADLINE) -> str:
+def accuracy(line: TableLine, name: str = HEADLINE) -> str:
     """A student's accuracy over seeds: mean ± deviation, in percent."""
     found = line.figure("students", name)
     if found is None:
@@ -169,12 +167,7 @@ def accuracy(line: Line, name: str = HEADLINE) -> str:
     return percent(found.mean) + spread
 
 
-def decimals(value: float | None, digits: int) -> str:
-    """A number, or a dash."""
-    return "–" if value is None else f"{value:.{digits}f}"
-
-
-COLUMNS: tuple[tuple[str, Callable[[Line], str]], ...] = (
+COLUMNS: tuple[tuple[str, Callable[[TableLine], str]], ...] = (
     ("row", lambda line: line.row.name),
     ("guarantee", lambda line: str(line.guarantee)),
     ("seeds", lambda line: str(len(line.seeds))),
@@ -198,18 +191,11 @@ def counts(numbers: Sequence[int]) -> str:
     return " or ".join(f"{number:,}" for number in numbers)
 
 
-def render(lines: Sequence[Line]) -> str:
-    """The table in columns of text, and what of it was not measured whole."""
-    table = _columns(lines)
-    for line in (line for line in lines if not line.whole):
-        table += f"\n{line.row.name} {line.guarantee}: students of {counts(line.images)} images"
-    return table
-
-
-def _columns(lines: Sequence[Line]) -> str:
-    rows = [[name for name, _ in COLUMNS], *([show(li) for _, show in COLUMNS] for li in lines)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(COLUMNS))]
-    return "\n".join(
-        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    )
+def print_lines(lines: Sequence[TableLine]) -> None:
+    """Print the table, and what of it was not measured whole."""
+    rows = [[show(line) for _, show in COLUMNS] for line in lines]
+    print_table(text_table([name for name, _ in COLUMNS], rows, left=2))
+    notes = [line for line in lines if not line.whole]
+    for line in notes:
+        images = counts(line.images)
+        sys.stdout.write(f"{line.row.name} {line.guarantee}: students of {images} images\n")

@@ -2,9 +2,9 @@
 
 Where Gaussian noise of a known deviation is added to something computed from the record, and
 nothing else of the record is sent, I(X;Q) ≤ ½ log det(I + Σ^-½ Cov Σ^-½) whatever the attacker.
-It bounds what is told of the *whole record*, the secret included, so it is far above what
-attackers find. Where a filter has its noise inside a network, or a way around it, nothing is
-certified. Nobody here promises differential privacy of a released record.
+It bounds what is told of the *whole record*, the sensitive attribute included, so it is far above
+what attackers find. Where a filter has its noise inside a network, or a way around it, nothing is
+certified. The released record itself is not differentially private.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from privatizers.networks.releasers import ConvReleaser
 
 CHUNK = 1000
 BOUND_WORDS = (
-    "at most this is told of the whole record, whoever looks: Gaussian log-det bound for records "
+    "at most this is told of the whole record, by any attacker: Gaussian log-det bound for records "
     "with the train part's covariance, of which it is an estimate. The released record is not "
     "differentially private"
 )

@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 
 from client.datasets.attributes.data import PrivateData
 from simulations.plots.style import BLUE, GREEN, GREY, ORANGE
-from studies.papers.charts import plot_sheet, save
-from studies.tradeoff.figures import BLIND, LABEL, Curve, Place
+from studies.framework.charts import plot_sheet, save
+from studies.tradeoff.figures import BLIND, LABEL, Curve, CurvePoint
 from studies.tradeoff.points import IMAGES, SERIES, kind_of
 
 COLOURS = (BLUE, ORANGE, GREEN, "#8a6fb0", "#a61b1b", "#4f6d7a")
@@ -35,7 +35,7 @@ def plot_sensitive(curve: Curve, path: Path) -> Path:
         if name in curve.raw.attackers:
             level = curve.raw.attack(name, "balanced") or 0.0
             axes.axhline(level, color=GREY, linestyle=STYLES[name], label=f"{name} only")
-    axes.set(ylabel="balanced accuracy on the secret (fresh attackers)")
+    axes.set(ylabel="balanced accuracy on the sensitive attribute (fresh attackers)")
     return _finish(figure, axes, curve, "thin lines: the same attackers on raw records", path)
 
 
@@ -46,7 +46,7 @@ def plot_leak(curve: Curve, path: Path) -> Path:
     for colour, name in zip(COLOURS * 3, curve.places[0].attackers, strict=False):
         _draw(axes, curve, name, "leak", ("leak_low", "leak_high"), colour)
     if curve.least_sum is not None:
-        label = f"K = {curve.least_sum:.3g}: leaks at least, if all of the use is kept"
+        label = f"K = {curve.least_sum:.3g}: leaks at least, if all of the utility is kept"
         axes.axhline(curve.least_sum, color=GREY, linestyle="--", label=label)
     axes.set(ylabel="I(S;Q) is at least (nats)")
     return _finish(figure, axes, curve, "lower bounds: a better attacker may find more", path)
@@ -97,9 +97,8 @@ def _draw(
     )
 
 
-def _utility(place: Place) -> float:
-    found = place.figure(lambda one: one.utility)
-    return 0.0 if found is None else found[0]
+def _utility(place: CurvePoint) -> float:
+    return place.mean(lambda one: one.utility) or 0.0
 
 
 def _finish(figure: Figure, axes: Axes, curve: Curve, note: str, path: Path) -> Path:

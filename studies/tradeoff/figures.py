@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from studies.papers.runner import Row, mean_and_deviation
+from studies.framework.figures import SeedFigure
+from studies.framework.tables import Row
 from studies.tradeoff.certified import Certified
-from studies.tradeoff.measuring import POSITION, PRIOR, SIDE, Attack, Measured
-from studies.tradeoff.operating_points import Knobs
+from studies.tradeoff.measuring import POSITION, PRIOR, SIDE, AttackFigures, FilterFigures
+from studies.tradeoff.operating_points import OperatingPoint
 
 LABEL = "simulation only: trained and measured on raw data"
 BLIND = (PRIOR, SIDE, POSITION)
@@ -17,21 +18,26 @@ ACCURACY, CLOSENESS = "accuracy", "1 - normalised squared error"
 
 
 @dataclass(frozen=True)
-class Place:
+class CurvePoint:
     """One place of a curve, or raw records, with what each seed measured there.
 
     Attributes:
-        knobs: None for raw records.
+        setting: what was turned; None for raw records.
         seeds: one's figures each, in the order of the curve's seeds; at least one.
     """
 
-    knobs: Knobs | None
-    seeds: Sequence[Measured]
+    setting: OperatingPoint | None
+    seeds: Sequence[FilterFigures]
 
-    def figure(self, of: Callable[[Measured], float | None]) -> tuple[float, float] | None:
-        """Mean and standard deviation over seeds (0 of one seed); None where there is none."""
+    def figure(self, of: Callable[[FilterFigures], float | None]) -> SeedFigure | None:
+        """A figure over seeds; None where a seed lacks it."""
         values = [value for value in map(of, self.seeds) if value is not None]
-        return mean_and_deviation(values) if len(values) == len(self.seeds) else None
+        return SeedFigure.of(values) if len(values) == len(self.seeds) else None
+
+    def mean(self, of: Callable[[FilterFigures], float | None]) -> float | None:
+        """The mean over seeds; None where a seed lacks it."""
+        found = self.figure(of)
+        return None if found is None else found.mean
 
     @property
     def attackers(self) -> tuple[str, ...]:
@@ -44,8 +50,7 @@ class Place:
         Of an interval's ends too: the test records are the same or alike at each seed, so their
         share of the uncertainty does not shrink with more seeds.
         """
-        found = self.figure(lambda one: getattr(one.attacks[name], part))
-        return None if found is None else found[0]
+        return self.mean(lambda one: getattr(one.attacks[name], part))
 
     @property
     def strongest(self) -> str:
@@ -88,7 +93,7 @@ class Curve:
         raw: raw records, and the lines of reference.
         places: the trained ones, in order.
         least_sum: K, nats; None where it cannot be computed.
-        series: the record is its own use.
+        series: the record is its own utility.
         plots: names of files in the curve's folder.
     """
 
@@ -96,8 +101,8 @@ class Curve:
     data: str
     quick: bool
     seeds: tuple[int, ...]
-    raw: Place
-    places: tuple[Place, ...]
+    raw: CurvePoint
+    places: tuple[CurvePoint, ...]
     least_sum: float | None
     series: bool
     plots: tuple[str, ...] = field(default=())
@@ -121,30 +126,28 @@ class Curve:
         blind = [name for name in BLIND if name in self.raw.attackers]
         return {"raw": self.raw.sensitive(raw), **self.raw.sensitive(blind)}
 
-    def _row(self, place: Place) -> dict[str, Any]:
-        knobs = place.knobs
-        utility, raw = place.figure(lambda one: one.utility), self.raw.figure(lambda o: o.utility)
-        latency = place.figure(lambda one: one.latency)
-        certified = place.figure(lambda one: one.certified)
+    def _row(self, place: CurvePoint) -> dict[str, Any]:
+        utility = place.figure(lambda one: one.utility)
+        fresh = place.figure(lambda one: one.fresh)
         return {
             "method": self.method,
             "data": self.data,
-            **({} if knobs is None else knobs.row()),
+            **({} if place.setting is None else place.setting.row()),
             "seeds": list(self.seeds),
             "quick": self.quick,
-            "utility": _first(utility),
-            "utility_std": None if utility is None else utility[1],
+            "utility": None if utility is None else utility.mean,
+            "utility_std": None if utility is None else utility.deviation,
             "utility_measure": self.measure,
-            "utility_raw": _first(raw),
-            "utility_fresh": _pair(place.figure(lambda one: one.fresh)),
+            "utility_raw": self.raw.mean(lambda one: one.utility),
+            "utility_fresh": fresh and {"mean": fresh.mean, "std": fresh.deviation},
             "sensitive": place.sensitive(),
             "strongest": place.strongest,
             "leak_at_least_nats": place.leak,
             "reference": self.references(),
             "bound_K_nats": self.least_sum,
-            "certified": Certified(_first(certified)).row(),
+            "certified": Certified(place.mean(lambda one: one.certified)).row(),
             "fairness": {"before": self.raw.fairness or None, "after": place.fairness or None},
-            "latency_ms_p50": _first(latency),
+            "latency_ms_p50": place.mean(lambda one: one.latency),
             "seconds": sum(one.seconds for one in place.seeds),
             "plots": list(self.plots),
             "label": LABEL,
@@ -159,8 +162,8 @@ def columns_of(curve: Curve) -> list[str]:
     return ["point", "utility", "fresh", *attackers, *fixed]
 
 
-def _line(place: Place) -> Row:
-    line: Row = {"point": "raw" if place.knobs is None else place.knobs.name}
+def _line(place: CurvePoint) -> Row:
+    line: Row = {"point": "raw" if place.setting is None else place.setting.name}
     line["utility"] = _shown(place.figure(lambda one: one.utility))
     line["fresh"] = _shown(place.figure(lambda one: one.fresh))
     for name in place.attackers:
@@ -170,31 +173,24 @@ def _line(place: Place) -> Row:
     known = [value for value in frozen if value is not None]
     line["strongest_frozen"] = max(known) if known else None
     line["leak_at_least"] = place.leak
-    if place.knobs is not None:
-        bound = _first(place.figure(lambda one: one.certified))
+    if place.setting is not None:
+        bound = place.mean(lambda one: one.certified)
         line["certified_nats"] = "none" if bound is None else bound
-        line["ms"] = _first(place.figure(lambda one: one.latency))
+        line["ms"] = place.mean(lambda one: one.latency)
         line["seconds"] = sum(one.seconds for one in place.seeds)
     line["unfairness"] = place.fairness.get("equalized_odds_worst")
     return line
 
 
-def _attack_row(place: Place, name: str) -> dict[str, float | None]:
-    balanced = place.figure(lambda one: one.attacks[name].balanced)
-    mean, deviation = (0.0, 0.0) if balanced is None else balanced
-    parts = [part for part in Attack.__dataclass_fields__ if part != "balanced"]
-    return {"mean": mean, "std": deviation, **{part: place.attack(name, part) for part in parts}}
+def _attack_row(place: CurvePoint, name: str) -> dict[str, float | None]:
+    balanced = place.figure(lambda one: one.attacks[name].balanced) or SeedFigure.of([0.0])
+    parts = [part for part in AttackFigures.__dataclass_fields__ if part != "balanced"]
+    found = {part: place.attack(name, part) for part in parts}
+    return {"mean": balanced.mean, "std": balanced.deviation, **found}
 
 
-def _first(pair: tuple[float, float] | None) -> float | None:
-    return None if pair is None else pair[0]
-
-
-def _pair(pair: tuple[float, float] | None) -> Mapping[str, float] | None:
-    return None if pair is None else {"mean": pair[0], "std": pair[1]}
-
-
-def _shown(pair: tuple[float, float] | None) -> str | None:
-    if pair is None:
+def _shown(figure: SeedFigure | None) -> str | None:
+    if figure is None:
         return None
-    return f"{pair[0]:.3f} ± {pair[1]:.3f}" if pair[1] else f"{pair[0]:.3f}"
+    spread = f" ± {figure.deviation:.3f}" if figure.deviation else ""
+    return f"{figure.mean:.3f}{spread}"

@@ -1,8 +1,8 @@
-"""What one filter is worth: who still reads the use, and who reads the secret, each afresh.
+"""What one filter is worth: who still reads the utility, and who reads the attribute, each afresh.
 
 Every attacker is fitted on the *filtered* attack part, which no filter was trained on, and scored
 on the filtered test part. Beside it stands the same attacker as fitted on raw records (*frozen*):
-it flatters a filter, since whoever wants to know trains again.
+it flatters a filter, since a real attacker trains again.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from client.datasets.attributes.data import PrivateData, Split
 from privatizers.classifiers import noise_shape_of
 from privatizers.export import example_inputs, latency_ms
 from privatizers.networks.information import InformationError, mutual_information
-from studies.attackers import Fitted, build_attacker
+from studies.attackers import ATTACKERS, FittedAttacker
 from studies.attackers.protocol import Attacker, cautious
+from studies.attackers.reading_nets import accuracy, read_images, read_points
+from studies.attackers.stroke_formula import formula_of
 from studies.metrics.fairness import FairnessError, fairness
 from studies.metrics.scores import score
-from studies.papers.attacking import CHUNK, accuracy, build_attackers
-from studies.papers.reading_nets import read_images, read_points
+from studies.papers.attacking import CHUNK, build_attackers
 from studies.tradeoff.certified import certify
-from studies.tradeoff.points import IMAGES, SERIES, Trained, kind_of
-from studies.tradeoff.stroke_formula import formula_of
+from studies.tradeoff.points import IMAGES, SERIES, TrainedFilter, kind_of
 
 CONFIDENCE = 0.95
 RESAMPLES = 200
@@ -39,7 +39,7 @@ FRESH_SEED = 104_729
 
 
 @dataclass(frozen=True)
-class Attack:
+class AttackFigures:
     """What one attacker reads; shares in [0, 1], nats, and 95% bootstrap intervals over owners.
 
     Attributes:
@@ -47,7 +47,7 @@ class Attack:
             what that measure rewards; 1 / classes for who knows nothing.
         low: of the interval of ``balanced``.
         high: of it.
-        accuracy: share of secrets guessed right, answers as they are.
+        accuracy: share of sensitive attributes guessed right, answers as they are.
         leak: H(S) less its cross-entropy: I(S;Q) is at least that, in expectation.
         leak_low: of the interval of ``leak``.
         leak_high: of it.
@@ -65,7 +65,7 @@ class Attack:
 
 
 @dataclass(frozen=True)
-class Measured:
+class FilterFigures:
     """All figures of one filter of one seed, or of no filter.
 
     Attributes:
@@ -81,7 +81,7 @@ class Measured:
 
     utility: float
     fresh: float | None
-    attacks: Mapping[str, Attack]
+    attacks: Mapping[str, AttackFigures]
     certified: float | None = None
     fairness: Mapping[str, float] = field(default_factory=dict)
     latency: float = 0.0
@@ -92,23 +92,23 @@ class Measured:
         return asdict(self)
 
     @classmethod
-    def read(cls, row: Mapping[str, Any]) -> Measured:
+    def read(cls, row: Mapping[str, Any]) -> FilterFigures:
         """Of a JSON object that :meth:`row` made."""
-        attacks = {name: Attack(**one) for name, one in row["attacks"].items()}
+        attacks = {name: AttackFigures(**one) for name, one in row["attacks"].items()}
         return cls(**{**row, "attacks": attacks})
 
 
 @dataclass(frozen=True, eq=False)
-class Judge:
+class FilterJudge:
     """What the filters of one seed are judged with.
 
     Attributes:
         split: the source's parts.
         provider: the service's network, trained on raw records; None for series.
         names: attackers by name.
-        reading_steps: of fresh networks for the use.
+        reading_steps: of fresh networks for the utility.
         attacker_steps: of the networks among the attackers, at least.
-        group: int64 [test], a protected attribute; None takes the secret.
+        group: int64 [test], a protected attribute; None takes the sensitive attribute.
         seed: of noise, attackers and bootstraps.
     """
 
@@ -122,22 +122,22 @@ class Judge:
 
     @cached_property
     def shares(self) -> Tensor:
-        """Of the classes of the secret in the attack part, float64 [classes]."""
+        """Of the classes of the sensitive attribute in the attack part, float64 [classes]."""
         attack = self.split.attack
         counts = torch.bincount(attack.sensitive.flatten(), minlength=attack.sensitive_classes)
         return torch.where(counts > 0, counts.double() / counts.sum(), 1.0)
 
     @cached_property
     def raw_reader(self) -> nn.Module | None:
-        """A fresh network for the use of raw records."""
+        """A fresh network for the utility of raw records."""
         return self._fresh_reader(self.split.attack)
 
     @cached_property
-    def raw_fitted(self) -> dict[str, Fitted]:
+    def raw_fitted(self) -> dict[str, FittedAttacker]:
         """The attackers as fitted on raw records."""
         return self._fit(self.split.attack, self.raw_reader)
 
-    def raw(self) -> Measured:
+    def raw(self) -> FilterFigures:
         """The lines of reference: raw records, and who does not look at them."""
         test = self.split.test
         lines = {name: self._read(fitted, test) for name, fitted in self.raw_fitted.items()}
@@ -146,22 +146,15 @@ class Judge:
             blind.append(POSITION)
         attack = self.split.attack
         for name in blind:
-            fitted = build_attacker(name).fit(
-                attack.records,
-                attack.sensitive,
-                attack.side,
-                self.seed,
-                classes=attack.sensitive_classes,
-            )
-            lines[name] = self._read(fitted, test)
-        return Measured(
+            lines[name] = self._read(ATTACKERS[name]().fit(attack, self.seed), test)
+        return FilterFigures(
             utility=self._utility(self.provider, test),
             fresh=_accuracy(self.raw_reader, test),
             attacks=lines,
             fairness=self._fairness(self.provider, test),
         )
 
-    def measure(self, trained: Trained) -> Measured:
+    def measure(self, trained: TrainedFilter) -> FilterFigures:
         """All figures of a filter; the time that training took is the caller's to add."""
         attack = released(trained.filter, self.split.attack, FRESH_SEED + 2 * self.seed)
         test = released(trained.filter, self.split.test, FRESH_SEED + 2 * self.seed + 1)
@@ -169,11 +162,11 @@ class Judge:
         attacks = {}
         for name, fitted in self._fit(attack, reader).items():
             frozen = self._read(self.raw_fitted[name], test).balanced
-            attacks[name] = Attack(**{**asdict(self._read(fitted, test)), "frozen": frozen})
+            attacks[name] = AttackFigures(**{**asdict(self._read(fitted, test)), "frozen": frozen})
         inputs = example_inputs(trained.filter, self.split.test.records[0])
         if not noise_shape_of(trained.filter):
             inputs = (*inputs, inputs[0].new_zeros(1, 0))
-        return Measured(
+        return FilterFigures(
             utility=self._utility(trained.reader, test),
             fresh=_accuracy(reader, test),
             attacks=attacks,
@@ -182,30 +175,23 @@ class Judge:
             latency=latency_ms(trained.filter, inputs),
         )
 
-    def _fit(self, attack: PrivateData, reader: nn.Module | None) -> dict[str, Fitted]:
+    def _fit(self, attack: PrivateData, reader: nn.Module | None) -> dict[str, FittedAttacker]:
         fresh: dict[str, Attacker] = build_attackers(self.names, self.attacker_steps)
         formula = formula_of(attack.name, reader)
         if formula is not None:
             fresh["formula"] = formula
         return {
-            name: attacker.fit(
-                attack.records,
-                attack.sensitive,
-                attack.side,
-                FRESH_SEED + self.seed,
-                classes=attack.sensitive_classes,
-            )
-            for name, attacker in fresh.items()
+            name: attacker.fit(attack, FRESH_SEED + self.seed) for name, attacker in fresh.items()
         }
 
-    def _read(self, fitted: Fitted, test: PrivateData) -> Attack:
+    def _read(self, fitted: FittedAttacker, test: PrivateData) -> AttackFigures:
         guesses = fitted.log_probabilities(test.records, test.side)
         plain = score(
             guesses, test.sensitive, seed=self.seed, owners=test.owners, resamples=RESAMPLES
         )
         fair = cautious((guesses - self.shares.log()).softmax(-1)).argmax(-1)
         balanced, low, high = balanced_accuracy(fair, test, self.seed)
-        return Attack(
+        return AttackFigures(
             balanced,
             low,
             high,
@@ -283,10 +269,10 @@ def _balanced(cells: Tensor, classes: int) -> Tensor:
 
 
 def least_sum_of(data: PrivateData) -> float | None:
-    """K = I(U;S) from the labels' counts, nats, where a record determines its use and secret.
+    """K = I(U;S) from the labels' counts, nats, where records determine both labels.
 
-    Then I(U;S|X) = 0, and no filter has A + B below K (paper 000, Lemma 3.1): whoever keeps all of
-    the use leaks K at least. None for series, whose use is the record.
+    Then I(U;S|X) = 0, and no filter has A + B below K (Bertran et al. 2019, Lemma 3.1): a filter
+    that keeps all of the utility leaks K at least. None for series, whose utility is the record.
     """
     if data.utility_classes < 2 or data.sensitive.ndim != 1:
         return None

@@ -14,7 +14,7 @@ CURVE_METHODS = ("information", "cloak", "alpha")
 
 
 @dataclass(frozen=True)
-class Knobs:
+class OperatingPoint:
     """A place on a curve.
 
     Attributes:
@@ -42,7 +42,7 @@ class Knobs:
         return {name: value for name, value in values.items() if value is not None}
 
 
-def parse_knobs(method: str, points: Sequence[str]) -> list[Knobs]:
+def parse_operating_points(method: str, points: Sequence[str]) -> list[OperatingPoint]:
     """Places on the method's curve, as they were written, each once, in order.
 
     Raises:
@@ -54,10 +54,10 @@ def parse_knobs(method: str, points: Sequence[str]) -> list[Knobs]:
     if not points:
         raise PrivatizerError("points: give at least one")
     found = dict.fromkeys(_parse(method, text) for text in points)
-    return sorted(found, key=lambda knobs: tuple(knobs.row().values()))
+    return sorted(found, key=lambda point: tuple(point.row().values()))
 
 
-def _parse(method: str, text: str) -> Knobs:
+def _parse(method: str, text: str) -> OperatingPoint:
     first, colon, second = text.partition(":")
     try:
         value, weight = float(first), float(second) if colon else 1.0
@@ -66,13 +66,13 @@ def _parse(method: str, text: str) -> Knobs:
     if colon and method != "alpha":
         raise PrivatizerError(f"point {text!r}: {_HOW[method]}")
     if method == "information":
-        return Knobs(alpha=Objective(value).alpha)
+        return OperatingPoint(alpha=Objective(value).alpha)
     if method == "alpha":
         objective = AlphaObjective(value, weight)
-        return Knobs(alpha=objective.alpha, weight=objective.weight)
+        return OperatingPoint(alpha=objective.alpha, weight=objective.weight)
     if not 0 <= value < 1:
         raise PrivatizerError(f"point {text!r}: {_HOW[method]}")
-    return Knobs(suppression_ratio=value)
+    return OperatingPoint(suppression_ratio=value)
 
 
 _HOW = {

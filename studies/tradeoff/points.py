@@ -29,9 +29,9 @@ from privatizers.networks.filters import LinearFilter
 from privatizers.networks.masks import masked, threshold_of
 from privatizers.protocol import FILTER, PrivatizerError
 from privatizers.training import Stage, train_privatizer
-from studies.papers.reading_nets import read_images, read_points
-from studies.papers.runner import FOLDER, load_study, read_settings
-from studies.tradeoff.operating_points import Knobs
+from studies.attackers.reading_nets import read_images, read_points
+from studies.papers import STUDIES
+from studies.tradeoff.operating_points import OperatingPoint
 
 IMAGES, SERIES, POINTS = "images", "series", "points"
 QUICK: dict[str, dict[str, Any]] = {
@@ -53,17 +53,17 @@ POINT_STEPS = 2
 
 
 @dataclass(frozen=True, eq=False)
-class Trained:
-    """A filter, where it is on the curve, and who reads the use of what it releases.
+class TrainedFilter:
+    """A filter, where it is on the curve, and who reads the utility of what it releases.
 
     Attributes:
-        knobs: the place.
+        point: the place.
         filter: the network that devices run, in evaluation mode.
         reader: the service's network for released records: its unchanged one, or the one that the
-            method trains beside the filter; None where the record is its own use.
+            method trains beside the filter; None where the record is its own utility.
     """
 
-    knobs: Knobs
+    point: OperatingPoint
     filter: nn.Module
     reader: nn.Module | None
 
@@ -75,12 +75,16 @@ class Recipe(Protocol):
     """A frozen dataclass: all numbers of the recipe."""
 
     def provide(self, train: PrivateData, seed: int) -> nn.Module | None:
-        """The service's network, trained on raw records; None where the record is its own use."""
+        """The service's network, trained on raw records; None where that is the record."""
         ...
 
     def train(
-        self, train: PrivateData, provider: nn.Module | None, points: Sequence[Knobs], seed: int
-    ) -> Iterator[Trained]:
+        self,
+        train: PrivateData,
+        provider: nn.Module | None,
+        points: Sequence[OperatingPoint],
+        seed: int,
+    ) -> Iterator[TrainedFilter]:
         """A trained filter for each point, in order."""
         ...
 
@@ -104,8 +108,7 @@ def build_recipe(method: str, data: PrivateData, *, quick: bool) -> Recipe:
             f"methods that have: {able}"
         )
     study, recipe = _RECIPES[method, kind]
-    path = FOLDER / f"{study.replace('-', '_')}.toml"
-    settings = read_settings(load_study(study), path, quick=quick)
+    settings = STUDIES[study].settings(quick=quick)
     if quick:
         settings = dataclasses.replace(settings, **QUICK[study])
     made: Recipe = recipe(settings)
@@ -114,7 +117,7 @@ def build_recipe(method: str, data: PrivateData, *, quick: bool) -> Recipe:
 
 @dataclass(frozen=True)
 class InformationImages:
-    """Algorithm 2 of paper 000, with the filter of study ``attributes`` and as it trains it."""
+    """Algorithm 2 of Bertran et al., with the filter and training of study ``attributes``."""
 
     settings: Any
 
@@ -123,21 +126,25 @@ class InformationImages:
         return read_images(train, self.settings.reading_steps, seed)
 
     def train(
-        self, train: PrivateData, provider: nn.Module | None, points: Sequence[Knobs], seed: int
-    ) -> Iterator[Trained]:
+        self,
+        train: PrivateData,
+        provider: nn.Module | None,
+        points: Sequence[OperatingPoint],
+        seed: int,
+    ) -> Iterator[TrainedFilter]:
         """A filter for each α; the provider's network stays as it is."""
         from studies.papers.attributes_training import train_point
 
         reader = cast(nn.Module, provider)
-        for knobs in points:
-            objective = Objective(cast(float, knobs.alpha))
+        for point in points:
+            objective = Objective(cast(float, point.alpha))
             method = train_point(self.settings, train, reader, objective, seed)
-            yield Trained(knobs, method.networks[FILTER].eval(), reader)
+            yield TrainedFilter(point, method.networks[FILTER].eval(), reader)
 
 
 @dataclass(frozen=True)
 class InformationPoints:
-    """Algorithm 1 of paper 000 with the linear filter θx + z (equation 22)."""
+    """Algorithm 1 of Bertran et al. 2019 with the linear filter θx + z (equation 22)."""
 
     settings: Any
 
@@ -146,17 +153,23 @@ class InformationPoints:
         return read_points(train, self.settings.reading_steps, seed)
 
     def train(
-        self, train: PrivateData, provider: nn.Module | None, points: Sequence[Knobs], seed: int
-    ) -> Iterator[Trained]:
-        """A linear filter for each α, with the network that learned to read the use beside it."""
-        for knobs in points:
-            method = self._method(train, cast(float, knobs.alpha), seed)
+        self,
+        train: PrivateData,
+        provider: nn.Module | None,
+        points: Sequence[OperatingPoint],
+        seed: int,
+    ) -> Iterator[TrainedFilter]:
+        """A linear filter for each α, with the utility network that learned beside it."""
+        for point in points:
+            method = self._method(train, cast(float, point.alpha), seed)
             readers = dict.fromkeys((RAW_UTILITY, UTILITY, ADVERSARY), POINT_READER_RATE)
             rates = {**readers, FILTER: POINT_FILTER_RATE}
             steps = POINT_STEPS * self.settings.steps
             stage = Stage("linear", rates, steps, last_rate=0.1, together=True)
             train_privatizer(method, train, [stage], batch=POINT_BATCH, seed=seed)
-            yield Trained(knobs, method.networks[FILTER].eval(), method.networks[UTILITY].eval())
+            yield TrainedFilter(
+                point, method.networks[FILTER].eval(), method.networks[UTILITY].eval()
+            )
 
     def _method(self, train: PrivateData, alpha: float, seed: int) -> InformationPrivatizer:
         generator = torch.Generator().manual_seed(seed)
@@ -177,31 +190,35 @@ class InformationPoints:
 
 @dataclass(frozen=True)
 class CloakImages:
-    """Paper 001 with trained constants, along a path of ratios, as study ``cloak`` trains it."""
+    """Mireshghallah et al. with trained constants, along a path of ratios, as ``cloak`` does."""
 
     settings: Any
 
     def provide(self, train: PrivateData, seed: int) -> nn.Module:
         """A LeNet."""
-        from studies.papers.cloak_training import Lesson, train_provider
+        from studies.papers.cloak_training import CloakTraining, train_provider
 
-        return train_provider(Lesson(self.settings, train, seed))
+        return train_provider(CloakTraining(self.settings, train, seed))
 
     def train(
-        self, train: PrivateData, provider: nn.Module | None, points: Sequence[Knobs], seed: int
-    ) -> Iterator[Trained]:
+        self,
+        train: PrivateData,
+        provider: nn.Module | None,
+        points: Sequence[OperatingPoint],
+        seed: int,
+    ) -> Iterator[TrainedFilter]:
         """A mask for each ratio; every map is trained on from the one before."""
-        from studies.papers.cloak_training import Lesson, train_path, train_values
+        from studies.papers.cloak_training import CloakTraining, train_path, train_values
 
         network = cast(nn.Module, provider)
-        wanted = {cast(float, knobs.suppression_ratio): knobs for knobs in points}
-        lesson = Lesson(self._path(list(wanted)), train, seed)
+        wanted = {cast(float, point.suppression_ratio): point for point in points}
+        lesson = CloakTraining(self._path(list(wanted)), train, seed)
         for ratio, noise in train_path(lesson, network):
             if ratio in wanted:
                 threshold = threshold_of(noise.sigma(), ratio)
                 mask = masked(noise, threshold, "trained", mean=lesson.mean, shifted=True)
                 train_values(lesson, mask, network)
-                yield Trained(wanted[ratio], mask.eval(), network)
+                yield TrainedFilter(wanted[ratio], mask.eval(), network)
 
     def _path(self, wanted: Sequence[float]) -> Any:
         """The study's path as far as is needed, through the wanted ratios."""
@@ -220,7 +237,7 @@ class CloakImages:
 
 @dataclass(frozen=True)
 class AlphaImages:
-    """Paper 002's releaser of images, as study ``alpha-images`` trains it."""
+    """Jafarzadeh Asl et al.'s releaser of images, as study ``alpha-images`` trains it."""
 
     settings: Any
 
@@ -229,39 +246,49 @@ class AlphaImages:
         return read_images(train, self.settings.reading_steps, seed)
 
     def train(
-        self, train: PrivateData, provider: nn.Module | None, points: Sequence[Knobs], seed: int
-    ) -> Iterator[Trained]:
-        """A releaser for each order and weight, with the use network that learned beside it."""
+        self,
+        train: PrivateData,
+        provider: nn.Module | None,
+        points: Sequence[OperatingPoint],
+        seed: int,
+    ) -> Iterator[TrainedFilter]:
+        """A releaser for each order and weight, with the utility network that learned beside it."""
         from studies.papers.alpha_images import reproducing, train_point
 
         start = reproducing(self.settings, train, seed)
-        for knobs in points:
-            alpha, weight = cast(float, knobs.alpha), cast(float, knobs.weight)
+        for point in points:
+            alpha, weight = cast(float, point.alpha), cast(float, point.weight)
             mode = self.settings.modes[0]
             method = train_point(self.settings, train, start, mode, alpha, weight, seed)
-            yield Trained(knobs, method.networks[FILTER].eval(), method.networks["utility"].eval())
+            yield TrainedFilter(
+                point, method.networks[FILTER].eval(), method.networks["utility"].eval()
+            )
 
 
 @dataclass(frozen=True)
 class AlphaSeries:
-    """Paper 002's releaser of series, as study ``alpha-load`` trains it."""
+    """Jafarzadeh Asl et al.'s releaser of series, as study ``alpha-load`` trains it."""
 
     settings: Any
 
     def provide(self, train: PrivateData, seed: int) -> None:
-        """Nobody: the series is its own use."""
+        """None: the series is its own utility."""
 
     def train(
-        self, train: PrivateData, provider: nn.Module | None, points: Sequence[Knobs], seed: int
-    ) -> Iterator[Trained]:
+        self,
+        train: PrivateData,
+        provider: nn.Module | None,
+        points: Sequence[OperatingPoint],
+        seed: int,
+    ) -> Iterator[TrainedFilter]:
         """A causal LSTM for each order and weight, without the study's error budget."""
         from studies.papers.alpha_load import objective_of, train_point
 
-        for knobs in points:
-            alpha, weight = cast(float, knobs.alpha), cast(float, knobs.weight)
+        for point in points:
+            alpha, weight = cast(float, point.alpha), cast(float, point.weight)
             plain = objective_of(self.settings, train, self.settings.modes[0], alpha)
             method = train_point(self.settings, train, replace(plain, weight=weight), seed)
-            yield Trained(knobs, method.networks[FILTER].eval(), None)
+            yield TrainedFilter(point, method.networks[FILTER].eval(), None)
 
 
 _RECIPES: dict[tuple[str, str], tuple[str, type[Any]]] = {

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
-import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,13 +20,17 @@ from torch import Tensor, nn
 from client.datasets.attributes import load_private
 from client.datasets.attributes.data import PrivateData, Split
 from privatizers.protocol import PrivatizerError
-from studies.attackers import ATTACKERS, FRESH
+from studies.attackers import ATTACKERS, BLIND, FRESH
+from studies.framework.errors import StudyError
+from studies.framework.settings import as_mapping, check_names
+from studies.framework.store import TrialStore, digest, write_json
+from studies.framework.trials import Report
 from studies.tradeoff.charts import plot_examples, plot_leak, plot_sensitive
-from studies.tradeoff.figures import Curve, Place
+from studies.tradeoff.figures import Curve, CurvePoint
 from studies.tradeoff.filter_files import load_filter, save_filter
-from studies.tradeoff.measuring import FRESH_SEED, Judge, Measured, least_sum_of
+from studies.tradeoff.measuring import FRESH_SEED, FilterFigures, FilterJudge, least_sum_of
 from studies.tradeoff.measuring import released as release_part
-from studies.tradeoff.operating_points import Knobs, parse_knobs
+from studies.tradeoff.operating_points import OperatingPoint, parse_operating_points
 from studies.tradeoff.points import SERIES, Recipe, build_recipe, kind_of
 
 VERSION = 2
@@ -54,14 +56,12 @@ PROTECTED = {
     "mnist-greater5": "mnist-thickness",
     "embedded-mnist-greater5": "embedded-mnist-thickness",
 }
-"""Sources whose secret tells the use, so that no group has both: the protected attribute is the
-secret of another source of the same test records."""
-
-Tell = Callable[[str], None]
+"""Sources whose attribute tells the utility, so that no group has both: the protected one is the
+sensitive attribute of another source of the same test records."""
 
 
 @dataclass(frozen=True)
-class Plan:
+class CurvePlan:
     """What is reported.
 
     Attributes:
@@ -97,10 +97,9 @@ class Plan:
         if not self.seeds:
             raise PrivatizerError("seeds: give at least one")
         for name in self.attackers:
-            if name not in FRESH:
-                known = ", ".join(FRESH)
-                also = " (the lines of reference are always there)" if name in ATTACKERS else ""
-                raise PrivatizerError(f"attackers: {name!r} is none of {known}{also}")
+            if name in BLIND:
+                raise StudyError(f"attackers: {name!r} is a line of reference, always there")
+        check_names("attackers", self.fresh, ATTACKERS)
 
     @property
     def fresh(self) -> tuple[str, ...]:
@@ -116,7 +115,7 @@ class Plan:
         )
 
 
-def run_curve(plan: Plan, tell: Tell = lambda _: None) -> Curve:
+def run_curve(plan: CurvePlan, tell: Report = lambda _: None) -> Curve:
     """Make the report; figures and plots are in ``plan.out`` when it returns.
 
     On one thread: small networks gain nothing from more, and equal arguments give equal figures.
@@ -129,32 +128,31 @@ def run_curve(plan: Plan, tell: Tell = lambda _: None) -> Curve:
         return _report(plan, tell)
 
 
-def _report(plan: Plan, tell: Tell) -> Curve:
+def _report(plan: CurvePlan, tell: Report) -> Curve:
     splits = {plan.seeds[0]: _load(plan, plan.seeds[0])}
     first = splits[plan.seeds[0]]
     kind = kind_of(first.train)
     recipe = _recipe(plan, first.train)
     own = QUICK_POINTS if plan.quick else POINTS
-    knobs = parse_knobs(plan.method, plan.points or own[plan.method, kind])
+    points = parse_operating_points(plan.method, plan.points or own[plan.method, kind])
     plan.out.mkdir(parents=True, exist_ok=True)
     seeds = []
     for seed in plan.seeds:
         split = splits.get(seed) or _load(plan, seed)
-        seeds.append(_Seed(plan, recipe, split, seed, tell).run(knobs))
+        seeds.append(_Seed(plan, recipe, split, seed, tell).run(points))
     curve = Curve(
         method=plan.method,
         data=plan.data,
         quick=plan.quick,
         seeds=plan.seeds,
-        raw=Place(None, [raw for raw, _ in seeds]),
-        places=tuple(Place(one, [found[one] for _, found in seeds]) for one in knobs),
+        raw=CurvePoint(None, [raw for raw, _ in seeds]),
+        places=tuple(CurvePoint(one, [found[one] for _, found in seeds]) for one in points),
         least_sum=least_sum_of(first.train),
         series=kind == SERIES,
         plots=tuple(str(plan.out / name) for name in ("secret.png", "leak.png", "examples.png")),
     )
     _draw(curve, plan, recipe, first)
-    rows = json.dumps(curve.rows(), indent=1, allow_nan=False)
-    (plan.out / "points.json").write_text(rows + "\n", encoding="utf-8")
+    write_json(plan.out / "points.json", curve.rows())
     return curve
 
 
@@ -162,16 +160,18 @@ def _report(plan: Plan, tell: Tell) -> Curve:
 class _Seed:
     """One seed's part of a report."""
 
-    plan: Plan
+    plan: CurvePlan
     recipe: Recipe
     split: Split
     seed: int
-    tell: Tell
+    tell: Report
 
-    def run(self, knobs: Sequence[Knobs]) -> tuple[Measured, dict[Knobs, Measured]]:
+    def run(
+        self, points: Sequence[OperatingPoint]
+    ) -> tuple[FilterFigures, dict[OperatingPoint, FilterFigures]]:
         """Figures of raw records and of every point; those kept before are read."""
-        raw, found = self._kept(None), {one: self._kept(one) for one in knobs}
-        missing = [one for one in knobs if found[one] is None]
+        raw, found = self._kept(None), {one: self._kept(one) for one in points}
+        missing = [one for one in points if found[one] is None]
         if raw is None or missing:
             provider = self.recipe.provide(self.split.train, self.seed)
             judge = self._judge(provider)
@@ -183,27 +183,27 @@ class _Seed:
         return raw, {one: value for one, value in found.items() if value is not None}
 
     def _train(
-        self, judge: Judge, provider: nn.Module | None, missing: Sequence[Knobs]
-    ) -> dict[Knobs, Measured]:
+        self, judge: FilterJudge, provider: nn.Module | None, missing: Sequence[OperatingPoint]
+    ) -> dict[OperatingPoint, FilterFigures]:
         found, start = {}, time.perf_counter()
         for trained in self.recipe.train(self.split.train, provider, missing, self.seed):
             measured = judge.measure(trained)
             seconds = time.perf_counter() - start
-            save_filter(trained.filter, self.split.train.shape, self.filter_path(trained.knobs))
+            save_filter(trained.filter, self.split.train.shape, self.filter_path(trained.point))
             measured = dataclasses.replace(measured, seconds=seconds)
-            found[trained.knobs] = self._keep(trained.knobs, measured)
+            found[trained.point] = self._keep(trained.point, measured)
             worst = max(measured.attacks.values(), key=lambda one: one.balanced)
             self.tell(
-                f"seed {self.seed}: {trained.knobs.name}: utility {measured.utility:.3f}, "
+                f"seed {self.seed}: {trained.point.name}: utility {measured.utility:.3f}, "
                 f"strongest attacker {worst.balanced:.3f}, {seconds:.0f} s"
             )
             start = time.perf_counter()
         return found
 
-    def _judge(self, provider: nn.Module | None) -> Judge:
+    def _judge(self, provider: nn.Module | None) -> FilterJudge:
         settings = self.recipe.settings
         steps = getattr(settings, "attacker_steps", 200 if self.plan.quick else 600)
-        return Judge(
+        return FilterJudge(
             split=self.split,
             provider=provider,
             names=self.plan.fresh,
@@ -213,44 +213,40 @@ class _Seed:
             seed=self.seed,
         )
 
-    def filter_path(self, knobs: Knobs) -> Path:
+    def filter_path(self, point: OperatingPoint) -> Path:
         """Where a filter is kept."""
-        name = knobs.name.replace(" ", "-").replace("=", "-")
-        digest = self._path(knobs).stem[:8]
-        return self.plan.out / FILTERS / f"{name}-seed-{self.seed}-{digest}.safetensors"
+        name = point.name.replace(" ", "-").replace("=", "-")
+        short = digest(self._plan(point))[:8]
+        return self.plan.out / FILTERS / f"{name}-seed-{self.seed}-{short}.safetensors"
 
-    def _path(self, knobs: Knobs | None) -> Path:
+    @property
+    def _store(self) -> TrialStore:
+        return TrialStore(self.plan.out / MEASURED)
+
+    def _plan(self, point: OperatingPoint | None) -> dict[str, Any]:
+        """All that the figures of a point, or of raw records, depend on."""
         plan = self.plan
-        content = {
+        return {
             "version": VERSION,
             "method": plan.method,
             "data": plan.data,
             "seed": self.seed,
-            "knobs": None if knobs is None else knobs.row(),
+            "point": None if point is None else point.row(),
             "attackers": plan.fresh,
             "quick": plan.quick,
             "sizes": [len(part) for part in (self.split.train, self.split.attack, self.split.test)],
-            "settings": dataclasses.asdict(self.recipe.settings),
+            "settings": as_mapping(self.recipe.settings),
         }
-        digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
-        return plan.out / MEASURED / f"{digest}.json"
 
-    def _kept(self, knobs: Knobs | None) -> Measured | None:
+    def _kept(self, point: OperatingPoint | None) -> FilterFigures | None:
         """What was measured before; None where there is nothing whole, filter included."""
-        path = self._path(knobs)
-        if not path.exists() or (knobs is not None and not self.filter_path(knobs).exists()):
+        found = self._store.find(self._plan(point))
+        if found is None or (point is not None and not self.filter_path(point).exists()):
             return None
-        try:
-            return Measured.read(json.loads(path.read_text(encoding="utf-8")))
-        except (ValueError, TypeError, KeyError):
-            return None  # cut short: it is measured again
+        return FilterFigures.read(found)
 
-    def _keep(self, knobs: Knobs | None, measured: Measured) -> Measured:
-        path = self._path(knobs)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partly = path.with_suffix(".part")
-        partly.write_text(json.dumps(measured.row(), allow_nan=False), encoding="utf-8")
-        partly.replace(path)
+    def _keep(self, point: OperatingPoint | None, measured: FilterFigures) -> FilterFigures:
+        self._store.keep(self._plan(point), measured.row())
         return measured
 
 
@@ -264,11 +260,11 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _load(plan: Plan, seed: int) -> Split:
+def _load(plan: CurvePlan, seed: int) -> Split:
     return plan.limited(load_private(plan.data, plan.data_dir, seed))
 
 
-def _recipe(plan: Plan, train: PrivateData) -> Recipe:
+def _recipe(plan: CurvePlan, train: PrivateData) -> Recipe:
     recipe: Any = build_recipe(plan.method, train, quick=plan.quick)
     if plan.changes:
         settings = dataclasses.replace(recipe.settings, **plan.changes)
@@ -277,22 +273,22 @@ def _recipe(plan: Plan, train: PrivateData) -> Recipe:
     return made
 
 
-def _protected(plan: Plan, seed: int, records: int) -> Tensor | None:
-    """The protected attribute of the test records, where it is not the secret."""
+def _protected(plan: CurvePlan, seed: int, records: int) -> Tensor | None:
+    """The protected attribute of the test records, where it is not the sensitive attribute."""
     if plan.data not in PROTECTED:
         return None
     return load_private(PROTECTED[plan.data], plan.data_dir, seed).test.sensitive[:records]
 
 
-def _draw(curve: Curve, plan: Plan, recipe: Recipe, split: Split) -> None:
+def _draw(curve: Curve, plan: CurvePlan, recipe: Recipe, split: Split) -> None:
     plot_sensitive(curve, plan.out / "secret.png")
     plot_leak(curve, plan.out / "leak.png")
     few = split.test.take(slice(0, SHOWN if kind_of(split.test) != "points" else 400))
     seed = plan.seeds[0]
     shown = {}
     for place in curve.places:
-        if place.knobs is not None:
+        if place.setting is not None:
             made = _Seed(plan, recipe, split, seed, lambda _: None)
-            filter_, _ = load_filter(made.filter_path(place.knobs))
-            shown[place.knobs.name] = release_part(filter_, few, FRESH_SEED + 2 * seed + 1)
+            filter_, _ = load_filter(made.filter_path(place.setting))
+            shown[place.setting.name] = release_part(filter_, few, FRESH_SEED + 2 * seed + 1)
     plot_examples(few, shown, plan.out / "examples.png")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from server.store import PrivatizerAttack, PrivatizerCurve, PrivatizerPoint, open_store
-from studies.tradeoff.figures import LABEL, Curve, Place
+from studies.framework.figures import SeedFigure
+from studies.tradeoff.figures import LABEL, Curve, CurvePoint
+from studies.tradeoff.operating_points import OperatingPoint
 
 
 def record_of(curve: Curve) -> PrivatizerCurve:
@@ -32,29 +34,27 @@ def store_curve(curve: Curve, url: str | Path) -> int:
         return store.record_privatizer_curve(record_of(curve))
 
 
-def _point(place: Place) -> PrivatizerPoint:
-    knobs = place.knobs
-    utility = place.figure(lambda one: one.utility) or (0.0, 0.0)
-    fresh = place.figure(lambda one: one.fresh) or (None, None)
-    certified = place.figure(lambda one: one.certified) or (None, None)
-    latency = place.figure(lambda one: one.latency) or (None, None)
+def _point(place: CurvePoint) -> PrivatizerPoint:
+    setting = place.setting or OperatingPoint()
+    utility = place.figure(lambda one: one.utility) or SeedFigure.of([0.0])
+    fresh = place.figure(lambda one: one.fresh)
     return PrivatizerPoint(
-        alpha=None if knobs is None else knobs.alpha,
-        weight=None if knobs is None else knobs.weight,
-        suppression_ratio=None if knobs is None else knobs.suppression_ratio,
-        utility=utility[0],
-        utility_std=utility[1],
-        fresh=fresh[0],
-        fresh_std=fresh[1],
-        certified_nats=certified[0],
+        alpha=setting.alpha,
+        weight=setting.weight,
+        suppression_ratio=setting.suppression_ratio,
+        utility=utility.mean,
+        utility_std=utility.deviation or 0.0,
+        fresh=None if fresh is None else fresh.mean,
+        fresh_std=None if fresh is None else fresh.deviation,
+        certified_nats=place.mean(lambda one: one.certified),
         fairness=place.fairness,
-        latency_ms=None if knobs is None else latency[0],
+        latency_ms=None if place.setting is None else place.mean(lambda one: one.latency),
         seconds=sum(one.seconds for one in place.seeds),
         attacks=tuple(_attack(place, name) for name in sorted(place.attackers)),
     )
 
 
-def _attack(place: Place, name: str) -> PrivatizerAttack:
+def _attack(place: CurvePoint, name: str) -> PrivatizerAttack:
     row = place.sensitive([name])[name]
     return PrivatizerAttack(
         attacker=name,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -13,32 +14,37 @@ from accountant.dp.differential import DifferentialAccountant
 from client.datasets.attributes.data import PrivateData
 from server.config.tree import Config
 from server.run_directory import RunDirectory
-from server.schedule import parts, planned_epsilon
+from server.run_filter import kept_filter_weights
+from server.schedule import planned_epsilon, scheduled
 from simulations.federation.apps import simulated_federation, simulated_sensitive
-from studies.papers import federated, federated_data
-from studies.papers.federated import Settings
-from studies.papers.federated_data import Trained, groups_of, opened, private_images, samples_of
-from studies.papers.runner import StudyError, load_study, read_settings
+from studies.framework.errors import StudyError
+from studies.framework.study import run_seeds
+from studies.framework.tables import Row
+from studies.papers import STUDIES, federated, federated_data
+from studies.papers.federated import FederatedSettings
+from studies.papers.federated_data import FilteredRun, groups_of, opened, private_images, samples_of
 
 TINY = {
     "data.users": 40,
     "data.samples_per_user": 20,
     "privacy.delta": 1e-3,
-    "critic.family": "frozen",
-    "rounds.count": 1,
-    "generator.steps": 2,
+    "tasks.critic.kind": "frozen",
+    "tasks.critic.rounds": 1,
+    "tasks.critic.generator_steps": 2,
     "generator.batch": 40,
     "generator.width": 8,
     "release.samples": 20,
     "release.strip": 1,
-    "privatizer.method": "information",
-    "privatizer.rounds": 1,
+    "schedule": "privatizer critic",
+    "tasks.privatizer.kind": "privatizer",
+    "tasks.privatizer.rounds": 1,
+    "tasks.privatizer.adversary_width": 4,
+    "privatizer.kind": "federated",
     "privatizer.network": "dense",
     "privatizer.width": 4,
-    "privatizer.readers": 4,
 }
 FIRST = ("raw", "filtered", "samples", "transfer", "taught")
-SETTINGS = Settings("private-thickness", ("logistic",), 10, samples=80, epochs=1)
+SETTINGS = FederatedSettings("private-thickness", ("logistic",), 10, samples=80, epochs=1)
 
 
 @pytest.fixture(autouse=True)
@@ -63,21 +69,23 @@ class Hiding(nn.Module):
         return records * (1 - hidden) - hidden
 
 
-def trained(config) -> Trained:
+def trained(config) -> FilteredRun:
     dataset, _ = simulated_federation(config.data, config.seed)
     sensitive = simulated_sensitive(config)
     test = private_images(
         dataset.test_images[:600], dataset.test_labels[:600], sensitive.test[:600], 10
     )
-    return Trained(config, Hiding(), None, test, test, 0)
+    return FilteredRun(config, Hiding(), None, test, test, 0)
 
 
 def test_a_run_is_trained_attacked_and_taken_up_again(monkeypatch, tmp_path):
     config = configured(monkeypatch, condition=True)
     told = []
-    run = lambda: federated.run(  # noqa: E731
-        SETTINGS, seeds=[0], data_dir=None, out=tmp_path, report=told.append
-    )
+
+    def run() -> list[Row]:
+        study, told_by = STUDIES["federated"], told.append
+        return run_seeds(study, SETTINGS, seeds=[0], data_dir=None, out=tmp_path, report=told_by)
+
     rows = run()
     assert [row["where"] for row in rows] == [*FIRST]
     assert all(0.3 < row["attacker"] <= 1 for row in rows)
@@ -85,39 +93,57 @@ def test_a_run_is_trained_attacked_and_taken_up_again(monkeypatch, tmp_path):
     assert {row["epsilon"] for row in rows} == {planned_epsilon(config, 1e-3)}
     assert rows[3]["utility"] is None and rows[0]["utility"] is not None
     assert len(told) == 1 + len(FIRST)
-    assert run() == rows
+    assert run() == rows, "a finished seed is read"
+    shutil.rmtree(tmp_path / "trials")
+    assert run() == rows, "a finished run is taken up"
 
 
 def test_a_second_run_learns_from_filtered_images_and_both_are_paid_for(monkeypatch, tmp_path):
     config = configured(monkeypatch, condition=True, width=5)
     twice = replace(SETTINGS, second=True)
-    rows = federated.run(twice, seeds=[0], data_dir=None, out=tmp_path, report=lambda line: None)
+    rows = run_seeds(
+        STUDIES["federated"],
+        twice,
+        seeds=[0],
+        data_dir=None,
+        out=tmp_path,
+        report=lambda line: None,
+    )
     first, second_rows = rows[: len(FIRST)], rows[len(FIRST) :]
     assert [row["where"] for row in second_rows] == [f"second {name}" for name in FIRST[2:]]
     second = RunDirectory.open(tmp_path / "second-0")
     filters = [
-        directory.load_state().arrays["privatizer/mean"]
+        kept_filter_weights(directory.config(), directory.load_state().arrays)
         for directory in (RunDirectory.open(tmp_path / "run-0"), second)
     ]
     assert np.array_equal(*filters)
     found = second.config()
-    assert found.privatizer.given and found.privatizer.width == 5 and found.privatizer.condition
-    assert [part.name for part in parts(found)] == ["critic"]
+    filter_ = found.privatizer
+    assert filter_.kind == "pretrained" and filter_.width == 5 and filter_.condition
+    assert found.schedule == ("critic",)
     together = DifferentialAccountant()
     for made in (config, found):
-        for part in parts(made):
-            together.compose(part.event, part.rounds)
+        for task in scheduled(made):
+            together.compose(task.event, task.rounds)
     assert {row["epsilon"] for row in second_rows} == {together.epsilon(1e-3).epsilon}
     assert second_rows[0]["epsilon"] > first[0]["epsilon"]
     moved = tmp_path.rename(tmp_path.with_name("moved"))
-    assert rows == federated.run(
-        twice, seeds=[0], data_dir=None, out=moved, report=lambda line: None
+    shutil.rmtree(moved / "trials")
+    assert rows == run_seeds(
+        STUDIES["federated"], twice, seeds=[0], data_dir=None, out=moved, report=lambda line: None
     )
 
 
 def test_what_is_attacked_is_nobodys_and_is_filtered(monkeypatch, tmp_path):
     config = configured(monkeypatch)
-    federated.run(SETTINGS, seeds=[0], data_dir=None, out=tmp_path, report=lambda line: None)
+    run_seeds(
+        STUDIES["federated"],
+        SETTINGS,
+        seeds=[0],
+        data_dir=None,
+        out=tmp_path,
+        report=lambda line: None,
+    )
     found = opened(config, RunDirectory(tmp_path / "run-0"), 0)
     dataset, dealt = simulated_federation(config.data, config.seed)
     free = np.setdiff1d(np.arange(len(dataset.train_labels)), dealt.indices)[:600]
@@ -168,7 +194,10 @@ def test_samples_are_read_with_the_secret_that_was_asked_for(monkeypatch):
 
 
 def test_a_configuration_of_one_s_own_is_named_by_its_path(tmp_path):
-    own = '[privatizer]\nmethod = "information"\nrounds = 1\nconsenting = 0.4\n'
+    own = (
+        'schedule = "privatizer critic"\n[tasks.privatizer]\nkind = "privatizer"\n'
+        '[tasks.critic]\nkind = "frozen"\n[privatizer]\nkind = "federated"\nconsenting = 0.4\n'
+    )
     (tmp_path / "own.toml").write_text(own)
     found = federated._config(replace(SETTINGS, preset=str(tmp_path / "own")), 5, None)
     assert found.privatizer.consenting == 0.4 and found.seed == 5
@@ -177,7 +206,7 @@ def test_a_configuration_of_one_s_own_is_named_by_its_path(tmp_path):
 def test_a_preset_without_a_privatizer_is_refused(tmp_path):
     with pytest.raises(StudyError, match="trains no privatizer"):
         federated._config(replace(SETTINGS, preset="demo"), 0, None)
-    (tmp_path / "given.toml").write_text('[privatizer]\nmethod = "given"\nfilter = "/x"\n')
+    (tmp_path / "pretrained.toml").write_text('[privatizer]\nkind = "pretrained"\npath = "/x"\n')
     with pytest.raises(StudyError, match="trains no privatizer"):
         federated._config(replace(SETTINGS, preset=str(tmp_path / "pretrained")), 0, None)
     with pytest.raises(StudyError, match="no run with a privatizer"):
@@ -186,8 +215,6 @@ def test_a_preset_without_a_privatizer_is_refused(tmp_path):
 
 @pytest.mark.parametrize("quick", [True, False])
 def test_both_forms_have_a_preset_that_conditions_on_its_secret(quick):
-    study = load_study("federated")
-    path = federated.PRESETS.parent / "studies" / "federated.toml"
-    settings = read_settings(study, path, quick=quick)
+    settings = STUDIES["federated"].settings(quick=quick)
     config = federated._config(settings, 3, None)
     assert config.privatizer.pairs and config.seed == 3

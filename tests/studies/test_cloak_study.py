@@ -13,17 +13,19 @@ from models.lenet import LeNet5
 from privatizers.cloak import CloakPrivatizer
 from privatizers.networks.information import gaussian_information_bound
 from privatizers.networks.masks import MaskError, NoiseMap
-from studies.papers.cloak import COLUMNS, Settings, run
+from studies.framework.errors import StudyError
+from studies.framework.study import run_seeds
+from studies.framework.tables import Row
+from studies.papers import STUDIES
+from studies.papers.cloak import COLUMNS
 from studies.papers.cloak_judging import sigma_of_bound
-from studies.papers.cloak_training import CAUTIOUS, Lesson, train_path
-from studies.papers.runner import Row, StudyError, load_study, read_settings
-
-FOLDER = Path(__file__).resolve().parents[2] / "studies" / "papers"
+from studies.papers.cloak_settings import CloakSettings
+from studies.papers.cloak_training import CAUTIOUS, CloakTraining, train_path
 
 
-def settings() -> Settings:
-    found = read_settings(load_study("cloak"), FOLDER / "cloak.toml", quick=True)
-    assert isinstance(found, Settings)
+def settings() -> CloakSettings:
+    found = STUDIES["cloak"].settings(quick=True)
+    assert isinstance(found, CloakSettings)
     return replace(
         found,
         source="embedded-mnist-greater5",
@@ -43,7 +45,10 @@ def settings() -> Settings:
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Row], Path]:
     out = tmp_path_factory.mktemp("cloak")
-    return run(settings(), seeds=(0,), data_dir=None, out=out, report=lambda _: None), out
+    found = run_seeds(
+        STUDIES["cloak"], settings(), seeds=(0,), data_dir=None, out=out, report=lambda _: None
+    )
+    return found, out
 
 
 def one(rows: list[Row], **wanted: object) -> Row:
@@ -110,7 +115,12 @@ def test_uniform_noise_has_the_bound_of_what_it_stands_beside(
 
 def test_pictures_are_drawn(rows: tuple[list[Row], Path]) -> None:
     _, out = rows
-    assert {path.name for path in out.iterdir()} == {"curves.png", "sheet-0.4.png", "sheet-0.7.png"}
+    assert {path.name for path in out.iterdir()} == {
+        "curves.png",
+        "sheet-0.4.png",
+        "sheet-0.7.png",
+        "trials",
+    }
 
 
 def test_the_noise_of_a_bound_is_found() -> None:
@@ -141,7 +151,7 @@ def test_paths_that_lead_nowhere_are_refused() -> None:
 
 def test_the_provider_is_asked_again_and_again_while_a_filter_learns() -> None:
     changed = replace(settings(), follow_every=20)
-    lesson = Lesson(changed, load_private("embedded-mnist-greater5").train, 0)
+    lesson = CloakTraining(changed, load_private("embedded-mnist-greater5").train, 0)
     method = CloakPrivatizer(NoiseMap(lesson.data.shape), LeNet5((1, 28, 28), 2))
     asked: list[torch.nn.Module] = []
     lesson.train(method, 0.01, 50, 1.0, asked.append)  # type: ignore[arg-type]
@@ -153,7 +163,7 @@ def test_a_map_on_a_substitute_takes_its_share_of_the_steps_and_shifts_slowly() 
     changed = replace(
         settings(), ratios=(0.0,), steps=(40,), reported=(0.0,), black_share=0.25, follow_every=1
     )
-    lesson = Lesson(changed, load_private("embedded-mnist-greater5").train, 0)
+    lesson = CloakTraining(changed, load_private("embedded-mnist-greater5").train, 0)
     network = LeNet5((1, 28, 28), 2, generator=lesson.generator(1))
     asked: list[torch.nn.Module] = []
     ((_, slow),) = train_path(lesson, network, asked.append)  # type: ignore[arg-type]

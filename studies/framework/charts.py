@@ -30,7 +30,7 @@ def plot_plane(
     bounds: Mapping[str, float],
     path: Path,
 ) -> Path:
-    """Trajectories in the information plane: what is lost of the use against what leaks.
+    """Trajectories in the information plane: what is lost of the utility against what leaks.
 
     Args:
         panels: panel -> trajectory's name -> its points (A, B) in nats, in order. A name is
@@ -52,7 +52,7 @@ def plot_plane(
             axes.plot(lost[-1], leaked[-1], end, linestyle=line, color=colour, label=name)
         edge = bounds[title]
         axes.plot([0, edge], [edge, 0], "--", color=GREY, linewidth=1, label=f"A + B = {edge:.3f}")
-        axes.set(xlabel="A: use that is lost (nats)", ylabel="B: secret that leaks (nats)")
+        axes.set(xlabel="A: utility that is lost (nats)", ylabel="B: attribute that leaks (nats)")
         axes.set_title(title)
         axes.legend(fontsize=7)
     return save(figure, path)

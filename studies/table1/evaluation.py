@@ -1,4 +1,4 @@
-"""How much is trained and drawn to measure a cell: the same for every cell of a data set."""
+"""How much is trained and drawn to measure a trial: the same for every trial of a data set."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ seconds; on clothes twice as many are worth more than a point, on digits a quart
 
 
 @dataclass(frozen=True)
-class Effort:
+class EvaluationBudget:
     """Sizes of everything that is measured."""
 
     lesson: int = 120_000
@@ -32,7 +32,7 @@ class Effort:
     sheet: int = 8
     """Samples of a class on a contact sheet."""
 
-    def on(self, data: str) -> Effort:
+    def on(self, data: str) -> EvaluationBudget:
         """What is spent on a data set."""
         return replace(self, lesson=self.lesson * TIMES.get(data, 1))
 
@@ -41,15 +41,15 @@ class Effort:
         return {**asdict(self), "labels": list(self.labels), "epochs": dict(self.epochs)}
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> Effort:
+    def from_json(cls, found: Mapping[str, Any]) -> EvaluationBudget:
         """What `to_json` gave."""
         return cls(**{**found, "labels": tuple(found["labels"])})
 
 
-FULL = Effort()
+FULL = EvaluationBudget()
 
 
-def quick() -> Effort:
+def quick() -> EvaluationBudget:
     """What ``--quick`` spends: students of half as many images, a label curve of fewer points."""
     # the largest number of labels stays: how many samples are guessed at hangs on it
     return replace(FULL, lesson=FULL.lesson // 2, labels=FULL.labels[::-2][::-1])
@@ -59,7 +59,7 @@ def serving(wanted: Mapping[str, Any], data: str) -> list[Mapping[str, Any]]:
     """Efforts whose figures serve where ``wanted`` is asked for: for the quick one the full, too.
 
     Args:
-        wanted: as `Effort.to_json` gives it.
+        wanted: as `EvaluationBudget.to_json` gives it.
         data: the data set that it is spent on.
     """
     full = FULL.on(data).to_json()

@@ -1,51 +1,46 @@
-"""A cell: one row at one guarantee with one seed, and the folder where all of it is kept.
+"""A trial of the table: one row at one guarantee with one seed, and the folder that keeps it.
 
 ``plan.json``       what is trained and measured
 ``run/``            the run's directory
 ``training.json``   what it spent and took; written when training is done
-``cell.json``       what was measured; written last, whole or not at all
+``trial.json``      what was measured; written last, whole or not at all
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from client.datasets.registry import spec_of
-from client.datasets.spec import Distortion
-from foundation.files import write_durably
-from server.config.privatizer import PRETRAINED, SYNTHETIC
-from server.config.tree import Config
-from studies.table1.effort import Effort, serving
+from server.config.tree import Config, ConfigError
+from studies.framework.store import digest, read_json, write_json
+from studies.table1.evaluation import EvaluationBudget, serving
 from studies.table1.guarantees import Guarantee
-from studies.table1.rows import Row
+from studies.table1.rows import TableRow
 
 DRAWN = ("release.agreement", "release.attempts")
 """Settings by which samples are drawn from what was trained."""
+PLAN_FILE, TRAINED_FILE, MEASURED_FILE = "plan.json", "training.json", "trial.json"
 Step = Literal["train", "measure"]
-MEASURED = 2
-"""How a cell is measured; raised when the way changes, so that kept cells are measured anew."""
-UNTOLD = {"fashion-mnist": Distortion(shading=0.5, patching=0.5)}
-"""Distortions of taught students' images, by data set, of which a cell's digest says nothing."""
+MEASURED = 3
+"""How a trial is measured; raised when the way changes, so that kept trials are measured anew."""
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableTrial:
     """A row at a guarantee with a seed."""
 
-    row: Row
+    row: TableRow
     guarantee: Guarantee
     seed: int
     folder: Path
 
     @classmethod
-    def of(cls, row: Row, guarantee: Guarantee, seed: int, out: Path) -> Cell:
-        """The cell with its folder in a study's folder ``out``."""
-        folder = out.absolute() / "cells" / row.name / str(guarantee) / f"seed-{seed}"
+    def of(cls, row: TableRow, guarantee: Guarantee, seed: int, out: Path) -> TableTrial:
+        """The trial with its folder in a study's folder ``out``."""
+        folder = out.absolute() / "trials" / row.name / str(guarantee) / f"seed-{seed}"
         return cls(row, guarantee, seed, folder)
 
     def __str__(self) -> str:
@@ -54,22 +49,22 @@ class Cell:
 
     @property
     def measured(self) -> dict[str, Any] | None:
-        """What ``cell.json`` says, or None."""
-        return read_json(self.folder / "cell.json")
+        """What ``trial.json`` says, or None."""
+        return read_json(self.folder / MEASURED_FILE)
 
     def missing(self, plan: dict[str, Any]) -> tuple[Step, ...]:
         """The steps that are still to be done for what ``plan`` says."""
-        known = read_json(self.folder / "plan.json")
+        known = read_json(self.folder / PLAN_FILE)
         if known is None or _trains(known) != _trains(plan):
             return ("train", "measure")
-        if not (self.folder / "training.json").is_file():
+        if not (self.folder / TRAINED_FILE).is_file():
             return ("train", "measure")
         found = self.measured
         return () if found is not None and found["measures"] in _enough(plan) else ("measure",)
 
     def begin(self, plan: dict[str, Any]) -> None:
         """Put the plan into the folder; a run of other settings is set aside, not deleted."""
-        known = read_json(self.folder / "plan.json")
+        known = read_json(self.folder / PLAN_FILE)
         if known is not None and _trains(known) != _trains(plan):
             self._set_aside()
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -82,12 +77,12 @@ class Cell:
         self.folder.rename(target)
 
 
-def plan_of(cell: Cell, config: Config, effort: Effort) -> dict[str, Any]:
+def plan_of(trial: TableTrial, config: Config, effort: EvaluationBudget) -> dict[str, Any]:
     """All that the steps need to know, and a digest of how it is measured."""
-    row = cell.row
-    curve = row.curve and str(cell.guarantee) not in row.guarantees[1:]
+    row = trial.row
+    curve = row.curve and str(trial.guarantee) not in row.guarantees[1:]
     plan = {
-        "name": str(cell),
+        "name": str(trial),
         "config": config.flat(),
         "effort": effort.on(row.data).to_json(),
         "data": row.data,
@@ -102,11 +97,9 @@ def _measures(plan: dict[str, Any]) -> str:
     """A digest of how much is measured, and in which way."""
     kept = {key: plan[key] for key in ("effort", "curve", "data")}
     drawn = {key: plan["config"][key] for key in DRAWN}
-    distorted = spec_of(plan["data"]).distortion
-    # cells of what was so before the digest said anything of it keep theirs
-    told = _is_taught(plan) and distorted != UNTOLD.get(plan["data"], Distortion())
-    changed = {"distortion": asdict(distorted)} if told else {}
-    return _digest({**kept, **drawn, **changed, "way": MEASURED})
+    # only students that learn from an annotator's labels see distorted images
+    taught = {"distortion": asdict(spec_of(plan["data"]).distortion)} if _is_taught(plan) else {}
+    return digest({**kept, **drawn, **taught, "way": MEASURED})
 
 
 def _enough(plan: dict[str, Any]) -> list[str]:
@@ -119,24 +112,24 @@ def _enough(plan: dict[str, Any]) -> list[str]:
 
 
 def _is_taught(plan: dict[str, Any]) -> bool:
-    """Whether students learn from an annotator's labels, so from images that may be distorted."""
-    return bool(plan["config"]["annotator.rounds"])
+    """Whether students learn from an annotator's labels."""
+    return any(k.endswith(".kind") and v == "annotator" for k, v in plan["config"].items())
 
 
 def _trains(plan: dict[str, Any]) -> dict[str, Any]:
     """What of a plan decides the run that is trained.
 
-    Where data and a given filter lie does not, so a study may be moved. A setting that a kept plan
-    does not know had its default, and settings of a privatizer that is not there mean nothing: a
-    new version with more settings, or other defaults of those, trains nothing again. Nor does
-    another filter of samples, which is measured again.
+    Where data and a pretrained filter lie does not, so a study may be moved. A setting that a kept
+    plan does not have had its default. Nor does another filter of samples, which is measured
+    again, but for a privatizer that is fitted on what is drawn.
     """
-    settings = {**Config().flat(), **plan["config"], "data.dir": "", "privatizer.filter": ""}
-    if settings["privatizer.method"] != SYNTHETIC:  # its filter is trained on what is drawn
+    try:
+        settings: dict[str, Any] = dict(Config().updated(plan["config"]).flat())
+    except ConfigError:  # of another version: it is trained anew
+        settings = dict(plan["config"])
+    settings |= {"data.dir": "", "privatizer.path": ""}
+    if settings.get("privatizer.kind") != "synthetic":
         settings |= dict.fromkeys(DRAWN)
-    known = settings["privatizer.method"] in (SYNTHETIC, PRETRAINED)
-    if not settings["privatizer.rounds"] and not known:
-        settings = {k: v for k, v in settings.items() if not k.startswith("privatizer.")}
     return {"config": settings, "fault": plan["fault"], "provider": plan["provider"]}
 
 
@@ -161,21 +154,3 @@ def _close(one: object, other: object) -> bool:
     if isinstance(one, float) and isinstance(other, float):
         return math.isclose(one, other, rel_tol=1e-6)
     return one == other
-
-
-def _digest(value: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
-
-
-def read_json(path: Path) -> dict[str, Any] | None:
-    """A JSON object from a file, or None where there is no whole one."""
-    try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return found
-
-
-def write_json(path: Path, value: dict[str, Any]) -> None:
-    """Write a JSON object, whole or not at all."""
-    write_durably(path, (json.dumps(value, indent=1, allow_nan=False) + "\n").encode())

@@ -16,11 +16,14 @@ from client.datasets.attributes import load_private
 from client.datasets.attributes.data import PrivateData, Split
 from models.students import StudentCnn
 from privatizers.protocol import PrivatizerError
-from studies.attackers import build_attacker
+from studies.attackers import ATTACKERS
 from studies.attackers.ink_formula import InkFormula
+from studies.attackers.reading_nets import accuracy, learn
+from studies.framework.errors import StudyError
+from studies.framework.study import run_seeds
+from studies.framework.tables import table_of
 from studies.papers import STUDIES, alpha_images, alpha_load, attributes
-from studies.papers.attacking import accuracy, learn, parse_points, read_sensitive, release
-from studies.papers.runner import FOLDER, StudyError, load_study, read_settings, table
+from studies.papers.attacking import parse_points, read_sensitive, release
 
 NAMES = ("attributes", "alpha-images", "alpha-load")
 
@@ -35,17 +38,13 @@ class _Pass:
 
 
 def _settings(name: str, **changes: Any) -> Any:
-    study = load_study(name)
-    path = FOLDER / f"{STUDIES[name].module.rpartition('.')[2]}.toml"
-    return replace(read_settings(study, path, quick=True), **changes)
+    return replace(STUDIES[name].settings(quick=True), **changes)
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("quick", [True, False])
 def test_settings_are_complete(name: str, quick: bool) -> None:
-    study = load_study(name)
-    path = FOLDER / f"{STUDIES[name].module.rpartition('.')[2]}.toml"
-    assert read_settings(study, path, quick=quick).attackers
+    assert STUDIES[name].settings(quick=quick).attackers
 
 
 def _few(split: Split, count: int) -> Split:
@@ -77,7 +76,14 @@ def test_images_study_runs_through(tmp_path: Path) -> None:
         attacker_steps=5,
     )
     told: list[str] = []
-    rows = alpha_images.run(settings, seeds=[4], data_dir=None, out=tmp_path, report=told.append)
+    rows = run_seeds(
+        STUDIES["alpha-images"],
+        settings,
+        seeds=[4],
+        data_dir=None,
+        out=tmp_path,
+        report=told.append,
+    )
     assert [(row["mode"], row["point"]) for row in rows] == [
         (None, "raw"),
         (None, "digit"),
@@ -92,14 +98,20 @@ def test_images_study_runs_through(tmp_path: Path) -> None:
         assert 0 <= row["digits"] <= 1
         assert row["squared_error"] > 0
     assert len(told) == 5
-    assert len(table(rows, alpha_images.COLUMNS).splitlines()) == 7
+    assert table_of(rows, alpha_images.COLUMNS).row_count == 6
     assert {path.name for path in tmp_path.iterdir()} == {
         "alpha-images-sheet.png",
         "alpha-images-curve.png",
+        "trials",
     }
     fewer = replace(settings, points=("1:0.5",), modes=("loss",))
-    again = alpha_images.run(
-        fewer, seeds=[4], data_dir=None, out=tmp_path, report=lambda line: None
+    again = run_seeds(
+        STUDIES["alpha-images"],
+        fewer,
+        seeds=[4],
+        data_dir=None,
+        out=tmp_path,
+        report=lambda line: None,
     )
     first, second = ({**found[2], "seconds": None} for found in (rows, again))
     assert first == second, "equal seeds give equal figures"
@@ -119,8 +131,13 @@ def test_load_study_runs_through(tmp_path: Path) -> None:
         steps=2,
         attacker_steps=5,
     )
-    rows = alpha_load.run(
-        settings, seeds=[0], data_dir=None, out=tmp_path, report=lambda line: None
+    rows = run_seeds(
+        STUDIES["alpha-load"],
+        settings,
+        seeds=[0],
+        data_dir=None,
+        out=tmp_path,
+        report=lambda line: None,
     )
     assert [(row["side"], row["point"]) for row in rows] == [
         (side, point)
@@ -133,6 +150,7 @@ def test_load_study_runs_through(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {
         "alpha-load-sheet.png",
         "alpha-load-curve.png",
+        "trials",
     }
 
 
@@ -141,7 +159,7 @@ def test_who_knows_the_clock_needs_no_load() -> None:
     balanced = {}
     for side in ("none", "clock"):
         split = alpha_load.load_side(settings, side, None, 0)
-        known = read_sensitive(build_attacker("position"), split.attack, split.test, 0)
+        known = read_sensitive(ATTACKERS["position"](), split.attack, split.test, 0)
         balanced[side] = known.reweighted
     assert balanced["none"] < 0.53 < 0.65 < balanced["clock"]
 
@@ -182,20 +200,23 @@ def test_attributes_study_takes_other_data_by_path(
         attacker_steps=10,
     )
     out = tmp_path / "out"
-    rows = attributes.run(settings, seeds=[0], data_dir=None, out=out, report=lambda line: None)
+    rows = run_seeds(
+        STUDIES["attributes"], settings, seeds=[0], data_dir=None, out=out, report=lambda line: None
+    )
     assert [row["filter"] for row in rows] == [network, *baselines]
     assert all(0 <= number <= 1 for row in rows for number in (row["utility"], row["attacker"]))
     row = rows[0]
     assert all((r["alpha"], r["budget"]) == (None, None) for r in rows if r["filter"] == "fader")
     assert row["data"] == "utkface"
     assert (row["alpha"], row["budget"]) == (*(alphas or (None,)), *(budgets or (None,)))
-    assert row["use_raw"] > 0.9
-    assert row["use_loss"] == pytest.approx(row["use_raw"] - row["utility"])
+    assert row["utility_raw"] > 0.9
+    assert row["utility_loss"] == pytest.approx(row["utility_raw"] - row["utility"])
     assert row["attacker_raw"] > 0.4
     assert "attacker_formula" not in row  # gender has none
     assert {path.name for path in out.iterdir()} == {
         "attributes-utkface-sheet.png",
         "attributes-curve.png",
+        "trials",
     }
 
 
@@ -284,7 +305,7 @@ def test_reweighting_pays_where_a_class_is_common() -> None:
     points = torch.randn(4000, 1, generator=generator) + sensitive[:, None].float()
     data = PrivateData("points", points, sensitive, sensitive, None, None, 2, 2, low=-9.0, high=9.0)
     reading = read_sensitive(
-        build_attacker("logistic"), data.take(slice(0, 2000)), data.take(slice(2000, 4000)), 0
+        ATTACKERS["logistic"](), data.take(slice(0, 2000)), data.take(slice(2000, 4000)), 0
     )
     assert reading.reweighted > reading.balanced + 0.1
     assert reading.leak > 0
@@ -321,7 +342,7 @@ def test_a_class_that_the_attacker_never_met_is_no_obstacle() -> None:
     points = torch.randn(400, 1, generator=generator) + 2 * sensitive[:, None].float()
     data = PrivateData("points", points, sensitive, sensitive, None, None, 2, 3, low=-9.0, high=9.0)
     half = [data.take(slice(0, 200)), data.take(slice(200, 400))]
-    reading = read_sensitive(build_attacker("logistic"), *half, 0)
+    reading = read_sensitive(ATTACKERS["logistic"](), *half, 0)
     assert min(reading.balanced, reading.reweighted) > 0.75
 
 

@@ -1,4 +1,4 @@
-"""The formula attackers: where a source's secret is computed from its records, so can others."""
+"""The formula attackers: where a source's attribute is computed from its records, so can others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from client.datasets.attributes.thickness import stroke_widths
 from studies.attackers.formula import FormulaAttacker
 from studies.attackers.ink_formula import THRESHOLDS, InkFormula
 from studies.attackers.protocol import Attacker
-from studies.papers.reading_nets import read_images
+from studies.attackers.reading_nets import read_images
 
 CHUNK = 500
 FINENESS, MOST = 5, 60
@@ -44,11 +44,11 @@ class StrokeFormula:
 
 
 def formula_of(name: str, reader: nn.Module | None) -> Attacker | None:
-    """The attacker that computes the secret of a source; None where no formula is known.
+    """The attacker that computes the attribute of a source; None where no formula is known.
 
     Args:
         name: of the source.
-        reader: fresh network for the use of the records that it is to attack.
+        reader: fresh network for the utility of the records that it is to attack.
     """
     kind = name.partition(":")[0]
     formula = SOURCES[kind].formula if kind in SOURCES else ""
@@ -66,12 +66,12 @@ def formula_of(name: str, reader: nn.Module | None) -> Attacker | None:
 def with_formula(
     attackers: Mapping[str, Attacker], attack: PrivateData, source: str, *, steps: int, seed: int
 ) -> dict[str, Attacker]:
-    """The attackers and, where the secret of images has a formula, the one that computes it.
+    """The attackers and, where the attribute of images has a formula, the one that computes it.
 
     Args:
         attackers: by name; the formula's is ``formula``.
-        attack: images as the attackers are fitted on, of which a fresh network reads the use.
-        source: whose secret it is, as in `formula_of`.
+        attack: images as the attackers are fitted on, of which a fresh network reads the utility.
+        source: whose sensitive attribute it is, as in `formula_of`.
         steps: of that network.
         seed: of it.
     """

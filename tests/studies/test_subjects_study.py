@@ -12,9 +12,9 @@ from client.datasets.attributes.data import PrivateData, Split
 from fedlens.cli import main
 from models.classifiers import ConvClassifier
 from privatizers.protocol import PrivatizerError
-from studies.papers import subjects
+from studies.framework.errors import StudyError
+from studies.papers import STUDIES, subjects
 from studies.papers.faces import shaken
-from studies.papers.runner import FOLDER, StudyError, load_study, read_settings
 from studies.papers.subjects import GROUPS, deal_people, train_filter, train_provider
 
 PEOPLE, SIDE = 12, 16
@@ -38,7 +38,7 @@ def split():
 
 @pytest.fixture(scope="module")
 def settings():
-    quick = read_settings(load_study("subjects"), FOLDER / "subjects.toml", quick=True)
+    quick = STUDIES["subjects"].settings(quick=True)
     return replace(
         quick,
         side=SIDE,
@@ -81,7 +81,7 @@ def test_private_people_are_lost_to_the_fixed_network_and_consenting_ones_are_no
     settings, split, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.setattr(subjects, "load_private", lambda *_: split)
-    monkeypatch.setattr("studies.papers.runner.read_settings", lambda *_, **__: settings)
+    monkeypatch.setattr("studies.framework.study.read_settings", lambda *_, **__: settings)
     assert main(["study", "subjects", "--quick", "--out", str(tmp_path), "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out.splitlines()[-1])["rows"]
     assert all(row[f"raw_{group}"] > 0.9 for group in GROUPS)

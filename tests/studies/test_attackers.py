@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import Tensor
 
 from client.datasets.attributes.data import PrivateData
-from studies.attackers import ATTACKERS, FRESH, AttackError, build_attacker
+from foundation.errors import WrongUse
+from studies.attackers import ATTACKERS, FRESH, AttackError
 from studies.attackers.formula import FormulaAttacker
 from studies.attackers.logistic import LogisticAttacker
 from studies.attackers.networks import NetworkAttacker
@@ -53,9 +55,7 @@ def ring(n: int, seed: int) -> PrivateData:
 @pytest.mark.parametrize("name", FRESH)
 def test_an_attacker_reaches_the_best_there_is_on_two_clouds(name: str) -> None:
     apart = 2.0
-    found = attack(
-        build_attacker(name), points(4000, 1, apart=apart), points(4000, 2, apart=apart), 0
-    )
+    found = attack(ATTACKERS[name](), points(4000, 1, apart=apart), points(4000, 2, apart=apart), 0)
     best = 0.5 * (1 + math.erf(apart / 2 / math.sqrt(2)))  # Phi(apart / 2)
     assert best - 0.03 < found.balanced_accuracy < best + 0.02
     low, high = found.leak_interval
@@ -65,14 +65,14 @@ def test_an_attacker_reaches_the_best_there_is_on_two_clouds(name: str) -> None:
 
 @pytest.mark.parametrize("name", list(ATTACKERS))
 def test_no_attacker_claims_a_leak_where_there_is_none(name: str) -> None:
-    found = attack(build_attacker(name), points(3000, 3, apart=0.0), points(3000, 4, apart=0.0), 0)
+    found = attack(ATTACKERS[name](), points(3000, 3, apart=0.0), points(3000, 4, apart=0.0), 0)
     assert abs(found.balanced_accuracy - 0.5) < 0.04
     assert found.leak_interval[0] < 0.005
 
 
 def test_what_no_line_separates_is_found_by_networks_and_trees_alone() -> None:
     train, test = ring(3000, 1), ring(2000, 2)
-    accuracy = {name: attack(build_attacker(name), train, test, 0).accuracy for name in FRESH}
+    accuracy = {name: attack(ATTACKERS[name](), train, test, 0).accuracy for name in FRESH}
     assert accuracy["logistic"] < 0.6
     assert min(accuracy[name] for name in ("trees", "same", "wide")) > 0.93
 
@@ -82,10 +82,7 @@ def test_equal_seeds_give_equal_attackers_and_the_global_generator_stays() -> No
     before = torch.get_rng_state()
     for name in FRESH:
         one, two = (
-            build_attacker(name)
-            .fit(data.records, data.sensitive, None, 7)
-            .log_probabilities(data.records)
-            for _ in range(2)
+            ATTACKERS[name]().fit(data, 7).log_probabilities(data.records) for _ in range(2)
         )
         assert torch.equal(one, two)
     assert torch.equal(before, torch.get_rng_state())
@@ -105,7 +102,7 @@ def series(n: int, seed: int) -> PrivateData:
 
 def test_series_are_attacked_step_by_step() -> None:
     train, test = series(800, 1), series(500, 2)
-    guesses = build_attacker("trees").fit(train.records, train.sensitive, None, 0)
+    guesses = ATTACKERS["trees"]().fit(replace(train, side=None), 0)
     found = guesses.log_probabilities(test.records)
     assert found.shape == (500, 12, 2)
     assert torch.allclose(found.exp().sum(-1), torch.ones(500, 12, dtype=torch.float64))
@@ -116,7 +113,7 @@ def test_series_are_attacked_step_by_step() -> None:
 def test_which_step_it_is_says_something_that_the_prior_does_not() -> None:
     train, test = series(800, 1), series(500, 2)
     leaks = {
-        name: attack(build_attacker(name), train, test, 0).leak_lower_bound
+        name: attack(ATTACKERS[name](), train, test, 0).leak_lower_bound
         for name in ("prior", "side-information", "position")
     }
     assert abs(leaks["prior"]) < 0.01
@@ -133,7 +130,7 @@ def test_side_information_is_used_alone_and_beside_the_record() -> None:
     train, test = data.take(slice(0, 2000)), data.take(slice(2000, 3000))
     assert attack(SideAttacker(), train, test, 0).accuracy > 0.99  # a linear guess has 4 / 7
     assert attack(NetworkAttacker(steps=800), train, test, 0).accuracy > 0.7
-    assert attack(build_attacker("trees"), train, test, 0).accuracy > 0.99
+    assert attack(ATTACKERS["trees"](), train, test, 0).accuracy > 0.99
 
 
 def test_a_formula_needs_only_to_learn_what_its_answers_mean() -> None:
@@ -158,7 +155,7 @@ def test_an_answer_that_was_never_seen_says_what_the_prior_does() -> None:
     def side_of_line(records: Tensor, _: Tensor | None) -> Tensor:
         return torch.where(records[:, 1] > 100, 5, (records[:, 0] > 0).long())
 
-    fitted = FormulaAttacker((side_of_line,)).fit(data.records, data.sensitive, None, 0)
+    fitted = FormulaAttacker((side_of_line,)).fit(data, 0)
     never = fitted.log_probabilities(torch.tensor([[3.0, 200.0]])).exp()
     assert float(never[0, 1]) == pytest.approx(float(data.sensitive.double().mean()), abs=1e-3)
 
@@ -212,16 +209,10 @@ def test_records_that_nothing_can_be_learned_of_are_refused() -> None:
     data = points(50, 1, apart=1.0)
     fit = LogisticAttacker().fit
     with pytest.raises(AttackError, match="two classes"):
-        fit(data.records, torch.ones(50, dtype=torch.int64), None, 0)
-    with pytest.raises(AttackError, match="49 secrets"):
-        fit(data.records, data.sensitive[:49], None, 0)
-    with pytest.raises(AttackError, match="not finite"):
-        fit(data.records / 0, data.sensitive, None, 0)
-    with pytest.raises(AttackError, match="2 classes"):
-        fit(data.records, data.sensitive + 1, None, 0, classes=2)
+        fit(replace(data, sensitive=torch.ones(50, dtype=torch.int64)), 0)
     with pytest.raises(AttackError, match="steps"):
-        fit(data.records, data.sensitive[:, None].expand(-1, 2), None, 0)
-    with pytest.raises(AttackError, match="no attacker 'psychic'"):
-        build_attacker("psychic")
+        fit(replace(data, sensitive=data.sensitive[:, None].expand(-1, 2)), 0)
+    with pytest.raises(WrongUse, match=r"no attacker 'psychic': choose one of prior, .*wide"):
+        ATTACKERS["psychic"]
     with pytest.raises(AttackError, match="rules is empty"):
         FormulaAttacker(())

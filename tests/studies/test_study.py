@@ -1,4 +1,4 @@
-"""The study: cells that are kept, resumed and summed up, and the command around them."""
+"""The study: trials that are kept, resumed and summed up, and the command around them."""
 
 from __future__ import annotations
 
@@ -19,18 +19,21 @@ from fedlens.cli import main
 from server.config.reading import read_config
 from server.config.sections import ReleaseConfig
 from server.config.tree import Config
-from studies.table1 import cells, federated, judges, worker
-from studies.table1 import effort as efforts
-from studies.table1.cells import Cell, _trains, plan_of, read_json, write_json
+from studies.framework import worker
+from studies.framework.errors import StudyError
+from studies.framework.store import read_json, write_json
+from studies.framework.trials import Processes
+from studies.table1 import evaluation as efforts
+from studies.table1 import federated, judges, trials
 from studies.table1.controls import NoiseTeacher, noise_images
-from studies.table1.effort import Effort
-from studies.table1.errors import StudyError
+from studies.table1.evaluation import EvaluationBudget
 from studies.table1.faults import faulty_records, write_faulty_copy
 from studies.table1.guarantees import configuration, parse_guarantee
 from studies.table1.literature import NOTIONS, published_figures
-from studies.table1.rows import GUARANTEES, PRESETS, ROWS, STRONG, Row
-from studies.table1.runner import Study, cells_of
+from studies.table1.rows import GUARANTEES, PRESETS, ROWS, STRONG, TableRow
+from studies.table1.runner import TableRun, trials_of
 from studies.table1.table import lines_of
+from studies.table1.trials import TableTrial, _trains, plan_of
 
 TINY = """
 [data]
@@ -38,13 +41,14 @@ name = "embedded"
 nodes = 2
 samples_per_user = 4
 [privacy]
+delta = 1e-3
+[tasks.critic]
+kind = "frozen"
+rounds = 2
 noise_multiplier = 3.0
 clipping_norm = 0.3
-delta = 1e-3
-[rounds]
-count = 2
+generator_steps = 3
 [generator]
-steps = 3
 batch = 20
 width = 8
 [release]
@@ -52,13 +56,14 @@ samples = 20
 strip = 1
 """
 ANNOTATED = """
-[annotator]
+[tasks.annotator]
+kind = "annotator"
 rounds = 2
 noise_multiplier = 20.0
 components = 8
 guided_steps = 2
 """
-SMALL = Effort(
+SMALL = EvaluationBudget(
     lesson=300,
     epochs={"cnn": 1, "mlp": 1, "residual": 1},
     judged=200,
@@ -76,10 +81,11 @@ KEYS = {
 
 
 @pytest.fixture
-def tiny(tmp_path, monkeypatch) -> dict[str, Row]:
+def tiny(tmp_path, monkeypatch) -> dict[str, TableRow]:
     """Rows that take seconds, in the place of the real ones."""
     (tmp_path / "tiny.toml").write_text(TINY)
-    (tmp_path / "annotated.toml").write_text(TINY + ANNOTATED)
+    (tmp_path / "annotated.toml").write_text('schedule = "critic annotator"\n' + TINY + ANNOTATED)
+    annotated = str(tmp_path / "annotated")
     common = {
         "data": "embedded",
         "unit": "user",
@@ -87,10 +93,10 @@ def tiny(tmp_path, monkeypatch) -> dict[str, Row]:
         "guarantees": ("5@1e-3", "1@1e-10", "none"),
     }
     rows = [
-        Row("taught", "Taught", str(tmp_path / "annotated"), quick=True, curve=True, **common),
-        Row("plain", "Plain", str(tmp_path / "tiny"), **common),
-        Row("faulty", "Faulty", str(tmp_path / "annotated"), fault=0.5, clean="taught", **common),
-        Row("later", "Later", "a-preset-of-tomorrow", **common),
+        TableRow("taught", "Taught", annotated, quick=True, curve=True, **common),
+        TableRow("plain", "Plain", str(tmp_path / "tiny"), **common),
+        TableRow("faulty", "Faulty", annotated, fault=0.5, clean="taught", **common),
+        TableRow("later", "Later", "a-preset-of-tomorrow", **common),
     ]
     monkeypatch.setattr("studies.table1.rows.ROWS", {row.name: row for row in rows})
     monkeypatch.setattr(efforts, "FULL", SMALL)
@@ -112,7 +118,7 @@ def study(capsys, *arguments) -> tuple[int, str, str]:
 @pytest.fixture
 def same_process(monkeypatch):
     """Steps in this process, which has everything loaded; judges that saw few images."""
-    monkeypatch.setattr(Study, "_call", lambda _, command, threads: worker.main(command[3:]))
+    monkeypatch.setattr(Processes, "_run", lambda _, arguments, threads: worker.main(arguments))
     whole = judges.training_tensors
     monkeypatch.setattr(
         judges, "training_tensors", lambda data: tuple(part[:500] for part in whole(data))
@@ -136,7 +142,7 @@ def check_row(row):
 def test_a_cell_is_made_in_processes_of_its_own(capsys, tiny, tmp_path):
     wanted = ("--rows", "plain", "--seeds", "1", "--guarantee", "5@1e-3", "--json")
     status, printed, told = study(capsys, *wanted, "--out", tmp_path / "out")
-    assert status == 0 and "1 cells, 1 of them to do" in told
+    assert status == 0 and "1 trials, 1 of them to do" in told
     (row,) = json.loads(printed.splitlines()[-1])["rows"]
     check_row(row)
     assert not row["taught"]
@@ -149,7 +155,7 @@ def test_a_table_is_made_and_drawn(capsys, tiny, tmp_path, same_process):
     wanted = ("--rows", "taught", "faulty", "--seeds", "0", "--guarantee", "5@1e-3", "--out", out)
     status, printed, told = study(capsys, *wanted, "--jobs", 1, "--json")
     assert status == 0, told
-    assert "2 cells, 2 of them to do" in told and "simulation only" in printed
+    assert "2 trials, 2 of them to do" in told and "simulation only" in printed
     rows = json.loads(printed.splitlines()[-1])["rows"]
     assert [row["row"] for row in rows] == ["taught", "faulty"]
     for row in rows:
@@ -157,11 +163,11 @@ def test_a_table_is_made_and_drawn(capsys, tiny, tmp_path, same_process):
         assert row["taught"] and 0 <= row["annotator_accuracy"] <= 1
         assert 0 <= row["control_accuracy"] <= 1
     assert [point["labels"] for point in rows[0]["label_curve"]] == [10, 30]
-    assert (out / "cells/faulty/5@1e-3/seed-0/faulty.npz").is_file()
+    assert (out / "trials/faulty/5@1e-3/seed-0/faulty.npz").is_file()
 
     # a second call computes nothing, and writes the page from what is there
     status, printed, told = study(capsys, *wanted, "--json", "--page", page)
-    assert status == 0 and "2 cells, 0 of them to do" in told
+    assert status == 0 and "2 trials, 0 of them to do" in told
     assert json.loads(printed.splitlines()[-1])["rows"] == rows
     text = page.read_text()
     for shown in ("Taught", "simulation", "DP-FETA", "planted fault", "Samples", "94.19"):
@@ -170,7 +176,7 @@ def test_a_table_is_made_and_drawn(capsys, tiny, tmp_path, same_process):
     for row in json.loads(printed.splitlines()[-1])["rows"]:
         for epsilon in (row["epsilon_dp"], *row["epsilon_bdp"].values()):
             shown = [
-                float(cell) for cell in re.findall(r"(?<=\| )[0-9][0-9.e+-]*(?= \|)", promised)
+                float(trial) for trial in re.findall(r"(?<=\| )[0-9][0-9.e+-]*(?= \|)", promised)
             ]
             assert any(epsilon * (1 - 1e-9) <= value <= 1.001 * epsilon for value in shown)
     pictures = re.findall(r"!\[[^]]*\]\(([^)]+)\)", text)
@@ -186,16 +192,16 @@ def test_what_was_lost_is_made_again_and_nothing_is_spent_twice(
     status, printed, _ = study(capsys, *wanted)
     (row,) = json.loads(printed.splitlines()[-1])["rows"]
     assert status == 0
-    folder = out / "cells/plain/5@1e-3/seed-3"
+    folder = out / "trials/plain/5@1e-3/seed-3"
     ledger = (folder / "run" / "ledger.jsonl").read_bytes()
 
-    (folder / "cell.json").unlink()
+    (folder / "trial.json").unlink()
     status, printed, told = study(capsys, *wanted)
     assert status == 0 and "plain 5@1e-3 seed 3: measuring" in told and "training" not in told
     (again,) = json.loads(printed.splitlines()[-1])["rows"]
     assert again["student_accuracy"] == row["student_accuracy"]
 
-    for name in ("training.json", "cell.json"):  # as if it had been killed before the end
+    for name in ("training.json", "trial.json"):  # as if it had been killed before the end
         (folder / name).unlink()
     status, printed, told = study(capsys, *wanted)
     assert status == 0 and "training" in told
@@ -208,7 +214,7 @@ def test_what_was_lost_is_made_again_and_nothing_is_spent_twice(
 
 def test_a_cell_that_fails_is_told_and_the_others_are_made(capsys, tiny, tmp_path, same_process):
     out = tmp_path / "out"
-    broken = out / "cells/plain/none/seed-0/run"
+    broken = out / "trials/plain/none/seed-0/run"
     broken.mkdir(parents=True)
     (broken / "something-else").write_text("of somebody")
     status, printed, told = study(
@@ -243,28 +249,28 @@ def test_wrong_use_is_told_in_one_line(arguments, said, capsys, tiny, tmp_path):
     wanted = ["--rows", "plain", "--out", tmp_path / "out", *arguments]
     status, printed, told = study(capsys, *wanted)
     assert status == 2 and said in told and printed == "" and "Traceback" not in told
-    assert not (tmp_path / "out" / "cells").exists()
+    assert not (tmp_path / "out" / "trials").exists()
 
 
 def test_missing_data_is_told_before_anything_is_trained(capsys, tiny, tmp_path, monkeypatch):
-    row = Row("far", "Far", tiny["plain"].preset, "mnist", unit="user", users=40)
+    row = TableRow("far", "Far", tiny["plain"].preset, "mnist", unit="user", users=40)
     monkeypatch.setattr("studies.table1.rows.ROWS", {"far": row})
     status, _, told = study(
         capsys, "--rows", "far", "--guarantee", "none", "--out", tmp_path / "out",
         "--data-dir", tmp_path,
     )  # fmt: skip
     assert status == 2 and f"--data-dir {tmp_path} has no mnist" in told
-    assert not (tmp_path / "out" / "cells").exists()
+    assert not (tmp_path / "out" / "trials").exists()
 
 
 def test_without_rows_those_that_can_be_made_are(capsys, tiny, tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr(Study, "run", lambda self: asked.append(self.cells) or [])
+    monkeypatch.setattr(TableRun, "run", lambda self: asked.append(self.trials) or [])
     assert study(capsys, "--out", tmp_path / "out")[0] == 0
-    assert {cell.row.name for cell in asked[0]} == {"taught", "plain", "faulty"}
-    assert {cell.seed for cell in asked[0]} == {0, 1, 2} and len(asked[0]) == 3 * 3 * 3
+    assert {trial.row.name for trial in asked[0]} == {"taught", "plain", "faulty"}
+    assert {trial.seed for trial in asked[0]} == {0, 1, 2} and len(asked[0]) == 3 * 3 * 3
     assert study(capsys, "--quick", "--out", tmp_path / "out")[0] == 0
-    assert [str(cell) for cell in asked[1]] == ["taught 5@1e-3 seed 0"]  # the first it has
+    assert [str(trial) for trial in asked[1]] == ["taught 5@1e-3 seed 0"]  # the first it has
 
 
 def test_the_quick_form_is_at_the_strongest_guarantee():
@@ -274,7 +280,7 @@ def test_the_quick_form_is_at_the_strongest_guarantee():
 
 def test_the_quick_form_spends_half_the_images_and_a_page_all(capsys, tiny, tmp_path, monkeypatch):
     begun = []
-    monkeypatch.setattr(Study, "run", lambda self: begun.extend(self._plans.values()) or [])
+    monkeypatch.setattr(TableRun, "run", lambda self: begun.extend(self._plans.values()) or [])
     out = tmp_path / "out"
     for flags in ([], ["--page", tmp_path / "page.md"]):
         study(capsys, "--quick", "--out", out, *flags)
@@ -285,27 +291,27 @@ def test_the_quick_form_spends_half_the_images_and_a_page_all(capsys, tiny, tmp_
 
 
 def test_what_was_measured_whole_serves_the_quick_form_and_not_the_other_way(tiny, tmp_path):
-    cell, whole = plan(tiny["taught"], tmp_path)
+    trial, whole = plan(tiny["taught"], tmp_path)
     _, quick = plan(tiny["taught"], tmp_path, effort=efforts.quick())
-    cell.begin(whole)
-    finish(cell, whole)
-    assert cell.missing(whole) == cell.missing(quick) == ()
-    finish(cell, quick)
-    assert cell.missing(quick) == () and cell.missing(whole) == ("measure",)
+    trial.begin(whole)
+    finish(trial, whole)
+    assert trial.missing(whole) == trial.missing(quick) == ()
+    finish(trial, quick)
+    assert trial.missing(quick) == () and trial.missing(whole) == ("measure",)
 
 
 # Cells and plans
 
 
 def plan(row, tmp_path, seed=0, guarantee="5@1e-3", effort=SMALL, **settings):
-    cell = Cell.of(row, parse_guarantee(guarantee), seed, tmp_path / "out")
-    config = configuration(row, cell.guarantee, seed).updated(settings)
-    return cell, plan_of(cell, config, effort)
+    trial = TableTrial.of(row, parse_guarantee(guarantee), seed, tmp_path / "out")
+    config = configuration(row, trial.guarantee, seed).updated(settings)
+    return trial, plan_of(trial, config, effort)
 
 
-def finish(cell, known):
-    write_json(cell.folder / "training.json", {})
-    write_json(cell.folder / "cell.json", {"measures": known["measures"]})
+def finish(trial, known):
+    write_json(trial.folder / "training.json", {})
+    write_json(trial.folder / "trial.json", {"measures": known["measures"]})
 
 
 def _way(name, **distortion):
@@ -314,9 +320,11 @@ def _way(name, **distortion):
     with pytest.MonkeyPatch.context() as patch:
         if distortion:
             spec = SimpleNamespace(distortion=Distortion(**distortion))
-            patch.setattr(cells, "spec_of", lambda data: spec)
-        cell = Cell.of(row, parse_guarantee(row.guarantees[0]), 0, Path())
-        return plan_of(cell, configuration(row, cell.guarantee, 0), Effort())["measures"]
+            patch.setattr(trials, "spec_of", lambda data: spec)
+        trial = TableTrial.of(row, parse_guarantee(row.guarantees[0]), 0, Path())
+        return plan_of(trial, configuration(row, trial.guarantee, 0), EvaluationBudget())[
+            "measures"
+        ]
 
 
 @pytest.mark.parametrize("name", ["mnist-record", "mnist-users-fault", "fashion-users"])
@@ -332,31 +340,33 @@ def test_rows_without_an_annotator_do_not_depend_on_distortions(name):
 
 def test_only_what_is_missing_is_to_be_done(tiny, tmp_path):
     row = tiny["plain"]
-    cell, known = plan(row, tmp_path)
-    assert cell.missing(known) == ("train", "measure")
-    cell.begin(known)
-    assert cell.missing(known) == ("train", "measure")
-    write_json(cell.folder / "training.json", {})
-    assert cell.missing(known) == ("measure",)
-    finish(cell, known)
-    assert cell.missing(known) == ()
-    (cell.folder / "cell.json").write_text('{"half": ')
-    assert cell.missing(known) == ("measure",)
-    finish(cell, known)
-    other = plan(row, tmp_path, effort=Effort())[1]
-    assert cell.missing(other) == ("measure",), "another effort measures again"
+    trial, known = plan(row, tmp_path)
+    assert trial.missing(known) == ("train", "measure")
+    trial.begin(known)
+    assert trial.missing(known) == ("train", "measure")
+    write_json(trial.folder / "training.json", {})
+    assert trial.missing(known) == ("measure",)
+    finish(trial, known)
+    assert trial.missing(known) == ()
+    (trial.folder / "trial.json").write_text('{"half": ')
+    assert trial.missing(known) == ("measure",)
+    finish(trial, known)
+    other = plan(row, tmp_path, effort=EvaluationBudget())[1]
+    assert trial.missing(other) == ("measure",), "another effort measures again"
     moved = plan(row, tmp_path, **{"data.dir": "/elsewhere"})[1]
-    assert cell.missing(moved) == (), "where the data lies is no matter"
-    older = {k: v for k, v in known["config"].items() if not k.startswith("privatizer.")}
-    write_json(cell.folder / "plan.json", {**known, "config": older})
-    assert cell.missing(known) == (), "a setting that was not known yet had its default"
+    assert trial.missing(moved) == (), "where the data lies is no matter"
+    older = {k: v for k, v in known["config"].items() if k != "privacy.bayesian_delta"}
+    write_json(trial.folder / "plan.json", {**known, "config": older})
+    assert trial.missing(known) == (), "a setting that was not known yet had its default"
     strict = plan(row, tmp_path, **{"release.attempts": 3})[1]
-    assert cell.missing(strict) == ("measure",), "another filter of samples trains nothing"
-    idle = {**known["config"], "privatizer.rate": 7.0}
-    write_json(cell.folder / "plan.json", {**known, "config": idle})
-    assert cell.missing(known) == (), "what is not there has no rate"
-    changed = plan(row, tmp_path, **{"rounds.count": 3})[1]
-    assert cell.missing(changed) == ("train", "measure")
+    assert trial.missing(strict) == ("measure",), "another filter of samples trains nothing"
+    unknown = {**known["config"], "privatizer.rate": 7.0}
+    write_json(trial.folder / "plan.json", {**known, "config": unknown})
+    assert trial.missing(known) == ("train", "measure"), "settings that this version cannot read"
+    trial.begin(known)
+    finish(trial, known)
+    changed = plan(row, tmp_path, **{"tasks.critic.rounds": 3})[1]
+    assert trial.missing(changed) == ("train", "measure")
 
 
 @pytest.mark.parametrize(
@@ -366,14 +376,14 @@ def test_only_what_is_missing_is_to_be_done(tiny, tmp_path):
 def test_the_label_curve_is_left_out_at_the_tables_later_guarantees(
     tiny, tmp_path, guarantee, curve
 ):
-    cell, known = plan(tiny["taught"], tmp_path, guarantee=guarantee)
+    trial, known = plan(tiny["taught"], tmp_path, guarantee=guarantee)
     assert known["curve"] is curve and not plan(tiny["plain"], tmp_path)[1]["curve"]
     whole = plan(tiny["taught"], tmp_path)[1]
-    cell.begin(known)
-    finish(cell, whole)
-    assert cell.missing(known) == (), "with a curve it is measured too"
-    finish(cell, plan(tiny["taught"], tmp_path, guarantee="none")[1])
-    assert cell.missing(known) == (("measure",) if curve else ())
+    trial.begin(known)
+    finish(trial, whole)
+    assert trial.missing(known) == (), "with a curve it is measured too"
+    finish(trial, plan(tiny["taught"], tmp_path, guarantee="none")[1])
+    assert trial.missing(known) == (("measure",) if curve else ())
 
 
 def test_samples_are_drawn_by_the_tables_filter_whatever_the_runs_own(tiny, tmp_path):
@@ -389,10 +399,10 @@ def test_samples_are_drawn_by_the_tables_filter_whatever_the_runs_own(tiny, tmp_
 
 def test_where_a_given_filter_lies_trains_nothing_anew_and_who_hides_does():
     known = read_config(PRESETS / "mnist-users.toml").flat()
-    given = {**known, "privatizer.method": "pretrained", "privatizer.filter": "/here"}
+    given = {**known, "privatizer.kind": "pretrained", "privatizer.path": "/here"}
     plans = [
         {"config": config, "fault": 0, "provider": ""}
-        for config in (known, given, {**given, "privatizer.filter": "/there"})
+        for config in (known, given, {**given, "privatizer.path": "/there"})
     ]
     assert _trains(plans[1]) == _trains(plans[2]) != _trains(plans[0])
 
@@ -416,60 +426,60 @@ def test_students_of_clothes_learn_from_twice_as_many_images(tmp_path):
 
 
 def test_what_is_kept_is_shown_and_nothing_computed(capsys, tiny, tmp_path, monkeypatch):
-    monkeypatch.setattr(Study, "run", lambda self: pytest.fail("computed"))
+    monkeypatch.setattr(TableRun, "run", lambda self: pytest.fail("computed"))
     wanted = ("--rows", "plain", "taught", "--guarantee", "5@1e-3", "--seeds", "0", "--kept")
     status, _, told = study(capsys, *wanted, "--out", tmp_path / "out")
-    assert status == 2 and "none of these 2 cells" in told and "Traceback" not in told
-    cell, known = plan(tiny["plain"], tmp_path, effort=efforts.FULL)
-    cell.begin(known)
-    write_json(cell.folder / "training.json", {})
+    assert status == 2 and "none of these 2 trials" in told and "Traceback" not in told
+    trial, known = plan(tiny["plain"], tmp_path, effort=efforts.FULL)
+    trial.begin(known)
+    write_json(trial.folder / "training.json", {})
     found = cell_json(0.5, 4.9, measures=known["measures"])
     found["training"]["bdp_sound"] = 0.3
     found["real"] = {"frechet": 0.1, "coverage": 0.9, "density": 0.9}
     found |= {"recognised_real": 0.99, "judged_rotated_real": 0.0, "seed": 0}
-    write_json(cell.folder / "cell.json", found)
+    write_json(trial.folder / "trial.json", found)
     page = tmp_path / "page.md"
     status, printed, told = study(
         capsys, *wanted, "--out", tmp_path / "out", "--page", page, "--json"
     )
-    assert status == 0 and "2 cells, 1 of them there" in told
+    assert status == 0 and "2 trials, 1 of them there" in told
     assert [row["row"] for row in json.loads(printed.splitlines()[-1])["rows"]] == ["plain"]
     assert "Plain" in page.read_text() and "Taught" not in page.read_text()
 
 
 def test_a_run_of_other_settings_is_set_aside_not_deleted(tiny, tmp_path):
-    cell, known = plan(tiny["plain"], tmp_path)
-    cell.begin(known)
-    (cell.folder / "run").mkdir()
-    (cell.folder / "run" / "ledger.jsonl").write_text("spent")
-    finish(cell, known)
-    _, changed = plan(tiny["plain"], tmp_path, **{"rounds.count": 3})
-    cell.begin(changed)
-    assert cell.missing(changed) == ("train", "measure")
-    kept = cell.folder.with_name("seed-0.old-1")
+    trial, known = plan(tiny["plain"], tmp_path)
+    trial.begin(known)
+    (trial.folder / "run").mkdir()
+    (trial.folder / "run" / "ledger.jsonl").write_text("spent")
+    finish(trial, known)
+    _, changed = plan(tiny["plain"], tmp_path, **{"tasks.critic.rounds": 3})
+    trial.begin(changed)
+    assert trial.missing(changed) == ("train", "measure")
+    kept = trial.folder.with_name("seed-0.old-1")
     assert (kept / "run" / "ledger.jsonl").read_text() == "spent"
-    assert not (cell.folder / "run").exists()
+    assert not (trial.folder / "run").exists()
 
 
 def test_cells_are_every_row_guarantee_and_seed_once(tiny, tmp_path):
     rows = [tiny["taught"], tiny["plain"]]
-    cells = cells_of(rows, [], [0, 1], tmp_path)
-    assert len({cell.folder for cell in cells}) == len(cells) == 12
-    assert [cell.seed for cell in cells] == [0] * 6 + [1] * 6
-    chosen = cells_of(rows, [parse_guarantee("none")], [5], tmp_path)
-    assert [str(cell) for cell in chosen] == ["taught none seed 5", "plain none seed 5"]
+    trials = trials_of(rows, [], [0, 1], tmp_path)
+    assert len({trial.folder for trial in trials}) == len(trials) == 12
+    assert [trial.seed for trial in trials] == [0] * 6 + [1] * 6
+    chosen = trials_of(rows, [parse_guarantee("none")], [5], tmp_path)
+    assert [str(trial) for trial in chosen] == ["taught none seed 5", "plain none seed 5"]
 
 
 def test_rows_of_one_guarantee_are_made_at_others_only_where_they_are_named(tmp_path):
     rows = [ROWS["mnist-record"], ROWS["mnist-record-fault"], ROWS["mnist-record-paper003"]]
     asked = [parse_guarantee("3@1e-5"), parse_guarantee("1@1e-10")]
-    names = [str(cell) for cell in cells_of(rows, asked, [0], tmp_path, named=False)]
+    names = [str(trial) for trial in trials_of(rows, asked, [0], tmp_path, named=False)]
     assert names == [
         "mnist-record 3@1e-5 seed 0",
         "mnist-record 1@1e-10 seed 0",
         "mnist-record-fault 1@1e-10 seed 0",
     ]
-    assert len(cells_of(rows[:2], asked, [0], tmp_path)) == 4
+    assert len(trials_of(rows[:2], asked, [0], tmp_path)) == 4
 
 
 def test_a_recipe_as_published_cannot_be_given_a_guarantee(tmp_path):
@@ -477,12 +487,12 @@ def test_a_recipe_as_published_cannot_be_given_a_guarantee(tmp_path):
     published = [ROWS["mnist-record-paper003"]]
     for text in ("1@1e-10", "none"):
         with pytest.raises(StudyError, match="'mnist-record-paper003' is a recipe as published"):
-            cells_of(published, [parse_guarantee(text)], [0], tmp_path)
-    (only,) = cells_of(published, [parse_guarantee("preset")], [0], tmp_path)
-    assert [only] == cells_of(published, [], [0], tmp_path)
+            trials_of(published, [parse_guarantee(text)], [0], tmp_path)
+    (only,) = trials_of(published, [parse_guarantee("preset")], [0], tmp_path)
+    assert [only] == trials_of(published, [], [0], tmp_path)
     both = [ROWS["mnist-record"], *published]
-    quick = cells_of(both, [], [0], tmp_path, first=True)
-    assert [str(cell.guarantee) for cell in quick] == ["1@1e-10", "preset"]
+    quick = trials_of(both, [], [0], tmp_path, first=True)
+    assert [str(trial.guarantee) for trial in quick] == ["1@1e-10", "preset"]
 
 
 # Guarantees and rows
@@ -499,28 +509,29 @@ def test_a_cell_is_scaled_to_its_guarantee_and_may_not_pass_it(tiny):
     for config, epsilon in ((loose, 10.0), (tight, 2.0)):
         assert config.privacy.epsilon_budget == epsilon and config.privacy.delta == 1e-3
         assert config.seed == 7 and config.data.users == 40
-    ratio = tight.privacy.noise_multiplier / loose.privacy.noise_multiplier
+    ratio = tight.tasks["critic"].noise_multiplier / loose.tasks["critic"].noise_multiplier
     assert ratio > 1
-    parts = tight.annotator.noise_multiplier / loose.annotator.noise_multiplier
+    parts = tight.tasks["annotator"].noise_multiplier / loose.tasks["annotator"].noise_multiplier
     assert parts == pytest.approx(ratio, rel=1e-5), "all parts by one factor"
     open_ = configuration(row, parse_guarantee("none"), 0)
     noises = {k: v for k, v in open_.flat().items() if k.endswith("noise_multiplier")}
-    assert set(noises.values()) == {0.0} and len(noises) >= 3
+    assert set(noises.values()) == {0.0} and len(noises) == 2
     as_is = configuration(row, parse_guarantee("preset"), 0)
-    assert as_is.privacy.noise_multiplier == 3.0
+    assert as_is.tasks["critic"].noise_multiplier == 3.0
 
 
 def test_settings_at_a_guarantee_come_last(tiny):
-    row = Row(
+    row = TableRow(
         "r", "R", tiny["plain"].preset, "embedded", "user", 40,
-        settings={"generator.steps": 5}, settings_at={"none": {"generator.steps": 9}},
+        settings={"tasks.critic.generator_steps": 5},
+        settings_at={"none": {"tasks.critic.generator_steps": 9}},
     )  # fmt: skip
-    assert configuration(row, parse_guarantee("5@1e-3"), 0).generator.steps == 5
-    assert configuration(row, parse_guarantee("none"), 0).generator.steps == 9
+    assert configuration(row, parse_guarantee("5@1e-3"), 0).tasks["critic"].generator_steps == 5
+    assert configuration(row, parse_guarantee("none"), 0).tasks["critic"].generator_steps == 9
 
 
 def test_a_row_has_its_presets_users_unless_it_says_how_many(tiny):
-    own = Row("r", "R", tiny["plain"].preset, "embedded", "user")
+    own = TableRow("r", "R", tiny["plain"].preset, "embedded", "user")
     assert configuration(own, parse_guarantee("none"), 0).data.users == Config().data.users
     assert configuration(tiny["plain"], parse_guarantee("none"), 0).data.users == 40
 
@@ -559,12 +570,12 @@ def cell_json(student, epsilon=1.0, **more):
 
 def test_lines_are_means_and_deviations_over_seeds(tiny, tmp_path):
     row, guarantee = tiny["plain"], parse_guarantee("1@1e-5")
-    cells = [Cell.of(row, guarantee, seed, tmp_path) for seed in (0, 1, 2)]
-    for cell, accuracy, epsilon in zip(cells[:2], (0.8, 0.9), (0.99, 0.98), strict=True):
-        cell.folder.mkdir(parents=True)
+    trials = [TableTrial.of(row, guarantee, seed, tmp_path) for seed in (0, 1, 2)]
+    for trial, accuracy, epsilon in zip(trials[:2], (0.8, 0.9), (0.99, 0.98), strict=True):
+        trial.folder.mkdir(parents=True)
         points = [{"labels": 10, "annotated": accuracy, "requested": 0.1, "extended": 0.9}]
-        write_json(cell.folder / "cell.json", cell_json(accuracy, epsilon, curve=points))
-    (line,) = lines_of(cells)
+        write_json(trial.folder / "trial.json", cell_json(accuracy, epsilon, curve=points))
+    (line,) = lines_of(trials)
     assert line.seeds == (0, 1), "the third was not measured"
     row_json = line.to_json()
     student = row_json["student_accuracy"]
@@ -612,7 +623,7 @@ def test_a_fault_rotates_whole_users_and_nothing_else(tmp_path):
 
 def test_records_are_rotated_one_by_one_where_they_are_the_unit():
     config = Config().updated(
-        {"privacy.unit": "record", "critic.family": "wgan", "data.users": 2, "data.nodes": 2}
+        {"privacy.unit": "record", "tasks.critic.kind": "wgan", "data.users": 2, "data.nodes": 2}
     )
     turned = faulty_records(config, 0.3)
     assert len(turned) == len(set(turned.tolist())) == 3000

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import statistics
 from dataclasses import asdict
 from pathlib import Path
@@ -14,34 +13,38 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from fedlens.cli import main
-from server.schedule import _rounded_up
-from studies.table1 import effort as efforts
-from studies.table1.cells import Cell, alike, plan_of, write_json
-from studies.table1.figures import Figure, Group, counted, joined
+from foundation.rounding import rounded_up
+from studies.framework.figures import SeedFigure
+from studies.framework.store import write_json
+from studies.table1 import evaluation as efforts
+from studies.table1.figures import Group, counted, joined
 from studies.table1.guarantees import configuration, parse_guarantee
 from studies.table1.page import IMAGES, write_page
 from studies.table1.record import read_record
-from studies.table1.rows import Row
-from studies.table1.runner import Study
+from studies.table1.rows import TableRow
+from studies.table1.runner import TableRun
+from studies.table1.trials import TableTrial, alike, plan_of
 
 VALUES = st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=5)
 PLAIN = """
 [data]
 samples_per_user = 4
-[privacy]
+[tasks.critic]
+kind = "frozen"
+rounds = 4
 clipping_norm = 0.3
 """
 
 
 @given(VALUES, VALUES)
 def test_figures_of_two_sets_of_seeds_are_those_of_all_seeds(one, other):
-    both = Figure.of(one).joined(Figure.of(other))
-    assert asdict(both) == pytest.approx(asdict(Figure.of([*one, *other])), rel=1e-9, abs=1e-5)
+    both = SeedFigure.of(one).joined(SeedFigure.of(other))
+    assert asdict(both) == pytest.approx(asdict(SeedFigure.of([*one, *other])), rel=1e-9, abs=1e-5)
 
 
 def test_of_one_seed_there_is_no_deviation():
-    assert Figure.of([0.5]).summary() == {"mean": 0.5, "std": None}
-    assert Figure.of([0.5, 0.7]).summary()["std"] == pytest.approx(statistics.stdev([0.5, 0.7]))
+    assert SeedFigure.of([0.5]).summary() == {"mean": 0.5, "std": None}
+    assert SeedFigure.of([0.5, 0.7]).summary()["std"] == pytest.approx(statistics.stdev([0.5, 0.7]))
 
 
 def cell_json(student: float, **more) -> dict:
@@ -63,16 +66,16 @@ def cell_json(student: float, **more) -> dict:
 
 def test_every_number_of_a_cell_is_a_figure_and_nothing_else_is():
     found = joined([Group.of(cell_json(0.5), 0), Group.of(cell_json(0.7, control=0.6), 1)])
-    assert found["students.cnn"] == Figure.of([0.5, 0.7])
-    assert found["students.best"] == Figure.of([0.5, 0.7])
-    assert found["control"] == Figure.of([0.6]), "a seed that lacks it takes no part"
-    assert found["curve.100.annotated"] == Figure.of([0.5, 0.7])
+    assert found["students.cnn"] == SeedFigure.of([0.5, 0.7])
+    assert found["students.best"] == SeedFigure.of([0.5, 0.7])
+    assert found["control"] == SeedFigure.of([0.6]), "a seed that lacks it takes no part"
+    assert found["curve.100.annotated"] == SeedFigure.of([0.5, 0.7])
     assert found["real.coverage"].mean == 0.9 and found["taught"].mean == 1
     assert "recognised_per_class" not in found and "training.statement" not in found
 
 
 def group(*seeds: int) -> Group:
-    return Group(seeds, {"x": Figure(len(seeds), 0.5, None, None)})
+    return Group(seeds, {"x": SeedFigure(len(seeds), 0.5, None, None)})
 
 
 @pytest.mark.parametrize(
@@ -91,41 +94,41 @@ def test_no_seed_is_counted_twice(groups, shown):
 
 
 def test_what_nobody_knows_of_a_group_is_known_of_none():
-    both = joined([group(0, 1), Group((2,), {"x": Figure.of([0.8])})])["x"]
+    both = joined([group(0, 1), Group((2,), {"x": SeedFigure.of([0.8])})])["x"]
     assert (both.count, both.deviation, both.most) == (3, None, None)
     assert both.mean == pytest.approx(0.6)
 
 
 @pytest.fixture
-def rows(tmp_path, monkeypatch) -> dict[str, Row]:
+def rows(tmp_path, monkeypatch) -> dict[str, TableRow]:
     """Two rows, and a study that may compute nothing."""
     (tmp_path / "plain.toml").write_text(PLAIN)
     made = [
-        Row(name, name.capitalize(), str(tmp_path / "plain"), "embedded", "user", users=40,
+        TableRow(name, name.capitalize(), str(tmp_path / "plain"), "embedded", "user", users=40,
             curve=True, guarantees=("5@1e-3",))
         for name in ("first", "second")
     ]  # fmt: skip
     monkeypatch.setattr("studies.table1.rows.ROWS", {row.name: row for row in made})
-    monkeypatch.setattr(Study, "run", lambda self: pytest.fail("computed"))
+    monkeypatch.setattr(TableRun, "run", lambda self: pytest.fail("computed"))
     return {row.name: row for row in made}
 
 
 def measured(
-    row: Row,
+    row: TableRow,
     seed: int,
     out: Path,
     student: float,
     guarantee: str = "5@1e-3",
-    effort: efforts.Effort = efforts.FULL,
+    effort: efforts.EvaluationBudget = efforts.FULL,
 ) -> None:
-    """Put a cell into a study's folder as if it had been trained and measured."""
-    cell = Cell.of(row, parse_guarantee(guarantee), seed, out)
-    known = plan_of(cell, configuration(row, cell.guarantee, seed), effort)
-    cell.begin(known)
-    write_json(cell.folder / "training.json", {})
+    """Put a trial into a study's folder as if it had been trained and measured."""
+    trial = TableTrial.of(row, parse_guarantee(guarantee), seed, out)
+    known = plan_of(trial, configuration(row, trial.guarantee, seed), effort)
+    trial.begin(known)
+    write_json(trial.folder / "training.json", {})
     found = cell_json(student, seed=seed, measures=known["measures"], lesson=effort.lesson)
-    write_json(cell.folder / "cell.json", found)
-    Image.new("L", (8, 8), seed).save(cell.folder / "contact-sheet.png")
+    write_json(trial.folder / "trial.json", found)
+    Image.new("L", (8, 8), seed).save(trial.folder / "contact-sheet.png")
 
 
 KEPT = ("study", "table1", "--kept")
@@ -138,8 +141,8 @@ def write(out: Path, page: Path, capsys) -> tuple[int, str]:
 
 def test_a_page_grows_over_folders_as_if_all_had_been_in_one(rows, tmp_path, capsys):
     page, whole = tmp_path / "grown" / "page.md", tmp_path / "whole" / "page.md"
-    cells = [("first", 0, 0.5), ("first", 1, 0.75), ("second", 0, 0.25), ("first", 2, 0.625)]
-    for number, (name, seed, student) in enumerate(cells):
+    trials = [("first", 0, 0.5), ("first", 1, 0.75), ("second", 0, 0.25), ("first", 2, 0.625)]
+    for number, (name, seed, student) in enumerate(trials):
         for out in (tmp_path / f"machine-{number}", tmp_path / "one"):
             measured(rows[name], seed, out, student)
         assert write(tmp_path / f"machine-{number}", page, capsys)[0] == 0
@@ -192,7 +195,7 @@ def test_a_seed_of_a_group_waits_until_all_of_it_are_there(rows, tmp_path, capsy
     entry["groups"] = [{"seeds": [0, 1], "figures": figures}]
     record.write_text(json.dumps([entry]))
     measured(rows["first"], 0, tmp_path / "anew", 0.75)
-    anew = Cell.of(rows["first"], parse_guarantee("5@1e-3"), 0, tmp_path / "anew").folder
+    anew = TableTrial.of(rows["first"], parse_guarantee("5@1e-3"), 0, tmp_path / "anew").folder
     Image.new("L", (8, 8), 99).save(anew / "contact-sheet.png")
     status, told = write(tmp_path / "anew", page, capsys)
     assert status == 0 and "first 5@1e-3: seeds [0] are part of a group" in told
@@ -215,7 +218,7 @@ def test_lines_that_are_there_twice_are_joined(rows, tmp_path, capsys):
     write(tmp_path / "yours", other, capsys)
     texts = [json.loads(path.with_suffix(".json").read_text()) for path in (page, other)]
     page.with_suffix(".json").write_text(json.dumps(texts[0] + texts[1]))
-    assert write(tmp_path / "nothing", page, capsys)[0] == 0, "a page needs no cells"
+    assert write(tmp_path / "nothing", page, capsys)[0] == 0, "a page needs no trials"
     assert "| First | (5, 1e-3)-DP | 2 | **60.0 ± 14.1** |" in page.read_text()
 
 
@@ -233,9 +236,9 @@ def test_figures_of_before_are_not_those_of_a_cell_that_failed(rows, tmp_path, c
     out, page = tmp_path / "out", tmp_path / "page.md"
     for name, student in (("first", 0.33), ("second", 0.66)):
         measured(rows[name], 0, out, student)
-    cell = Cell.of(rows["first"], parse_guarantee("5@1e-3"), 0, out)
-    write_json(cell.folder / "cell.json", cell_json(0.33, seed=0, measures="otherwise"))
-    monkeypatch.setattr(Study, "run", lambda self: ["first 5@1e-3 seed 0: measuring failed"])
+    trial = TableTrial.of(rows["first"], parse_guarantee("5@1e-3"), 0, out)
+    write_json(trial.folder / "trial.json", cell_json(0.33, seed=0, measures="otherwise"))
+    monkeypatch.setattr(TableRun, "run", lambda self: ["first 5@1e-3 seed 0: measuring failed"])
     assert main(["study", "table1", "--seeds", "0", "--out", str(out), "--page", str(page)]) == 1
     assert "33.0" not in capsys.readouterr().out
     assert "Second" in page.read_text() and "First" not in page.read_text()
@@ -249,7 +252,7 @@ def test_figures_of_other_settings_leave_the_page(rows, tmp_path, capsys, monkey
     assert "First" in page.read_text() and "Second" in page.read_text()
     path = Path(f"{rows['first'].preset}-other.toml")
     path.write_text(PLAIN.replace("0.3", "0.4"))
-    other = Row("first", "First", str(path.with_suffix("")), "embedded", "user", users=40,
+    other = TableRow("first", "First", str(path.with_suffix("")), "embedded", "user", users=40,
                 curve=True, guarantees=("5@1e-3",))  # fmt: skip
     monkeypatch.setattr("studies.table1.rows.ROWS", {**rows, "first": other})
     measured(rows["second"], 1, tmp_path / "later", 0.5)
@@ -286,7 +289,7 @@ def test_a_broken_record_is_refused_before_anything_is_computed(content, rows, t
 )
 def test_a_figure_that_is_none_is_refused(wrong):
     with pytest.raises((ValueError, TypeError)):
-        Group((0,), {"x": Figure(**{**asdict(Figure.of([1.0])), **wrong})})
+        Group((0,), {"x": SeedFigure(**{**asdict(SeedFigure.of([1.0])), **wrong})})
 
 
 def test_a_page_that_cannot_be_written_is_told_first(rows, tmp_path, capsys):
@@ -304,7 +307,7 @@ def test_a_row_whose_preset_is_gone_leaves_the_page_and_the_others_stay(rows, tm
         measured(rows[name], 0, tmp_path / "out", 0.5)
     write(tmp_path / "out", page, capsys)
     rows["first"].preset_path.rename(tmp_path / "elsewhere.toml")
-    second = Row(**{**asdict(rows["second"]), "preset": str(tmp_path / "elsewhere")})
+    second = TableRow(**{**asdict(rows["second"]), "preset": str(tmp_path / "elsewhere")})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("studies.table1.rows.ROWS", {"first": rows["first"], "second": second})
         status, told = write(tmp_path / "none", page, capsys)
@@ -313,20 +316,20 @@ def test_a_row_whose_preset_is_gone_leaves_the_page_and_the_others_stay(rows, tm
 
 
 def test_noise_that_differs_in_its_last_digits_is_the_same_noise(rows):
-    cell = Cell(rows["first"], parse_guarantee("5@1e-3"), 0, Path())
-    config = configuration(cell.row, cell.guarantee, 0)
-    plan = plan_of(cell, config, efforts.FULL)
-    noise = plan["config"]["privacy.noise_multiplier"]
+    trial = TableTrial(rows["first"], parse_guarantee("5@1e-3"), 0, Path())
+    config = configuration(trial.row, trial.guarantee, 0)
+    plan = plan_of(trial, config, efforts.FULL)
+    noise = plan["config"]["tasks.critic.noise_multiplier"]
 
     def changed(**settings) -> dict:
         return {**plan, "config": {**plan["config"], **settings}}
 
     assert alike(plan, changed(seed=3))
-    above = _rounded_up(math.nextafter(_rounded_up(noise), math.inf))
-    assert above != _rounded_up(noise)
-    near = changed(**{"privacy.noise_multiplier": above})
-    assert alike(changed(**{"privacy.noise_multiplier": _rounded_up(noise)}), near)
-    assert not alike(plan, changed(**{"privacy.noise_multiplier": noise * 1.001}))
+    above = rounded_up((1 + 1e-8) * rounded_up(noise, 7), 7)
+    assert above != rounded_up(noise, 7)
+    near = changed(**{"tasks.critic.noise_multiplier": above})
+    assert alike(changed(**{"tasks.critic.noise_multiplier": rounded_up(noise, 7)}), near)
+    assert not alike(plan, changed(**{"tasks.critic.noise_multiplier": noise * 1.001}))
     assert not alike(plan, {**plan, "fault": 0.3})
     assert not alike(plan, {**plan, "measures": "otherwise"})
 

@@ -22,14 +22,20 @@ from privatizers.networks.masks import MaskFilter
 from privatizers.networks.releasers import ConvReleaser, LstmReleaser
 from privatizers.protocol import PrivatizerError
 from server.store import open_store
+from studies.attackers.stroke_formula import formula_of
 from studies.tradeoff.certified import certify
-from studies.tradeoff.figures import LABEL, Curve, Place
+from studies.tradeoff.figures import LABEL, Curve, CurvePoint
 from studies.tradeoff.filter_files import load_filter, save_filter
-from studies.tradeoff.measuring import Attack, Judge, Measured, balanced_accuracy, least_sum_of
-from studies.tradeoff.operating_points import Knobs, parse_knobs
-from studies.tradeoff.points import Trained
-from studies.tradeoff.report import Plan, run_curve
-from studies.tradeoff.stroke_formula import formula_of
+from studies.tradeoff.measuring import (
+    AttackFigures,
+    FilterFigures,
+    FilterJudge,
+    balanced_accuracy,
+    least_sum_of,
+)
+from studies.tradeoff.operating_points import OperatingPoint, parse_operating_points
+from studies.tradeoff.points import TrainedFilter
+from studies.tradeoff.report import CurvePlan, run_curve
 
 SMALL: dict[str, dict[str, Any]] = {
     "information": {"width": 2, "reading_steps": 60, "meeting_steps": 5, "steps": 20},
@@ -39,7 +45,7 @@ SMALL: dict[str, dict[str, Any]] = {
 SERIES = {"hidden": 8, "adversary_hidden": 8, "meeting_steps": 5, "steps": 15}
 
 
-def a_plan(out: Path, **changes: Any) -> Plan:
+def a_plan(out: Path, **changes: Any) -> CurvePlan:
     fields: dict[str, Any] = {
         "method": "information",
         "data": "mixture:0.4",
@@ -51,7 +57,7 @@ def a_plan(out: Path, **changes: Any) -> Plan:
         "attack_records": 800,
         "test_records": 600,
     }
-    return Plan(**fields | changes)
+    return CurvePlan(**fields | changes)
 
 
 @pytest.fixture(scope="module")
@@ -107,18 +113,21 @@ def test_a_report_goes_on_where_it_was(
 ) -> None:
     """Nothing is trained again; another place is trained alone."""
     curve, out = points
-    trained: list[Knobs] = []
-    measure = Judge.measure
+    trained: list[OperatingPoint] = []
+    measure = FilterJudge.measure
 
-    def counted(self: Judge, one: Trained) -> Measured:
-        trained.append(one.knobs)
+    def counted(self: FilterJudge, one: TrainedFilter) -> FilterFigures:
+        trained.append(one.point)
         return measure(self, one)
 
-    monkeypatch.setattr(Judge, "measure", counted)
+    monkeypatch.setattr(FilterJudge, "measure", counted)
     again = run_curve(a_plan(out, points=("0.8", "0.1"), seeds=(0, 1)))
     assert trained == [] and again == curve
     more = run_curve(a_plan(out, points=("0.8", "0.5"), seeds=(0,)))
-    assert trained == [Knobs(alpha=0.5)] and more.places[1].seeds[0] == curve.places[1].seeds[0]
+    assert (
+        trained == [OperatingPoint(alpha=0.5)]
+        and more.places[1].seeds[0] == curve.places[1].seeds[0]
+    )
 
 
 def test_other_settings_are_not_taken_for_these(points: tuple[Curve, Path]) -> None:
@@ -271,22 +280,22 @@ def test_the_stroke_formula_reads_thickness_from_raw_images() -> None:
 
     attacker = formula_of("embedded-mnist-thickness", Told())
     assert attacker is not None
-    fitted = attacker.fit(small.attack.records, small.attack.sensitive, None, 0)
+    fitted = attacker.fit(small.attack, 0)
     answers = fitted.log_probabilities(small.test.records).argmax(1)
     assert balanced_accuracy(answers, small.test, 0)[0] > 0.75
     assert formula_of("orl", Told()) is None
 
 
 def test_the_strongest_is_an_attacker_that_looks() -> None:
-    weak = Attack(0.6, 0.5, 0.7, 0.6, 0.1, 0.0, 0.2, 0.5)
-    blind = Attack(0.9, 0.8, 1.0, 0.9, 0.5, 0.4, 0.6)
-    place = Place(None, [Measured(1.0, 1.0, {"prior": blind, "trees": weak})])
+    weak = AttackFigures(0.6, 0.5, 0.7, 0.6, 0.1, 0.0, 0.2, 0.5)
+    blind = AttackFigures(0.9, 0.8, 1.0, 0.9, 0.5, 0.4, 0.6)
+    place = CurvePoint(None, [FilterFigures(1.0, 1.0, {"prior": blind, "trees": weak})])
     assert place.strongest == "trees" and place.leak == 0.1
 
 
 def test_an_attacker_worse_than_the_prior_proves_nothing() -> None:
-    poor = Attack(0.5, 0.4, 0.6, 0.5, -0.2, -0.3, -0.1, 0.5)
-    assert Place(None, [Measured(1.0, 1.0, {"trees": poor})]).leak == 0
+    poor = AttackFigures(0.5, 0.4, 0.6, 0.5, -0.2, -0.3, -0.1, 0.5)
+    assert CurvePoint(None, [FilterFigures(1.0, 1.0, {"trees": poor})]).leak == 0
 
 
 @pytest.mark.parametrize(
@@ -306,15 +315,15 @@ def test_an_attacker_worse_than_the_prior_proves_nothing() -> None:
 )
 def test_points_that_cannot_be_are_refused(method: str, points: list[str], words: str) -> None:
     with pytest.raises(PrivatizerError, match=words):
-        parse_knobs(method, points)
+        parse_operating_points(method, points)
 
 
 def test_points_are_sorted_and_each_there_once() -> None:
-    assert parse_knobs("cloak", ["0.9", "0.4", "0.90"]) == [
-        Knobs(suppression_ratio=0.4),
-        Knobs(suppression_ratio=0.9),
+    assert parse_operating_points("cloak", ["0.9", "0.4", "0.90"]) == [
+        OperatingPoint(suppression_ratio=0.4),
+        OperatingPoint(suppression_ratio=0.9),
     ]
-    assert parse_knobs("alpha", ["2"])[0].row() == {"alpha": 2.0, "lambda": 1.0}
+    assert parse_operating_points("alpha", ["2"])[0].row() == {"alpha": 2.0, "lambda": 1.0}
 
 
 @pytest.mark.parametrize(
@@ -347,7 +356,7 @@ def test_the_command_prints_a_table_and_ends_with_the_list(
     chosen = ["--method", "information", "--data", "mixture:0.4", "--quick", "--out", str(out)]
     status = main(["privatizer", "curve", *chosen, "--attackers", "logistic", "--json"])
     printed = capsys.readouterr().out.strip().splitlines()
-    (point,) = json.loads(printed[-1])
+    (point,) = json.loads(printed[-1])["points"]
     assert status == 0 and point["alpha"] == 0.5 and "mean" in point["sensitive"]["logistic"]
     assert any(line.split()[:2] == ["point", "utility"] for line in printed)
     assert LABEL in printed
@@ -364,7 +373,7 @@ def test_the_command_prints_a_table_and_ends_with_the_list(
     (kept,) = (out / "filters").iterdir()
     for kind, suffix in (("torch", ".pt2"), ("onnx", ".onnx")):
         assert main(["privatizer", "export", str(kept), "--kind", kind, "--json"]) == 0
-        made = json.loads(capsys.readouterr().out.strip().splitlines()[-1])["points"]
+        made = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
         assert Path(made["path"]) == kept.with_suffix(suffix) and made["difference"] < 1e-4
 
 

@@ -10,26 +10,27 @@ import torch
 from PIL import Image
 
 from client.datasets.registry import load
-from fedlens.presets import preset_names
+from fedlens.cli.simulate import preset_names
+from server.config.reading import read_config
 from server.config.tree import Config
+from studies.framework.errors import TrialFailed
 from studies.table1 import published, published_training
-from studies.table1.errors import CellFailed
 from studies.table1.rows import ROWS
 
 SMALL = {
     "data.users": 2,
     "privacy.unit": "record",
-    "privacy.noise_multiplier": 0.1,
-    "privacy.clipping_norm": 1.0,
+    "tasks.critic.noise_multiplier": 0.1,
+    "tasks.critic.clipping_norm": 1.0,
     "privacy.fixed_seed": 3,
     "privacy.delta": 1e-5,
-    "rounds.count": 4,
-    "critic.family": "wgan",
-    "critic.width": 2,
-    "critic.hidden": 8,
-    "critic.local_batch": 64,
-    "critic.rate": 0.02,
-    "generator.steps": 1,
+    "tasks.critic.rounds": 4,
+    "tasks.critic.kind": "wgan",
+    "tasks.critic.width": 2,
+    "tasks.critic.hidden": 8,
+    "tasks.critic.local_batch": 64,
+    "tasks.critic.rate": 0.02,
+    "tasks.critic.generator_steps": 1,
     "generator.batch": 20,
     "generator.width": 8,
 }
@@ -51,8 +52,8 @@ def whole_gradient(training, images, labels):
 def test_the_distances_are_those_of_means_with_one_record_left_out(config):
     """Without clip or sparsity in the way, they are what leaving records out by hand gives."""
     dataset = load("embedded")
-    loose = config.updated({"privacy.clipping_norm": 1e6})
-    training = published_training.Training(loose, dataset)
+    loose = config.updated({"tasks.critic.clipping_norm": 1e6})
+    training = published_training.PublishedRecipe(loose, dataset)
     images, labels = next(training._batches())
     training._mask = lambda: torch.ones(sum(p.numel() for p in training._critic.parameters()))
     means = []
@@ -103,8 +104,8 @@ def test_as_a_provider_it_trains_once_and_says_what_protects_a_record(config, tm
 
 
 def test_a_batch_larger_than_the_data_is_refused(config, tmp_path):
-    large = config.updated({"critic.local_batch": 10**6})
-    with pytest.raises(CellFailed, match="local_batch = 1000000"):
+    large = config.updated({"tasks.critic.local_batch": 10**6})
+    with pytest.raises(TrialFailed, match="local_batch = 1000000"):
         published.published(large, tmp_path)
 
 
@@ -113,11 +114,8 @@ def test_the_preset_has_the_notebooks_numbers_and_says_that_it_protects_nobody()
     text = row.preset_path.read_text(encoding="utf-8")
     assert row.preset not in preset_names()  # whose mechanism would be another one
     assert text.startswith("# PROTECTS NOBODY")
-    import tomllib
-
-    tree = tomllib.loads(text)
-    flat = {f"{s}.{k}": v for s, part in tree.items() for k, v in part.items()}
-    config = Config().updated(flat)
-    assert (config.critic.local_batch, config.rounds.count) == (1024, 1856)
-    assert config.privacy.sampling_rate == pytest.approx(1024 / 60_000, rel=1e-5)
-    assert (config.privacy.noise_multiplier, config.privacy.clipping_norm) == (0.1, 1.0)
+    config = read_config(row.preset_path)
+    recipe = config.tasks["critic"]
+    assert (recipe.local_batch, recipe.rounds) == (1024, 1856)
+    assert recipe.sampling_rate == pytest.approx(1024 / 60_000, rel=1e-5)
+    assert (recipe.noise_multiplier, recipe.clipping_norm) == (0.1, 1.0)

@@ -11,26 +11,29 @@ import torch
 
 from client.datasets.attributes.mixture import draw_mixture, mixture_joint
 from fedlens.cli import main
+from foundation.errors import WrongUse
 from privatizers.networks.filters import LinearFilter, MlpFilter
-from studies.papers import STUDIES, charts
-from studies.papers.mixture import Settings, Trained, _row, train_linear, train_nonlinear
-from studies.papers.mixture_exact import Point, best_linear, bound, evaluate, informations
-from studies.papers.runner import (
-    FOLDER,
-    StudyError,
-    load_study,
-    read_settings,
-    run_study,
-    summarised,
-    table,
+from studies.framework import charts
+from studies.framework.errors import StudyError
+from studies.framework.settings import read_settings
+from studies.framework.study import summarised
+from studies.framework.tables import print_table, table_of
+from studies.papers import STUDIES
+from studies.papers.mixture import (
+    MixtureFilter,
+    MixtureSettings,
+    _row,
+    train_linear,
+    train_nonlinear,
 )
+from studies.papers.mixture_exact import PlanePoint, best_linear, bound, evaluate, informations
 
 EXACT = 1e-9
 
 
 @pytest.fixture(scope="module")
 def settings():
-    return read_settings(load_study("mixture"), FOLDER / "mixture.toml", quick=True)
+    return STUDIES["mixture"].settings(quick=True)
 
 
 def cases(privatizer_oracles, key="linear_filter_best_quadrature"):
@@ -72,8 +75,8 @@ def test_the_mixture_s_table_is_the_corrected_one(privatizer_oracles):
 
 def test_what_the_paper_claims_for_the_optimum_is_the_oracles(privatizer_oracles):
     for k, alpha, case in cases(privatizer_oracles, "optimal_points"):
-        point = Point(case["A_star_censored_I_UX_given_Q"], case["B_star_leak_I_SQ"])
-        row = _row(k, alpha, 0, 0.0, Trained(point, (), 0.0), None)
+        point = PlanePoint(case["A_star_censored_I_UX_given_Q"], case["B_star_leak_I_SQ"])
+        row = _row(k, alpha, 0, 0.0, MixtureFilter(point, (), 0.0), None)
         for ours, theirs in (
             ("K", case["K"]),
             ("paper_A", point.lost),
@@ -86,7 +89,7 @@ def test_what_the_paper_claims_for_the_optimum_is_the_oracles(privatizer_oracles
 
 def test_no_mechanism_that_the_oracle_searched_for_beats_the_bound(privatizer_oracles):
     for k, alpha, case in cases(privatizer_oracles, "unrestricted_discrete_optimum"):
-        found, edge = Point(case["A"], case["B"]), bound(k)
+        found, edge = PlanePoint(case["A"], case["B"]), bound(k)
         assert edge == pytest.approx(case["K"], abs=EXACT)
         assert alpha * (1 - alpha) * edge**2 == pytest.approx(case["loss_bound"], abs=EXACT)
         assert found.loss(alpha) == pytest.approx(case["loss"], abs=EXACT)
@@ -173,19 +176,21 @@ def test_noise_inside_a_filter_beats_every_linear_one(settings):
 
 
 def tiny():
-    return Settings((1.0,), (0.5,), 3, 32, 1e-3, 1e-2, ("1:0.5", "0.4:0.5"), 2, 1, 1e-3, 1e-3, 1)
+    return MixtureSettings(
+        (1.0,), (0.5,), 3, 32, 1e-3, 1e-2, ("1:0.5", "0.4:0.5"), 2, 1, 1e-3, 1e-3, 1
+    )
 
 
 def test_the_study_gives_rows_a_plot_and_a_table(tmp_path, monkeypatch, capsys):
-    module = load_study("mixture")
-    monkeypatch.setattr("studies.papers.runner.read_settings", lambda *_, **__: tiny())
+    module = STUDIES["mixture"].load()
+    monkeypatch.setattr("studies.framework.study.read_settings", lambda *_, **__: tiny())
     arguments = ["study", "mixture", "--quick", "--out", str(tmp_path), "--json"]
     assert main(arguments) == 0
     captured = capsys.readouterr()
     printed = captured.out.splitlines()
     assert "no non-linear filter for 0.4:0.5, not of ks" in captured.err
     assert "filter for 1:0.5" not in captured.err
-    rows = json.loads(printed[-1])
+    rows = json.loads(printed[-1])["rows"]
     assert rows == json.loads((tmp_path / "rows.json").read_text())
     assert {"k", "alpha", "A", "B", "K", "loss", "best_linear_loss", "seconds", "seed"} <= set(
         rows[0]
@@ -197,22 +202,20 @@ def test_the_study_gives_rows_a_plot_and_a_table(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_study_is_there_with_settings_of_both_forms(name):
-    module = load_study(name)
-    path = FOLDER / f"{STUDIES[name].module.rpartition('.')[2]}.toml"
     for quick in (False, True):
-        assert read_settings(module, path, quick=quick)
-    assert module.COLUMNS
+        assert STUDIES[name].settings(quick=quick)
+    assert STUDIES[name].load().COLUMNS
 
 
 def test_wrong_use_is_told_without_a_traceback(tmp_path, capsys):
     assert main(["study", "mixture", "--seeds", "many", "--out", str(tmp_path)]) == 2
     assert "--seeds 'many'" in capsys.readouterr().err
-    with pytest.raises(StudyError, match="choose one of"):
-        run_study("shuffle", out=tmp_path)
+    with pytest.raises(WrongUse, match="choose one of mixture, subjects"):
+        STUDIES["shuffle"]
     wrong = tmp_path / "wrong.toml"
     wrong.write_text("[full]\nks = [0.0]\nsped = 3\n")
     with pytest.raises(StudyError, match=r"alphas.*sped"):
-        read_settings(load_study("mixture"), wrong, quick=False)
+        read_settings(MixtureSettings, wrong, quick=False)
 
 
 @pytest.mark.parametrize(
@@ -237,17 +240,17 @@ def test_a_setting_that_is_none_is_refused(setting, text, tmp_path, capsys):
 
 
 def test_settings_over_the_file_are_those_that_run():
-    study, path = load_study("mixture"), FOLDER / "mixture.toml"
-    found = read_settings(study, path, quick=True, changes={"ks": [0.4], "batch": 64})
-    plain = read_settings(study, path, quick=True)
+    found = STUDIES["mixture"].settings(quick=True, changes={"ks": [0.4], "batch": 64})
+    plain = STUDIES["mixture"].settings(quick=True)
     assert (found.ks, found.batch) == ((0.4,), 64) and found.steps == plain.steps
 
 
-def test_rows_of_several_seeds_are_summed_up_for_reading():
+def test_rows_of_several_seeds_are_summed_up_for_reading(capsys):
     rows = [{"k": 1, "seed": seed, "A": 0.1 + seed / 10, "note": None} for seed in range(3)]
     (line,) = summarised(rows, ["k"])
     assert line["A"] == "0.2000 ± 0.1000"
-    text = table([*rows, line], ["k", "A", "note"])
+    print_table(table_of([*rows, line], ["k", "A", "note"]))
+    text = capsys.readouterr().out
     assert text.splitlines()[0].split() == ["k", "A", "note"] and "±" in text
 
 

@@ -6,17 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from studies.table1.figures import Figure, Group
+from studies.table1.figures import Group, SeedFigure
 from studies.table1.goals import GOALS, goal_rows
 from studies.table1.guarantees import parse_guarantee
 from studies.table1.rows import ROWS
-from studies.table1.table import Line
+from studies.table1.table import TableLine
 
 
 def line_of(row="mnist-record", guarantee="10@1e-5", seeds=1, **figures):
-    found = {name.replace("__", "."): Figure.of([share] * seeds) for name, share in figures.items()}
+    found = {
+        name.replace("__", "."): SeedFigure.of([share] * seeds) for name, share in figures.items()
+    }
     group = Group(tuple(range(seeds)), found)
-    return Line(ROWS[row], parse_guarantee(guarantee), (group,), Path("none.png"))
+    return TableLine(ROWS[row], parse_guarantee(guarantee), (group,), Path("none.png"))
 
 
 def verdict(line, figure="student"):

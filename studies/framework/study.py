@@ -1,0 +1,196 @@
+"""A study by name: one trial a seed, kept when it is finished, then a table, plots and JSON.
+
+A study is a module with
+
+    COLUMNS: tuple[str, ...]        # of the printed table, keys of its rows
+    SETTINGS: type                  # frozen dataclass; its fields are the keys of the TOML file
+    def run_seed(settings, trial) -> list[Row]
+    def draw(rows, settings, out) -> None
+
+and a TOML file beside it, of the module's name; see `studies.framework.settings`. Other packages
+add studies through entry points in the group ``fedlens.studies``, each a `Study`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from studies.framework.errors import StudyError
+from studies.framework.figures import SeedFigure
+from studies.framework.settings import as_mapping, read_settings
+from studies.framework.store import TrialStore, write_json
+from studies.framework.tables import Row, Value, shown
+from studies.framework.trials import Report
+
+ROWS, SETTINGS, TRIALS = "rows.json", "settings.json", "trials"
+VERSION = 1
+"""Of finished trials: raised when the same settings would measure something else."""
+
+
+@dataclass(frozen=True)
+class SeedTrial:
+    """One seed of a study.
+
+    Attributes:
+        seed: of everything that is drawn.
+        first: whether it is the first of the seeds, whose pictures are drawn.
+        data_dir: folder of data files; None for the usual places.
+        out: the study's folder, where pictures go.
+        report: told what is under way.
+    """
+
+    seed: int
+    first: bool
+    data_dir: Path | None
+    out: Path
+    report: Report
+
+
+class StudyModule(Protocol):
+    """A study, as its module gives it."""
+
+    COLUMNS: tuple[str, ...]
+    SETTINGS: type[Any]
+
+    def run_seed(self, settings: Any, trial: SeedTrial) -> list[Row]:
+        """Train and measure one seed; pictures that need its records are drawn here."""
+        ...
+
+    def draw(self, rows: Sequence[Row], settings: Any, out: Path) -> None:
+        """Draw what the rows of all seeds show."""
+        ...
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study that can be run by name; light, so that help texts cost no import.
+
+    Attributes:
+        module: name of the module that has `StudyModule`'s parts.
+        about: one sentence for ``--help``.
+    """
+
+    module: str
+    about: str
+
+    def load(self) -> StudyModule:
+        """The module."""
+        return cast(StudyModule, importlib.import_module(self.module))
+
+    def settings(self, *, quick: bool, changes: Mapping[str, object] | None = None) -> Any:
+        """The settings of the file beside the module, and changes.
+
+        Raises:
+            StudyError: a setting is missing, unknown, of another type or out of range.
+        """
+        module = self.load()
+        path = Path(cast(Any, module).__file__).with_suffix(".toml")
+        return read_settings(module.SETTINGS, path, quick=quick, changes=changes)
+
+
+def run_study(
+    study: Study,
+    *,
+    quick: bool = False,
+    changes: Mapping[str, object] | None = None,
+    seeds: Sequence[int] = (0,),
+    data_dir: Path | None = None,
+    out: Path,
+    report: Report = lambda line: None,
+) -> list[Row]:
+    """Run a study; rows and settings are written to ``out`` too, as JSON.
+
+    A seed that was finished in ``out`` with the same settings is read, not run again.
+
+    Args:
+        study: of the registry.
+        quick: its small form.
+        changes: settings over those of its file.
+        seeds: a trial each.
+        data_dir: folder of data files.
+        out: folder of everything that is made.
+        report: told what is under way.
+
+    Raises:
+        StudyError: it cannot be made as asked.
+    """
+    settings = study.settings(quick=quick, changes=changes)
+    rows = run_seeds(study, settings, seeds=seeds, data_dir=data_dir, out=out, report=report)
+    write_json(out / SETTINGS, {"quick": quick, "seeds": list(seeds), **as_mapping(settings)})
+    write_json(out / ROWS, rows)
+    return rows
+
+
+def run_seeds(
+    study: Study,
+    settings: Any,
+    *,
+    seeds: Sequence[int],
+    data_dir: Path | None,
+    out: Path,
+    report: Report,
+) -> list[Row]:
+    """The rows of every seed, read where they are kept, and the study's plots; see `run_study`."""
+    if not seeds:
+        raise StudyError("seeds: give at least one")
+    out.mkdir(parents=True, exist_ok=True)
+    module, store = study.load(), TrialStore(out / TRIALS)
+    rows: list[Row] = []
+    for seed in seeds:
+        trial = SeedTrial(seed, seed == seeds[0], data_dir, out, report)
+        plan = _plan(study, settings, trial)
+        kept = store.find(plan)
+        if kept is None:
+            kept = {"rows": [_plain(row) for row in module.run_seed(settings, trial)]}
+            store.keep(plan, kept)
+        rows += kept["rows"]
+    module.draw(rows, settings, out)
+    return rows
+
+
+def summarised(rows: Sequence[Row], keys: Sequence[str]) -> list[Row]:
+    """Rows of several seeds as one: numbers as ``mean ± deviation``, for reading.
+
+    Args:
+        rows: of any seeds.
+        keys: columns that tell settings apart; rows that agree in them are one.
+    """
+    groups: dict[tuple[Value, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row.get(key) for key in keys), []).append(row)
+    return [
+        {name: _together([row.get(name) for row in group], name in keys) for name in group[0]}
+        for group in groups.values()
+    ]
+
+
+def _together(values: Sequence[Value], key: bool) -> Value:
+    numbers = [value for value in values if isinstance(value, int | float)]
+    if key or len(numbers) != len(values) or len(values) == 1:
+        return values[0]
+    figure = SeedFigure.of(numbers)
+    return f"{shown(figure.mean)} ± {shown(figure.deviation)}"
+
+
+def _plan(study: Study, settings: Any, trial: SeedTrial) -> dict[str, Any]:
+    where = None if trial.data_dir is None else str(trial.data_dir.absolute())
+    known = {"study": study.module, "settings": as_mapping(settings), "version": VERSION}
+    return {**known, "seed": trial.seed, "first": trial.first, "data_dir": where}
+
+
+def _plain(row: Row) -> Row:
+    return {key: _json_value(value) for key, value in row.items()}
+
+
+def _json_value(value: Any) -> Value:
+    """A JSON value: numbers of other libraries as Python's, what is not finite as null."""
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return cast(Value, value)
