@@ -25,7 +25,7 @@ from accountant.noise import gaussian
 from client.clipping import clip_and_sum
 from server.config.tree import Config
 from server.sampling import Cohort, Roster, draw_cohort
-from simulations.audits.audit import Plan, run_audits
+from simulations.audits.audit import AuditPlan, run_audits
 from simulations.audits.schedule import Schedule
 
 Fault = Callable[[], object]
@@ -98,7 +98,7 @@ FAULTS: dict[str, Fault] = {
 }
 
 
-def count_alarms(schedule: Schedule, fault: Fault, runs: int, plan: Plan) -> Counter[str]:
+def count_alarms(schedule: Schedule, fault: Fault, runs: int, plan: AuditPlan) -> Counter[str]:
     """In how many of ``runs`` audits each kind raised an alarm, and any of them ("any")."""
     found: Counter[str] = Counter()
     for _ in range(runs):
@@ -130,7 +130,7 @@ def main() -> None:
             }
         )
     )
-    plan = Plan(canaries=chosen.canaries, dims=chosen.dims)
+    plan = AuditPlan(canaries=chosen.canaries, dims=chosen.dims)
     title = (
         f"{chosen.setting}: ε = {schedule.stated.epsilon:.3g} at δ = {schedule.stated.delta:g}, "
         f"{chosen.canaries} canaries in {chosen.dims} dimensions"

@@ -22,7 +22,7 @@ from rich.table import Table
 import client.app
 from server.config.tree import Config
 from server.generator import GeneratorTrainer
-from server.rounds import Training
+from server.rounds import TrainingRun
 from server.run_directory import RunDirectory
 from simulations.engine import train_in_process
 
@@ -87,7 +87,7 @@ def outside_training(family: str) -> Row:
     """
     settings = {**HUNDRED_USERS, "tasks.critic.kind": family, "tasks.critic.rounds": 20}
     parts = (client.app, "train_cohort"), (GeneratorTrainer, "train")
-    with clocked((Training, "run")) as rounds, clocked(*parts) as training:
+    with clocked((TrainingRun, "run")) as rounds, clocked(*parts) as training:
         trained(settings)
     share = 1 - training[0] / rounds[0]
     return f"outside training, 100 users a round, {family}", f"{share:.1%}", "≤ 5 %"
@@ -95,7 +95,7 @@ def outside_training(family: str) -> Row:
 
 def idle_rounds() -> Row:
     """Overhead of rounds in which no user is drawn: ledger, noise, state, store."""
-    with clocked((Training, "run")) as rounds, clocked((GeneratorTrainer, "train")) as training:
+    with clocked((TrainingRun, "run")) as rounds, clocked((GeneratorTrainer, "train")) as training:
         trained(IDLE)
     return f"{ROUNDS} idle rounds, overhead", f"{rounds[0] - training[0]:.2f} s", "< 2 s"
 
