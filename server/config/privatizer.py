@@ -198,7 +198,10 @@ def _of_kind(table: Any) -> PrivatizerConfig:
     require_mend(isinstance(table, dict), "give a table of settings")
     kind = table.get("kind", "none")
     known = ", ".join(PRIVATIZER_KINDS)
-    require_mend(isinstance(kind, str) and kind in PRIVATIZER_KINDS, f"kind = {kind!r}: choose one of {known}")
+    require_mend(
+        isinstance(kind, str) and kind in PRIVATIZER_KINDS,
+        f"kind = {kind!r}: choose one of {known}",
+    )
     return PRIVATIZER_KINDS[kind].model_validate(table)
 
 

@@ -72,7 +72,9 @@ def make_request():
             fixed_seed=fixed_seed,
         )
         weights = {
-            "critic": parameters_to_vector(WganCritic(SHAPE, CLASSES).parameters()).detach().numpy(),
+            "critic": parameters_to_vector(WganCritic(SHAPE, CLASSES).parameters())
+            .detach()
+            .numpy(),
             "generator": to_vector(Generator(SHAPE, CLASSES)),
         }
         return TrainRequest(

@@ -62,7 +62,9 @@ def changed(users: ArrayUsers, **arrays: object) -> ArrayUsers:
 
 def test_an_update_is_minus_the_gradient_of_the_users_mean_cross_entropy(users, ask, annotator):
     request = ask(2, 5)
-    updates = CLIENT_TASKS["annotator"](users, request).updates([users.user(2), users.user(5)], [0, 0])
+    updates = CLIENT_TASKS["annotator"](users, request).updates(
+        [users.user(2), users.user(5)], [0, 0]
+    )
     for user, update in zip((2, 5), updates, strict=True):
         data = users.user(user)
         weight = annotator.weight.clone().requires_grad_()

@@ -16,9 +16,7 @@ BOTH = pytest.mark.parametrize("kind", ["frozen", "wgan"])
 def test_the_sum_over_users_is_the_sum_of_users_alone(users, make_request, kind):
     """No user's contribution depends on who else was drawn."""
     together = train_cohort(users, make_request(0, 1, 4, 5, kind=kind))
-    alone = sum(
-        train_cohort(users, make_request(u, kind=kind)).total for u in (0, 1, 4, 5)
-    )
+    alone = sum(train_cohort(users, make_request(u, kind=kind)).total for u in (0, 1, 4, 5))
     np.testing.assert_allclose(together.total, alone, atol=2e-6)
 
 
@@ -58,9 +56,7 @@ def test_users_with_one_or_no_record(users, make_request, kind):
 
 
 @BOTH
-def test_a_request_is_reproducible_and_its_seed_matters_only_for_batches(
-    users, make_request, kind
-):
+def test_a_request_is_reproducible_and_its_seed_matters_only_for_batches(users, make_request, kind):
     first, again = (train_cohort(users, make_request(0, 1, kind=kind)) for _ in "ab")
     assert np.array_equal(first.total, again.total)
     other = train_cohort(users, make_request(0, 1, kind=kind, seed=6))

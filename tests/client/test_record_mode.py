@@ -35,10 +35,7 @@ def test_noise_has_the_standard_deviation_that_the_ledger_states(users, make_req
     common = {**RECORD, "sampling_rate": 1.0, "weight_limit": 1e6}
     z, bound, rate, batch = 3.0, 0.5, 0.05, 25
     common |= {"noise_multiplier": z, "clipping_norm": bound}
-    totals = [
-        train(users, make_request(0, **{**common, "fixed_seed": s})).total
-        for s in range(8)
-    ]
+    totals = [train(users, make_request(0, **{**common, "fixed_seed": s})).total for s in range(8)]
     spread = np.stack(totals).std(axis=0, ddof=1)
     expected = rate * z * bound / batch
     assert np.sqrt((spread**2).mean()) == pytest.approx(expected, rel=0.02)

@@ -135,9 +135,7 @@ def test_records_are_drawn_by_poisson_sampling_afresh_each_round(users, ask, kin
     whole = summed(users, ask(kind, clipping_norm=1e-3))
     halves = []
     for number in range(1, 5):
-        request = ask(
-            kind, clipping_norm=1e-3, sampling_rate=0.5, round_number=number
-        )
+        request = ask(kind, clipping_norm=1e-3, sampling_rate=0.5, round_number=number)
         halves.append(summed(users, request))
     again = summed(users, request)
     assert np.array_equal(halves[-1], again)

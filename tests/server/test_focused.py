@@ -42,15 +42,17 @@ def _images(n, seed):
 @pytest.fixture
 def config():
     return Config().updated(
-        planned({
-            "tasks.critic.kind": "focused",
-            "tasks.critic.components": 12,
-            "tasks.warmup.rounds": 1,
-            "tasks.critic.noise_multiplier": 0.0,
-            "tasks.warmup.noise_multiplier": 0.0,
-            "data.users": 10,
-            "data.nodes": 1,
-        })
+        planned(
+            {
+                "tasks.critic.kind": "focused",
+                "tasks.critic.components": 12,
+                "tasks.warmup.rounds": 1,
+                "tasks.critic.noise_multiplier": 0.0,
+                "tasks.warmup.noise_multiplier": 0.0,
+                "data.users": 10,
+                "data.nodes": 1,
+            }
+        )
     )
 
 

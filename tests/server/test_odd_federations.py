@@ -143,6 +143,8 @@ def test_a_bad_reply_in_any_task_is_left_out_and_a_failed_round_is_charged(
 def test_an_honest_silo_of_several_times_the_declared_records_is_not_refused(
     annotated, run_small, caplog
 ):
-    config = annotated(RECORD_ANNOTATED, data__records_per_node=40, tasks__critic__noise_multiplier=0.5)
+    config = annotated(
+        RECORD_ANNOTATED, data__records_per_node=40, tasks__critic__noise_multiplier=0.5
+    )
     run_small(config)  # each node has 100
     assert "refused" not in caplog.text

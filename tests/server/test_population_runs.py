@@ -333,7 +333,8 @@ def test_two_runs_race_for_the_last_rounds(config, clinic, run_small, tmp_path):
     context = multiprocessing.get_context("fork")
     names = ["one", "two", "three"]
     racers = [
-        context.Process(target=run_small, args=(config(tasks__critic__rounds=6), name)) for name in names
+        context.Process(target=run_small, args=(config(tasks__critic__rounds=6), name))
+        for name in names
     ]
     for racer in racers:
         racer.start()

@@ -418,9 +418,7 @@ def test_through_flower_a_refusal_leaves_no_run_behind(second, tmp_path):
 
 def test_the_run_whose_filter_is_taken_is_not_set_aside(first, tmp_path, capsys):
     folder = first(privacy__fixed_seed=-1)
-    given = [
-        f"{key}={value}" for key, value in {**DENSE, "privatizer.kind": "pretrained"}.items()
-    ]
+    given = [f"{key}={value}" for key, value in {**DENSE, "privatizer.kind": "pretrained"}.items()]
     given += [f"privatizer.path={folder}"]
     sets = [word for text in given for word in ("--set", text)]
     assert main(["simulate", *sets, "--out", folder, "--overwrite", "--no-student"]) == 2

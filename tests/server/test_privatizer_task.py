@@ -183,7 +183,10 @@ def test_the_privatizer_comes_first_and_shares_budget_and_scaling(config):
 
 
 BAD = [
-    ({"privatizer.kind": "magic"}, r"privatizer.* 'magic'.* none, federated, synthetic, pretrained"),
+    (
+        {"privatizer.kind": "magic"},
+        r"privatizer.* 'magic'.* none, federated, synthetic, pretrained",
+    ),
     ({"privatizer.kind": "none"}, r"privatizer\.kind = 'none'.* belong together"),
     ({"privatizer.sensitive_attribute": ""}, r"privatizer\.sensitive_attribute = ''"),
     ({"tasks.privatizer.alpha": 1.5}, r"tasks\.privatizer cannot be used: .*alpha: .*in \[0, 1\]"),
@@ -292,7 +295,8 @@ def test_every_round_is_charged_and_later_tasks_look_through_the_filter(
 @pytest.mark.parametrize("order", [0.5, 1.0, 2.0])
 def test_a_whole_run_trains_an_alpha_releaser_of_any_order(plain, run_small, tmp_path, order):
     made = plain(
-        tasks__privatizer__method="alpha", tasks__privatizer__alpha=order, tasks__privatizer__weight=2.0,
+        tasks__privatizer__method="alpha", tasks__privatizer__alpha=order,
+        tasks__privatizer__weight=2.0,
     )  # fmt: skip
     outcome = run_small(made)
     entries = Ledger.verify(tmp_path / "run" / "ledger.jsonl")
@@ -376,7 +380,9 @@ def test_without_a_filter_that_learned_no_later_task_begins(
     with pytest.raises(NothingLearned, match="start a new run"):
         run_small(made)
     entries = Ledger.verify(tmp_path / "run" / "ledger.jsonl")
-    assert len(entries) == made.tasks["privatizer"].rounds, "nothing was spent on tasks that cannot begin"
+    assert len(entries) == made.tasks["privatizer"].rounds, (
+        "nothing was spent on tasks that cannot begin"
+    )
 
 
 # Nodes that are not what they should be

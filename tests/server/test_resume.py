@@ -101,7 +101,9 @@ def size_of(path):
 def test_twenty_kills_at_random_moments(small_config, run_small, tmp_path):
     """Real SIGKILLs of a forked process, each at a random moment of a run of eighty rounds."""
     rounds = 80
-    config = small_config(tasks__critic__rounds=rounds, privacy__fixed_seed=-1, tasks__critic__generator_steps=1)
+    config = small_config(
+        tasks__critic__rounds=rounds, privacy__fixed_seed=-1, tasks__critic__generator_steps=1
+    )
     context = multiprocessing.get_context("fork")
     moments, kills, ledger = random.Random(0), 0, tmp_path / "run" / "ledger.jsonl"
     while kills < 20:

@@ -56,7 +56,9 @@ def test_rounds_are_numbered_over_all_tasks_in_their_order():
 
 
 def test_each_task_has_its_own_mechanism():
-    warmup, critic, annotator = (task.event for task in scheduled(made(THREE, tasks__critic__local_steps=3)))
+    warmup, critic, annotator = (
+        task.event for task in scheduled(made(THREE, tasks__critic__local_steps=3))
+    )
     assert (warmup.noise_multiplier, critic.noise_multiplier) == (12.0, 10.0)
     assert (annotator.sampling_rate, annotator.sampler) == (0.2, "poisson")
     config = made(THREE, tasks__critic__local_steps=3)
@@ -88,11 +90,15 @@ def test_shares_add_up_to_one_and_follow_the_noise():
     found = costs(made(THREE))
     assert [name for name, _, _ in found] == ["warmup", "critic", "annotator"]
     assert sum(share for _, _, share in found) == pytest.approx(1.0)
-    louder = {name: share for name, _, share in costs(made(THREE, tasks__annotator__noise_multiplier=12))}
+    louder = {
+        name: share for name, _, share in costs(made(THREE, tasks__annotator__noise_multiplier=12))
+    }
     assert louder["annotator"] < {name: share for name, _, share in found}["annotator"]
     whole = planned_epsilon(made(THREE), 1e-5)
     assert all(0 < epsilon < whole for _, epsilon, _ in found)
-    (open_task,) = [c for c in costs(made(TWO, tasks__annotator__noise_multiplier=0.0)) if c[2] == 1.0]
+    (open_task,) = [
+        c for c in costs(made(TWO, tasks__annotator__noise_multiplier=0.0)) if c[2] == 1.0
+    ]
     assert open_task[:2] == ("annotator", float("inf"))
 
 
@@ -115,7 +121,9 @@ def test_a_schedule_above_its_budget_is_refused_naming_the_task_and_all_costs():
 
 def test_without_noise_any_budget_is_too_small_and_one_task_alone_is_left_to_stop():
     with pytest.raises(ConfigError, match="infinite"):
-        check_affordable(made(TWO, tasks__annotator__noise_multiplier=0.0, privacy__epsilon_budget=5.0))
+        check_affordable(
+            made(TWO, tasks__annotator__noise_multiplier=0.0, privacy__epsilon_budget=5.0)
+        )
     check_affordable(Config().updated({"privacy.epsilon_budget": 1e-3}))
 
 

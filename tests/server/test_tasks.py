@@ -81,7 +81,9 @@ def test_the_guided_steps_bring_samples_nearer_to_what_the_annotator_takes_for_t
     believed = {}
     for weight in (0.0, 20.0):
         config = annotated(
-            tasks__annotator__weight=weight, tasks__annotator__guided_steps=30, tasks__annotator__rate=2.0
+            tasks__annotator__weight=weight,
+            tasks__annotator__guided_steps=30,
+            tasks__annotator__rate=2.0,
         )  # a gentle rate: noise alone would otherwise make it sure of anything
         run_small(config, str(weight))
         arrays = load_generator(RunDirectory(tmp_path / str(weight)).generator_path(3))
@@ -174,7 +176,9 @@ def test_a_run_cut_among_the_guided_steps_ends_with_the_same_model(
     assert interrupted(monkeypatch, run_small, config, point).model_sha256 == whole_runs["user"]
 
 
-def test_a_lost_release_of_the_annotator_is_not_taken_in(annotated, run_small, monkeypatch, tmp_path):
+def test_a_lost_release_of_the_annotator_is_not_taken_in(
+    annotated, run_small, monkeypatch, tmp_path
+):
     applied = []
     apply_release = AnnotatorTask.apply_release
     monkeypatch.setattr(

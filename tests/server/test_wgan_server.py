@@ -32,14 +32,19 @@ def steps(critic: WganTask, rounds: int) -> list[float]:
 
 def test_the_rate_falls_along_a_cosine_to_its_share_at_the_last_round():
     critic = critic_of(
-        tasks__critic__optimiser="sgd", tasks__critic__rate=0.5, tasks__critic__last_rate=0.2, tasks__critic__rounds=5
+        tasks__critic__optimiser="sgd",
+        tasks__critic__rate=0.5,
+        tasks__critic__last_rate=0.2,
+        tasks__critic__rounds=5,
     )
     expected = [0.5 * (0.2 + 0.8 * (1 + np.cos(np.pi * k / 4)) / 2) for k in range(5)]
     np.testing.assert_allclose(steps(critic, 5), expected, rtol=1e-3)
 
 
 def test_without_a_last_rate_no_rate_falls():
-    critic = critic_of(tasks__critic__optimiser="sgd", tasks__critic__rate=0.5, tasks__critic__rounds=4)
+    critic = critic_of(
+        tasks__critic__optimiser="sgd", tasks__critic__rate=0.5, tasks__critic__rounds=4
+    )
     np.testing.assert_allclose(steps(critic, 4), 0.5, rtol=1e-3)
 
 

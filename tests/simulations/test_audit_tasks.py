@@ -69,7 +69,9 @@ def test_the_task_is_named_and_its_own_mechanism_is_claimed():
 
 @pytest.mark.parametrize("task", TASKS)
 def test_no_task_raises_an_alarm_as_it_is_and_each_does_without_its_noise(task):
-    schedule = make_schedule(task, tasks__annotator__sampling_rate=1.0)  # which is priced in closed form
+    schedule = make_schedule(
+        task, tasks__annotator__sampling_rate=1.0
+    )  # which is priced in closed form
     assert "alarm" not in verdicts(schedule).values()
     with FAULTS["no noise"]():
         assert verdicts(schedule, Plan("noise"))["noise"] == "alarm"
@@ -106,7 +108,9 @@ def test_in_record_mode_each_tasks_nodes_noise_as_is_claimed(task):
 def test_a_glaring_record_arrives_at_the_clip_of_its_task_and_a_missing_clip_is_caught(
     monkeypatch, task, module, function, clip
 ):
-    schedule = make_schedule(task, privacy__unit="record", **{f"tasks__{task}__clipping_norm": clip})
+    schedule = make_schedule(
+        task, privacy__unit="record", **{f"tasks__{task}__clipping_norm": clip}
+    )
     assert silo_clip_probe(schedule) == pytest.approx(1.0, abs=1e-3)
     home = import_module(f"client.tasks.{module}")
     real = getattr(home, function)
@@ -151,7 +155,10 @@ def test_rounds_and_noise_are_changed_in_the_task_alone():
         Config().updated(THREE), task="annotator", rounds=9, noise_multiplier=3.0
     )
     assert (schedule.rounds, schedule.event.noise_multiplier) == (9, 3.0)
-    assert schedule.config.privacy == Config().privacy and schedule.config.tasks["critic"] == Config().updated(THREE).tasks["critic"]
+    assert (
+        schedule.config.privacy == Config().privacy
+        and schedule.config.tasks["critic"] == Config().updated(THREE).tasks["critic"]
+    )
 
 
 def test_samples_are_held_against_the_claim_of_the_whole_run(monkeypatch):

@@ -185,7 +185,9 @@ def test_weaker_noise_on_nodes_of_record_mode_is_caught(monkeypatch):
 
     real = client.silo.gaussian
     monkeypatch.setattr(client.silo, "gaussian", lambda *a, **k: 0.9 * real(*a, **k))
-    schedule = make_schedule(privacy__unit="record", tasks__critic__kind="wgan", tasks__critic__width=4)
+    schedule = make_schedule(
+        privacy__unit="record", tasks__critic__kind="wgan", tasks__critic__width=4
+    )
     assert verdicts(schedule, Plan("noise")) == {"noise": "alarm"}
 
 
