@@ -418,7 +418,7 @@ def test_malformed_replies_are_refused_in_this_task_too(config, run_small, monke
         "shape": np.zeros(size + 1), "nan": np.full(size, np.nan), "norm": np.full(size, 1e3)
     }[damage]  # fmt: skip
     monkeypatch.setattr(
-        "client.app.train_cohort",
+        "client.app.train",
         lambda users, request: TrainReply(bad, np.zeros(64, dtype=np.int64)),
     )
     with pytest.raises(NoUsableReply):
