@@ -161,7 +161,7 @@ def test_the_schedule_names_tasks_in_order_and_each_is_of_its_kind():
         ({"tasks.critic.kind": "wgen"}, "did you mean 'wgan'"),
         ({"tasks.critic.kind": "focused"}, r"tasks\.critic\.kind = 'focused' .*schedule one befo"),
         (
-            {"schedule": "critic more", "tasks.critic.kind": "focused", "tasks.more.kind": "frozen"},
+            {"schedule": "critic two", "tasks.critic.kind": "focused", "tasks.two.kind": "frozen"},
             r"tasks\.critic\.kind = 'focused' .*schedule one before it",
         ),
         (

@@ -18,7 +18,6 @@ from server.privatizer_fit import FilterFit
 from server.run_directory import RunDirectory
 from simulations.engine import train_in_process
 from simulations.reading import kept_run_filter, kept_sampler
-from studies.papers.federated import seconded
 
 pytestmark = pytest.mark.usefixtures("a_filter_in_no_time")
 SHAPE = (1, 28, 28)
@@ -68,7 +67,16 @@ def test_released_pixels_carry_as_much_noise_as_was_asked_for(trained, output_no
 def test_nodes_with_a_pretrained_filter_release_with_its_noise(trained, tmp_path, monkeypatch):
     directory, met, released = trained(0.4), [], FilteredUsers._released
     monkeypatch.setattr(FilteredUsers, "_released", lambda s, *a: met.append(s) or released(s, *a))
-    config = seconded(directory.config(), directory.path)
+    first = directory.config()
+    config = first.updated(
+        {
+            "privatizer.kind": "pretrained",
+            "privatizer.path": str(directory.path),
+            "privatizer.network": "code",
+            "privatizer.width": first.privatizer.width,
+            "privatizer.output_noise_std": 0.4,
+        }
+    )
     ran(config, tmp_path / "second")
     assert met and {users.network.output_noise_std for users in met} == {0.4}
     other = config.updated({"privatizer.output_noise_std": 0.1})

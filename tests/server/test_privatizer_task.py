@@ -295,7 +295,8 @@ def test_every_round_is_charged_and_later_tasks_look_through_the_filter(
 @pytest.mark.parametrize("order", [0.5, 1.0, 2.0])
 def test_a_whole_run_trains_an_alpha_releaser_of_any_order(plain, run_small, tmp_path, order):
     made = plain(
-        tasks__privatizer__method="alpha", tasks__privatizer__alpha=order, tasks__privatizer__weight=2.0,
+        tasks__privatizer__method="alpha", tasks__privatizer__alpha=order,
+        tasks__privatizer__weight=2.0,
     )  # fmt: skip
     outcome = run_small(made)
     entries = Ledger.verify(tmp_path / "run" / "ledger.jsonl")
@@ -417,7 +418,7 @@ def test_malformed_replies_are_refused_in_this_task_too(config, run_small, monke
         "shape": np.zeros(size + 1), "nan": np.full(size, np.nan), "norm": np.full(size, 1e3)
     }[damage]  # fmt: skip
     monkeypatch.setattr(
-        "client.app.train_cohort",
+        "client.app.train",
         lambda users, request: TrainReply(bad, np.zeros(64, dtype=np.int64)),
     )
     with pytest.raises(NoUsableReply):

@@ -17,14 +17,14 @@ from server.run_directory import RunDirectory, RunDirectoryError
 from server.store import SampleFilter, StoreError, open_store
 from simulations.federation.apps import node_users, open_simulated_users
 
-FAMILIES = pytest.mark.parametrize("family", ["frozen", "wgan"])
+KINDS = pytest.mark.parametrize("kind", ["frozen", "wgan"])
 
 
-@FAMILIES
+@KINDS
 def test_a_run_leaves_a_ledger_a_model_and_samples_that_agree(
-    small_config, run_small, tmp_path, family
+    small_config, run_small, tmp_path, kind
 ):
-    outcome = run_small(small_config(tasks__critic__kind=family))
+    outcome = run_small(small_config(tasks__critic__kind=kind))
     directory = RunDirectory(tmp_path / "run")
     entries = Ledger.verify(directory.ledger)
     assert [e.round for e in entries] == [1, 2, 3]
@@ -40,15 +40,15 @@ def test_a_run_leaves_a_ledger_a_model_and_samples_that_agree(
         assert sorted(s.requested_class for s in released) == list(range(10))
 
 
-@FAMILIES
+@KINDS
 def test_the_same_fixed_seed_gives_the_same_model_and_another_gives_another(
-    small_config, run_small, family
+    small_config, run_small, kind
 ):
-    config = small_config(tasks__critic__kind=family, tasks__critic__sampling_rate=0.5)
+    config = small_config(tasks__critic__kind=kind, tasks__critic__sampling_rate=0.5)
     first = run_small(config, "one").model_sha256
     assert first == run_small(config, "two").model_sha256
     other = small_config(
-        tasks__critic__kind=family, tasks__critic__sampling_rate=0.5, privacy__fixed_seed=4
+        tasks__critic__kind=kind, tasks__critic__sampling_rate=0.5, privacy__fixed_seed=4
     )
     assert first != run_small(other, "three").model_sha256
 
@@ -64,7 +64,7 @@ def test_record_mode_runs_and_is_accounted_at_record_level(small_config, run_sma
         privacy__delta=1e-5,
         tasks__critic__sampling_rate=0.2,
         tasks__critic__local_steps=4,
-        tasks__critic__local_batch=20,
+        data__records_per_node=100,
     )
     outcome = run_small(config)
     entries = Ledger.verify(tmp_path / "run" / "ledger.jsonl")
@@ -80,7 +80,7 @@ def test_in_record_mode_a_bad_reply_is_left_out_and_a_failed_round_is_charged(
 ):
     config = small_config(
         privacy__unit="record", privacy__delta=1e-5, tasks__critic__sampling_rate=0.2,
-        tasks__critic__local_batch=20, tasks__critic__local_rate=0.5,
+        data__records_per_node=100, tasks__critic__local_rate=0.5,
     )  # fmt: skip
     assert run_small(config, "one", Spoiled(SPOILS[fault])).rounds == 3
     with pytest.raises(NoUsableReply):
@@ -254,7 +254,7 @@ def test_the_ledger_and_the_store_hold_what_is_listed_here_and_nothing_else(
     assert (tmp_path / "run" / "evidence.jsonl").stat().st_mode & 0o077 == 0
 
 
-def test_bayesian_figures_leave_the_books_rounded_up_and_never_above_dp_at_their_delta(
+def test_bayesian_figures_leave_the_ledger_rounded_up_and_never_above_dp_at_their_delta(
     small_config, run_small
 ):
     spending = run_small(small_config(tasks__critic__sampling_rate=0.5)).spending

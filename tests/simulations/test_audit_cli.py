@@ -162,7 +162,7 @@ def test_record_mode_audits_its_noise_and_says_what_it_cannot_do(capsys):
         (("--preset", "demo", "--kind", "membership"), "needs a RUN_DIR"),
         (("--preset", "demo", "--canaries", "5"), "20 canaries"),
         (("--preset", "demo", "--confidence", "2"), "confidence"),
-        (("--preset", "demo", "--rounds", "0"), "rounds"),
+        (("--preset", "demo", "--rounds", "0"), "tasks.critic.rounds = 0"),
         (("--preset", "demo", "--kind", "all-of-them"), "invalid choice"),
     ],
 )

@@ -7,6 +7,7 @@ import pytest
 
 from server.config.tree import Config
 from server.run_directory import RunDirectory
+from server.run_filter import kept_filter_weights
 from server.schedule import total_rounds
 from server.store import open_store
 from simulations.engine import train_in_process
@@ -30,8 +31,10 @@ CONFIG = {
 }
 
 
-TWO_PARTS = {
+TWO_TASKS = {
     **CONFIG,
+    "schedule": "critic annotator",
+    "tasks.annotator.kind": "annotator",
     "tasks.critic.kind": "frozen",
     "tasks.critic.rounds": 1,
     "tasks.annotator.rounds": 1,
@@ -42,13 +45,15 @@ TWO_PARTS = {
 }
 
 RECORDS = {
-    **TWO_PARTS,
+    **TWO_TASKS,
+    "schedule": "warmup critic annotator",
+    "tasks.warmup.kind": "frozen",
     "privacy.unit": "record",
     "privacy.delta": 1e-5,
     "tasks.critic.sampling_rate": 0.5,
     "tasks.critic.kind": "focused",
     "tasks.critic.components": 6,
-    "tasks.critic.local_batch": 100,
+    "data.records_per_node": 200,
     "tasks.warmup.rounds": 1,
     "tasks.warmup.generator_steps": 2,
     "tasks.annotator.sampling_rate": 0.5,
@@ -58,7 +63,9 @@ FILTERED = {
     **CONFIG,
     "tasks.critic.kind": "frozen",
     "tasks.critic.rounds": 1,
-    "privatizer.method": "information",
+    "schedule": "privatizer critic",
+    "privatizer.kind": "federated",
+    "tasks.privatizer.kind": "privatizer",
     "tasks.privatizer.rounds": 1,
     "privatizer.width": 2,
     "tasks.privatizer.adversary_width": 2,
@@ -73,24 +80,28 @@ def test_a_run_over_flower_takes_the_filter_of_another(tmp_path):
     first = RunDirectory.create(tmp_path / "first", trained)
     train_in_process(trained, first, first.default_store, None)
     taken = {
-        **{k: v for k, v in FILTERED.items() if not k.startswith("privatizer.")},
+        **{k: v for k, v in FILTERED.items() if "privatizer" not in k},
+        "schedule": "critic",
         **{k: FILTERED[k] for k in ("privatizer.width", "privatizer.consenting")},
-        "privatizer.method": "pretrained",
+        "privatizer.kind": "pretrained",
         "privatizer.path": str(first.path),
     }
     config, digests = Config().updated(taken), []
     for name, trainer in (("in-process", train_in_process), ("ray", train_through_ray)):
         directory = RunDirectory.create(tmp_path / name, config)
         digests.append(trainer(config, directory, directory.default_store, None).model_sha256)
-        filters = [made.load_state().arrays["privatizer/mean"] for made in (first, directory)]
+        filters = [
+            kept_filter_weights(made.config(), made.load_state().arrays)
+            for made in (first, directory)
+        ]
         assert np.array_equal(*filters)
     assert digests[0] == digests[1]
 
 
 @pytest.mark.parametrize(
     "settings",
-    [CONFIG, TWO_PARTS, RECORDS, FILTERED],
-    ids=["one part", "two parts", "three parts, records", "privatizer"],
+    [CONFIG, TWO_TASKS, RECORDS, FILTERED],
+    ids=["one task", "two tasks", "three tasks, records", "privatizer"],
 )
 def test_flwr_run_and_the_in_process_transport_make_the_same_model(tmp_path, settings):
     pytest.importorskip("ray")

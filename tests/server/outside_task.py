@@ -1,0 +1,16 @@
+"""A kind of task as another package would bring it: the frozen critic under another name."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from server.config.tasks import FrozenConfig, TaskKind
+
+
+class EchoConfig(FrozenConfig):
+    """The frozen critic once more."""
+
+    kind: Literal["echo"] = "echo"
+
+
+ECHO = TaskKind(EchoConfig, "server.tasks.frozen:FrozenTask")

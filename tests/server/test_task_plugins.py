@@ -1,0 +1,75 @@
+"""Kinds of task of other packages: found by their entry points, configured and run like ours."""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from accountant.ledger.ledger import Ledger
+from client.tasks import CLIENT_TASKS
+from foundation import registry
+from server.config.reference import tables
+from server.config.tasks import TASK_KINDS
+from server.config.tree import Config, ConfigError
+from server.private_step import NoUsableReply
+
+ON_SERVERS = EntryPoint("echo", "outside_task:ECHO", "fedlens.tasks")
+ON_NODES = EntryPoint("echo", "client.tasks.frozen:FrozenLocalTask", "fedlens.client_tasks")
+
+
+@pytest.fixture
+def installed(monkeypatch):
+    """Have packages installed that bring these entry points."""
+    for kinds in (TASK_KINDS, CLIENT_TASKS):
+        monkeypatch.setattr(kinds, "_loaded", dict(kinds._loaded))
+
+    def install(*points: EntryPoint) -> None:
+        monkeypatch.setattr(
+            registry, "entry_points", lambda group: [p for p in points if p.group == group]
+        )
+
+    return install
+
+
+def test_a_run_carries_out_a_task_of_another_package(installed, small_config, run_small, tmp_path):
+    ours = run_small(small_config(tasks__critic__kind="frozen"), "ours")
+    installed(ON_SERVERS, ON_NODES)
+    theirs = run_small(small_config(tasks__critic__kind="echo"), "theirs")
+    assert theirs.model_sha256 == ours.model_sha256
+    entries = Ledger.verify(tmp_path / "theirs" / "ledger.jsonl")
+    assert {entry.event.released for entry in entries} == {"echo critic update"}
+    assert '[tasks.NAME] kind = "echo"' in [table.title for table in tables()]
+
+
+def test_a_node_without_the_package_fails_and_the_round_is_charged(
+    installed, small_config, run_small, tmp_path
+):
+    installed(ON_SERVERS)
+    with pytest.raises(NoUsableReply):
+        run_small(small_config(tasks__critic__kind="echo"))
+    assert len(Ledger.verify(tmp_path / "run" / "ledger.jsonl")) == 1
+
+
+@pytest.mark.parametrize(
+    ("points", "said"),
+    [
+        ((), "no kind of task 'echo': choose one of frozen, focused, wgan, annotator, privatizer"),
+        ((EntryPoint("echo", "nowhere:X", "fedlens.tasks"),), "nowhere:X.* cannot be loaded"),
+        ((ON_SERVERS, ON_SERVERS), "'echo' exists more than once"),
+    ],
+)
+def test_a_kind_that_is_not_there_broken_or_taken_is_refused(installed, points, said):
+    installed(*points)
+    with pytest.raises(registry.FedlensError, match=said):
+        Config().updated({"tasks.critic.kind": "echo"})
+    if not points:
+        with pytest.raises(ConfigError):
+            Config().updated({"tasks.critic.kind": "echo"})
+
+
+def test_a_package_cannot_take_the_name_of_one_of_ours(installed, monkeypatch):
+    installed(EntryPoint("wgan", "outside_task:ECHO", "fedlens.tasks"))
+    monkeypatch.setattr(TASK_KINDS, "_loaded", {})
+    with pytest.raises(registry.PluginError, match="'wgan' exists more than once: uninstall"):
+        Config().updated({"tasks.critic.kind": "wgan"})
