@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 
 # The fast lane: whole files of a few seconds each, one of every kind of promise.
 QUICK  := accountant/test_account.py accountant/test_ledger.py accountant/test_privacy_events.py \
-          accountant/test_moments.py client/test_clipping.py client/test_app.py \
+          accountant/test_moments.py client/test_clipping.py \
           fedlens/test_api.py foundation models/test_critics.py models/test_generators.py \
           server/test_aggregation.py server/test_config.py server/test_sampling.py \
           simulations/test_cli.py transports/test_inprocess.py

@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
-from client.data import LocalData, LocalUsers
+from client.data import LocalData, LocalUsers, NodeDataError
 from client.messages import TrainRequest
-from client.silo import NodeDataError
 from outside.coarse_settings import CoarseSettings
 
 
