@@ -133,6 +133,7 @@ def build(source, out):
     return done.returncode, done.stderr
 
 
+@pytest.mark.slow
 def test_the_site_builds_strictly(tmp_path):
     code, said = build(DOCS, tmp_path)
     assert code == 0, said
