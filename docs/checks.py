@@ -25,6 +25,7 @@ import shlex
 import sys
 import tomllib
 from collections.abc import Iterable, Iterator
+from itertools import takewhile
 from pathlib import Path
 
 import tomli_w
@@ -94,7 +95,7 @@ def command_faults(root: Path) -> Iterator[str]:
     targets = re.findall(r"^([a-z-]+):", (root / "Makefile").read_text(), re.MULTILINE)
     for page in pages(root):
         for command in commands_of(page.read_text(encoding="utf-8")):
-            words = shlex.split(command, comments=True)
+            words = list(takewhile(lambda word: word not in (">", "|"), shlex.split(command)))
             if words[:1] == ["fedlens"] and not _parses(words[1:]):
                 yield f"{page.relative_to(root)}: `{command}` is not understood"
             if words[:1] == ["make"] and words[1] not in targets:
