@@ -86,8 +86,8 @@ class DatasetSpec:
         by_path: whether its name is followed by a path: ``npz:PATH``.
         augmentation: changes that keep the meaning of its images.
         distortion: further changes, for students that an annotator teaches.
-        student_images: how many times as many images such students learn from. Samples cost no privacy,
-            only seconds.
+        student_images: how many times as many images such students learn from. Samples cost no
+            privacy, only seconds.
         published: its key in the table of published figures; empty where there are none.
     """
 
