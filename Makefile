@@ -2,7 +2,8 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-STAMP  := $(VENV)/.installed
+RUN    := $(VENV)/.installed
+CHECKS := $(VENV)/.installed-for-tests
 
 # The fast lane: whole files of a few seconds each, one of every kind of promise.
 QUICK  := accountant/test_account.py accountant/test_ledger.py accountant/test_privacy_events.py \
@@ -17,18 +18,22 @@ QUICK  := accountant/test_account.py accountant/test_ledger.py accountant/test_p
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(STAMP): pyproject.toml constraints.txt
+$(RUN): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e .
+	@touch $@
+
+$(CHECKS): $(RUN)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[test]'
 	@touch $@
 
-setup: $(STAMP) ## create .venv with pinned dependencies
+setup: $(CHECKS) ## create .venv with pinned dependencies, those of the tests too
 
-demo: setup ## train on the embedded data and show what came out
+demo: $(RUN) ## train on the embedded data and show what came out
 	$(BIN)/fedlens simulate --preset demo --out runs/demo --overwrite
 
-dashboard: setup ## open the dashboard on the demo's result
+dashboard: $(RUN) ## open the dashboard on the demo's result
 	$(BIN)/fedlens dashboard runs/demo
 
 quick: setup ## lint and the fast tests side by side: a minute on two cores

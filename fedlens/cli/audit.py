@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedlens.cli.flags import add_json_flag
+from fedlens.cli.flags import add_json_flag, add_run_argument
 from fedlens.cli.output import figure, print_json, print_table, say, step_bars
 from foundation.errors import ExitStatus, WrongUse
 
@@ -36,9 +35,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         description=ABOUT,
         epilog="example: fedlens audit runs/demo --kind one-run",
     )
-    parser.add_argument(
-        "run_dir", type=Path, nargs="?", metavar="RUN_DIR", help="the run's directory"
-    )
+    add_run_argument(parser, optional=True)
     parser.add_argument(
         "--preset", help="audit a preset's mechanism instead of a run; nothing is stored"
     )

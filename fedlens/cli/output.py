@@ -36,7 +36,7 @@ def tell(text: str) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
-    """A table on standard output."""
+    """A table on standard output, as wide as it needs where that is no terminal."""
     from rich.box import SIMPLE
     from rich.console import Console
     from rich.table import Table
@@ -44,7 +44,8 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: st
     table = Table(*columns, title=title or None, title_justify="left", box=SIMPLE)
     for row in rows:
         table.add_row(*row)
-    Console(soft_wrap=True).print(table)
+    width = None if sys.stdout.isatty() else 200
+    Console(width=width, soft_wrap=True).print(table)
 
 
 def figure(value: float | None) -> str:

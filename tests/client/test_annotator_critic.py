@@ -1,4 +1,4 @@
-"""The annotator on nodes: users' mean gradients, and rows kept between rounds for nobody else."""
+"""The annotator on nodes: users' mean gradients, and rows kept between rounds for no one else."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def test_a_request_is_reproducible_and_its_seed_matters_only_for_batches(users, 
 
 
 @pytest.mark.parametrize("chosen", [(), (0, 0), (7,), (-1,)])
-def test_a_request_for_nobody_a_stranger_or_one_user_twice_is_refused(users, make_request, chosen):
+def test_a_request_for_no_user_a_stranger_or_one_user_twice_is_refused(users, make_request, chosen):
     with pytest.raises(ValueError):
         train_cohort(users, make_request(*chosen))
 

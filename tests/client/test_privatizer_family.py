@@ -198,7 +198,7 @@ def test_records_of_an_unknown_value_are_as_if_they_were_not_there(hiding):
     assert data.choice.tolist() == [[1.0]] * 7
 
 
-def test_a_user_whose_bits_differ_hides_and_fails_nobody(tmp_path):
+def test_a_user_whose_bits_differ_hides_and_fails_no_one(tmp_path):
     source = np.random.default_rng(0)
     arrays = {
         "images": source.integers(0, 256, (6, 1, 28, 28), dtype=np.uint8),
@@ -292,7 +292,7 @@ def test_users_are_filtered_once_with_noise_of_their_own(hiding, asked, vector):
     assert float((found.images - raw.images).abs().mean()) > 0.01
     assert float(found.images.abs().max()) <= 1
     again = FilteredUsers.of(hiding, vector, told())
-    again.user(3)  # whoever else was asked for
+    again.user(3)  # whichever user was asked for before
     assert torch.equal(again.user(0).images, found.images)
     other = FilteredUsers.of(replace(hiding, partition=1), vector, told())
     assert not torch.equal(other.user(0).images, found.images)

@@ -76,7 +76,7 @@ def test_in_record_mode_a_change_beyond_the_weight_limits_is_refused():
     assert [node for node, _ in aggregate.refused] == [1, 2]
 
 
-def test_nobody_drawn_gives_zeros_that_are_noised_all_the_same():
+def test_a_round_without_users_gives_zeros_that_are_noised_all_the_same():
     aggregate = combine([], Limits(4000, CLIP, evidence=True))
     assert not aggregate.total.any()
     release = noised_mean(

@@ -59,7 +59,7 @@ CASES = {
     "a class that no user holds": some_users(40, lambda user: [user % 9, (user + 1) % 9]),
     "users of one class each": some_users(40, lambda user: [user % 10] * 3),
     "one user for all, many with none": some_users(40, lambda user: range(10) if not user else []),
-    "nobody holds anything": some_users(40, lambda user: []),
+    "no user holds anything": some_users(40, lambda user: []),
     "one class alone": some_users(40, lambda user: [4, 4]),
 }
 

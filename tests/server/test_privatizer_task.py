@@ -189,9 +189,15 @@ BAD = [
     ),
     ({"privatizer.kind": "none"}, r"privatizer\.kind = 'none'.* belong together"),
     ({"privatizer.sensitive_attribute": ""}, r"privatizer\.sensitive_attribute = ''"),
-    ({"tasks.privatizer.alpha": 1.5}, r"tasks\.privatizer cannot be used: .*alpha: .*in \[0, 1\]"),
+    (
+        {"tasks.privatizer.alpha": 1.5},
+        r"tasks\.privatizer cannot be used: alpha: give a number in \[0, 1\]",
+    ),
     ({"tasks.privatizer.alpha": -0.1}, r"tasks\.privatizer\.alpha = -0\.1 .*≥ 0"),
-    ({"tasks.privatizer.method": "alpha", "tasks.privatizer.alpha": 0.0}, r"alpha: above 0"),
+    (
+        {"tasks.privatizer.method": "alpha", "tasks.privatizer.alpha": 0.0},
+        r"alpha: give a number in \[0\.001, inf\]",
+    ),
     ({"tasks.privatizer.rounds": 0}, r"tasks\.privatizer\.rounds = 0"),
     ({"privatizer.budget": 0.1}, "unknown setting 'privatizer.budget'"),
     ({"tasks.privatizer.lead": 2}, "lead: the filter needs rounds too"),

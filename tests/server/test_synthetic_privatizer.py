@@ -383,7 +383,6 @@ def test_sensitive_values_of_samples_are_even_and_their_own(tmp_path):
     [
         ({"privatizer.rounds": 3}, "unknown setting 'privatizer.rounds'"),
         ({"privatizer.network": "unet"}, "privatizer.network = 'unet' .*'code'"),
-        ({"privatizer.kind": "federated"}, "belong together"),
         ({"privatizer.alpha": 0.9}, "unknown setting 'privatizer.alpha'"),
         ({"privatizer.condition": True}, "unknown setting 'privatizer.condition'"),
         ({"privatizer.steps": 0}, "privatizer.steps"),
@@ -399,3 +398,8 @@ def test_sensitive_values_of_samples_are_even_and_their_own(tmp_path):
 def test_settings_that_do_not_fit_are_refused(changes, text):
     with pytest.raises(ConfigError, match=text):
         Config().updated({**TINY, **changes})
+
+
+def test_a_federated_filter_needs_its_task():
+    with pytest.raises(ConfigError, match="belong together"):
+        Config().updated(TINY).updated({"privatizer.kind": "federated"})

@@ -231,7 +231,7 @@ def test_a_schedule_above_its_budget_is_refused_before_anybody_is_asked(
 def test_a_population_that_stops_the_annotator_leaves_samples_without_its_filter(
     annotated, run_small, monkeypatch, tmp_path
 ):
-    """Another run took what was left meanwhile: nobody can know beforehand."""
+    """Another run took what was left meanwhile: it cannot be known beforehand."""
     refusal = RunLedger.refusal
     monkeypatch.setattr(
         RunLedger, "refusal", lambda s, e: "spent" if len(s.entries) == 2 else refusal(s, e)
