@@ -154,6 +154,7 @@ def stored(run: Run, purpose: Purpose, round_number: int | None) -> Samples:
 def drawn(run: Run, count: int, seed: int, round_number: int | None) -> Samples:
     """Fresh samples; of their generator the store has a batch, whose figures are theirs too."""
     from models.pixels import as_pixels
+    from server.run_directory import RunDirectoryError
     from server.store import open_store
     from simulations.reading import fresh_samples, kept_sampler
 
@@ -162,9 +163,10 @@ def drawn(run: Run, count: int, seed: int, round_number: int | None) -> Samples:
     sampler = kept_sampler(run.directory, round_number)
     images, labels = fresh_samples(sampler, count, seed)
     with open_store(run.store) as store:
-        batches = store.batches(run.id)
-    last = next(b for b in reversed(batches) if round_number in (None, b.round))
-    origin = replace(_provenance(last), purpose="fresh", seed=seed)
+        batches = [b for b in store.batches(run.id) if round_number in (None, b.round)]
+    if not batches:
+        raise RunDirectoryError(f"{run.path} has no samples in its store to take the figures from")
+    origin = replace(_provenance(batches[-1]), purpose="fresh", seed=seed)
     return Samples(as_pixels(images), labels.numpy(), origin)
 
 

@@ -16,6 +16,7 @@ from models.generators import Generator
 from models.shapes import ImageShape
 from models.vectors import load_vector, to_vector
 from privatizers.networks.design import filter_network
+from server.config.privatizer import SyntheticPrivatizer
 from server.config.tree import Config
 from server.tensors import Arrays
 
@@ -207,7 +208,7 @@ def restored_sampler(config: Config, shape: ImageShape, classes: int, arrays: Ar
         annotator = Annotator(shape, classes, settings.components, settings.features)
         load_vector(annotator, arrays["annotator"].astype(np.float32))
     sampler = sampler_of(config, made.eval(), annotator)
-    if "privatizer" not in arrays:
+    if not isinstance(config.privatizer, SyntheticPrivatizer):
         return sampler
     filter_ = restored_filter(config, shape, arrays["privatizer"])
     return replace(sampler, privatizer=filter_, sensitive_classes=int(arrays["sensitive_classes"]))

@@ -34,7 +34,7 @@ def kept_sampler(directory: RunDirectory, round_number: int | None = None) -> Sa
     snapshot = directory.load_state()
     if snapshot is None:
         raise RunDirectoryError(f"{directory.path} has no whole round yet: `fedlens resume` it")
-    round_number = round_number or snapshot.round
+    round_number = snapshot.round if round_number is None else round_number
     path = directory.generator_path(round_number)
     if not path.exists():
         raise RunDirectoryError(f"round {round_number} kept no generator; see {path.parent}")

@@ -43,19 +43,34 @@ def read_run_config(run_config: Mapping[str, object]) -> Config:
     """The configuration in Flower's flat run config, with ``run.settings`` over it.
 
     Flower lets a submission override keys that the app lists, but not remove or add any, so tables
-    of tasks that the schedule does not name are left out, and ``run.settings`` takes TOML text.
+    of tasks that no schedule names are left out, and ``run.settings`` takes TOML text.
 
     Raises:
         ConfigError: as `Config.updated`, or ``run.settings`` is not TOML.
     """
-    named = str(run_config.get("schedule", "")).split()
-    wanted = {
-        key: value
-        for key, value in run_config.items()
-        if key not in RUN_KEYS and not (key.startswith("tasks.") and key.split(".")[1] not in named)
-    }
     try:
-        more = tomllib.loads(str(run_config.get("run.settings", "")))
+        more = flatten(tomllib.loads(str(run_config.get("run.settings", ""))))
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"run.settings is not TOML: {error}") from None
-    return Config().updated(wanted).updated(flatten(more))
+    wanted = {key: value for key, value in run_config.items() if key not in RUN_KEYS}
+    if "schedule" not in wanted:
+        return Config().updated(wanted).updated(more)
+    listed = str(wanted["schedule"]).split()
+    added = set(str(more.get("schedule", "")).split()) - set(listed)
+    first = {key: value for key, value in wanted.items() if _task_of(key) in (None, *listed)}
+    later = {key: value for key, value in wanted.items() if _task_of(key) in added}
+    return Config().updated(first).updated({**_of_the_same_kind(later, more), **more})
+
+
+def _task_of(key: str) -> str | None:
+    """The task that a setting is of, or None for one of the whole run."""
+    return key.split(".")[1] if key.startswith("tasks.") else None
+
+
+def _of_the_same_kind(
+    settings: Mapping[str, object], more: Mapping[str, object]
+) -> dict[str, object]:
+    """Those of tasks to which ``more`` gives no other kind: another one starts from defaults."""
+    kinds = {key: value for key, value in settings.items() if key.endswith(".kind")}
+    changed = {_task_of(key) for key, value in kinds.items() if more.get(key, value) != value}
+    return {key: value for key, value in settings.items() if _task_of(key) not in changed}

@@ -196,9 +196,15 @@ class PrivatizerTaskConfig(TaskConfig):
     """Decay of the moving averages of these scalars and shares."""
 
     @model_validator(mode="after")
-    def _an_order(self) -> PrivatizerTaskConfig:
+    def _a_method_and_its_settings(self) -> PrivatizerTaskConfig:
+        if self.method not in ORDERS:
+            from privatizers.methods import METHODS  # brings PyTorch; our own can do without
+
+            require_mend(self.method in METHODS, f"method: {METHODS.unknown(self.method)}")
         least, most = ORDERS.get(self.method, (0.0, math.inf))
         require_mend(least <= self.alpha <= most, f"alpha: give a number in [{least:g}, {most:g}]")
+        heeded = self.method != "information" or self.weight == 1
+        require_mend(heeded, "weight: the method 'information' has none, leave it at 1")
         require_mend(self.lead < self.rounds, "lead: the filter needs rounds too, give fewer")
         return self
 

@@ -13,6 +13,7 @@ import torch
 from torch.utils.data import DataLoader
 
 import fedlens
+from fedlens.runs import Run
 from fedlens.samples import MissingPackage
 from server.store import open_store
 
@@ -104,6 +105,15 @@ def test_fresh_samples_follow_from_their_seed(tiny_run):
     assert one.labels.tolist() == [*range(10), 0, 1]
     with pytest.raises(fedlens.WrongUse, match="count = 0"):
         tiny_run.draw(0, seed=1)
+    with pytest.raises(fedlens.FedlensError, match="round 0 kept no generator"):
+        tiny_run.draw(1, seed=1, round=0)
+
+
+def test_samples_are_not_drawn_where_no_store_says_what_they_cost(tiny_run, tmp_path):
+    url = f"sqlite:///{tmp_path / 'other.db'}"
+    open_store(url, create=True).close()
+    with pytest.raises(fedlens.FedlensError, match="no samples in its store"):
+        Run(tiny_run.path, url).draw(1, seed=1)
 
 
 def test_samples_are_a_torch_data_set(tiny_run):

@@ -215,6 +215,20 @@ def test_a_privatizer_whose_kind_changes_starts_from_the_defaults_of_its_kind():
     assert isinstance(before.privatizer, SyntheticPrivatizer)
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"tasks.privatizer.method": "magic"}, "choose one of information, alpha"),
+        ({"tasks.privatizer.weight": 3.0}, "'information' has none"),
+        ({"tasks.privatizer.alpha": 1.5}, r"a number in \[0, 1\]"),
+    ],
+)
+def test_a_privatizers_method_is_known_and_looks_at_what_is_set(changes, said):
+    filter_ = {"schedule": "privatizer critic", "privatizer.kind": "federated"}
+    with pytest.raises(ConfigError, match=said):
+        Config().updated({**filter_, "tasks.privatizer.kind": "privatizer", **changes})
+
+
 def test_an_unknown_kind_of_privatizer_lists_what_there_is():
     with pytest.raises(ConfigError, match="one of none, federated, synthetic, pretrained"):
         Config().updated({"privatizer.kind": "magic"})
@@ -293,6 +307,24 @@ def test_flowers_run_config_may_hold_tables_that_the_schedule_leaves_out():
     flat = {**Config().updated(THREE).flat(), "schedule": "warmup", "release.agreement": 0.0}
     config = read_run_config({**flat, **dict.fromkeys(RUN_KEYS, "")})
     assert list(config.tasks) == ["warmup"] and config.tasks["warmup"].rounds == 2
+
+
+def test_flowers_run_config_without_a_schedule_drops_nothing():
+    """Dropped settings of a mechanism would be noise that somebody asked for and did not get."""
+    found = read_run_config({"tasks.critic.noise_multiplier": 20.0, "tasks.critic.rounds": 2})
+    assert found.tasks["critic"].noise_multiplier == 20.0
+    with pytest.raises(ConfigError, match=r"leaves out \[tasks.other\]"):
+        read_run_config({"tasks.other.kind": "frozen"})
+
+
+def test_a_task_that_run_settings_schedule_has_what_the_run_config_says_of_it():
+    flat = {**Config().updated(THREE).flat(), "schedule": "warmup", "release.agreement": 0.0}
+    flat |= {"tasks.annotator.noise_multiplier": 77.0}
+    more = 'schedule = "warmup annotator"\n[tasks.annotator]\n'
+    found = read_run_config({**flat, "run.settings": more + "rounds = 5"}).tasks["annotator"]
+    assert (found.noise_multiplier, found.rounds) == (77.0, 5)
+    other = read_run_config({**flat, "run.settings": more + "kind = 'wgan'"}).tasks["annotator"]
+    assert other == WganConfig()
 
 
 @pytest.mark.parametrize("text", ["= 3", "[privacy\nx=1", "\x00"])

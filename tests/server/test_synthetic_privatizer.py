@@ -139,6 +139,9 @@ def test_a_run_is_the_same_when_it_is_repeated_or_taken_up(tmp_path):
     restored = restored_sampler(config, (1, 28, 28), 20, kept_arrays(sampler))
     pairs = torch.arange(20)
     assert torch.equal(restored.draw(pairs, 5), sampler.draw(pairs, 5))
+    bare = {k: v for k, v in kept_arrays(sampler).items() if k != "privatizer"}
+    with pytest.raises(KeyError):  # never images that hide nothing
+        restored_sampler(config, (1, 28, 28), 20, bare)
 
 
 def test_a_run_that_its_budget_ends_early_has_a_filter_too(tmp_path):
