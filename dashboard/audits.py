@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard.frames import Frame, coloured, frame
+from dashboard.frames import Frame, coloured, frame, height, put
 from dashboard.privacy import delta_text, epsilon_text
 from dashboard.session import store
 from server.store import AuditKind, AuditRecord, AuditVerdict
@@ -104,12 +104,7 @@ def show(audits: Sequence[AuditRecord], run_name: str) -> None:
         st.caption(f"No audit yet: run `fedlens audit` on the run's folder ({run_name}).")
         return
     st.caption(CAPTION)
-    st.dataframe(
-        coloured(table(audits), "Verdict", _colour),
-        hide_index=True,
-        width="stretch",
-        height=min(320, 38 + 35 * len(audits)),
-        alt="Table of audits with their verdicts and figures",
-    )
+    verdicts = coloured(table(audits), "Verdict", _colour)
+    put(verdicts, "Table of audits with their verdicts and figures", height=height(len(audits)))
     for audit in newest(audits):
         st.markdown(f"- **{KINDS[audit.kind]}:** {audit.words}")

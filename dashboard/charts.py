@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import altair as alt
 
 from dashboard.frames import Frame, frame
-from dashboard.privacy import series_names
+from dashboard.privacy import bounds, series_names
 from server.store import RoundRecord
 
 # Told apart by colour-blind readers and, by the dashes, in grey print.
@@ -21,19 +21,10 @@ SMALL_HEIGHT = 160
 def epsilon_frame(rounds: Sequence[RoundRecord]) -> Frame:
     """One row a round and accountant: ``round``, ``epsilon``, ``bound``; infinities left out."""
     rows = [
-        {"round": record.round, "epsilon": epsilon, "bound": name}
+        {"round": record.round, "epsilon": spent.epsilon, "bound": name}
         for record in rounds
-        for name, epsilon in zip(
-            series_names(record),
-            (
-                record.dp_epsilon,
-                record.bdp_sound,
-                record.bdp_corrected,
-                record.bdp_as_published,
-            ),
-            strict=True,
-        )
-        if math.isfinite(epsilon)
+        for name, spent in zip(series_names(record), bounds(record), strict=True)
+        if math.isfinite(spent.epsilon)
     ]
     return frame(rows, ["round", "epsilon", "bound"])
 
@@ -45,7 +36,7 @@ def epsilon_chart(rounds: Sequence[RoundRecord], budget: float = 0.0) -> alt.Lay
         rounds: at least one.
         budget: DP ε at which the run stops; 0 for none.
     """
-    names = list(series_names(rounds[-1]))
+    names = series_names(rounds[-1])
     lines = (
         alt.Chart(epsilon_frame(rounds))
         .mark_line(point=alt.OverlayMarkDef(size=28), strokeWidth=2)

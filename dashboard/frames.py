@@ -1,4 +1,4 @@
-"""Tables for Streamlit and Altair: the one place that knows pandas."""
+"""Tables for Streamlit and Altair: the one place that knows pandas, and puts them on a page."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import pandas as pd  # type: ignore[import-untyped]
+import streamlit as st
 
 Frame: TypeAlias = pd.DataFrame
 
@@ -18,6 +19,16 @@ def frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = Non
 def coloured(table: Frame, column: str, style: Callable[[object], str]) -> Any:
     """The table with the CSS that ``style`` gives for each cell of one column."""
     return table.style.map(style, subset=[column])
+
+
+def put(table: Any, alt: str, **more: Any) -> Any:
+    """Put a table on the page, without row numbers."""
+    return st.dataframe(table, hide_index=True, alt=alt, **more)
+
+
+def height(rows: int) -> int:
+    """Pixels for so many rows, of a table that scrolls beyond eight."""
+    return min(320, 38 + 35 * rows)
 
 
 def rows_of(table: Frame) -> list[dict[str, object]]:

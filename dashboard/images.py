@@ -79,20 +79,13 @@ def base64_text(png: bytes) -> str:
     return base64.b64encode(png).decode("ascii")
 
 
-def show(pixels: NDArray[np.uint8], *, alt: str, factor: int = 1, caption: str = "") -> None:
+def show(pixels: NDArray[np.uint8], *, alt: str, factor: int = 1) -> None:
     """Put an image on the page, pixel for pixel times ``factor``.
 
     Args:
         pixels: uint8 [height, width] or [height, width, 3].
         alt: what is seen, for those who do not see it.
         factor: whole enlargement.
-        caption: text below.
     """
     large = enlarge(pixels, factor)
-    st.image(
-        to_png(large),
-        caption=caption or None,
-        width=large.shape[1],
-        output_format="PNG",
-        alt=alt,
-    )
+    st.image(to_png(large), width=large.shape[1], output_format="PNG", alt=alt)

@@ -7,14 +7,10 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard.frames import Frame, frame
+from dashboard.frames import Frame, frame, height, put
 from server.store import LedgerRow, ReleaseRow
 
-STATUS_WORDS = {
-    "applied": "released",
-    "lost": "lost: paid for, never used",
-    None: "not yet known",
-}
+STATUS_WORDS = {"applied": "released", "lost": "lost: paid for, never used", None: "not yet known"}
 
 
 def table(ledger: Sequence[LedgerRow], releases: Sequence[ReleaseRow]) -> Frame:
@@ -56,10 +52,5 @@ def show(ledger: Sequence[LedgerRow], releases: Sequence[ReleaseRow]) -> None:
         "clipping norm C, on the sum of clipped contributions; q: chance with which each takes "
         f"part. Last entry's hash: `{ledger[-1].entry_hash}`"
     )
-    st.dataframe(
-        table(ledger, releases),
-        hide_index=True,
-        width="stretch",
-        height=min(320, 38 + 35 * len(ledger)),
-        alt="Table of ledger entries with mechanism and release status",
-    )
+    said = "Table of ledger entries with mechanism and release status"
+    put(table(ledger, releases), said, height=height(len(ledger)))

@@ -36,13 +36,7 @@ PAGES: Registry[DashboardPage] = Registry(
     "fedlens.dashboard_pages",
     {
         name: f"dashboard.views.{name}:PAGE"
-        for name in (
-            "runs",
-            "run",
-            "samples",
-            "annotate",
-            "privatizers",
-        )
+        for name in ("runs", "run", "samples", "annotate", "privatizers")
     },
 )
 """All pages by name; a page of another package is an entry point of that group."""

@@ -8,9 +8,10 @@ BDP figure alone would promise an unusual person too much, so no function here g
 from __future__ import annotations
 
 import math
-from typing import Protocol
+from typing import NamedTuple
 
 from accountant.wording import shown
+from server.store import BatchRecord, RoundRecord
 
 NOT_PRIVATE = "NOT PRIVATE"
 NOT_PRIVATE_MEANING = (
@@ -27,32 +28,27 @@ ASSUMPTIONS = (
 )
 
 
-class Spent(Protocol):
-    """What a round or a batch of samples has cost."""
+Spent = RoundRecord | BatchRecord
+"""What has cost something: a round, or a batch of samples."""
 
-    @property
-    def dp_epsilon(self) -> float:
-        """DP ε at ``delta_dp``."""
 
-    @property
-    def delta_dp(self) -> float:
-        """δ of DP."""
+class SpentBound(NamedTuple):
+    """One figure of what was spent."""
 
-    @property
-    def bdp_as_published(self) -> float:
-        """BDP ε by the published formulas, at ``delta_bdp``."""
+    name: str
+    """Which, as columns and metrics are headed."""
+    epsilon: float
+    delta: float
 
-    @property
-    def bdp_corrected(self) -> float:
-        """BDP ε with corrections, at ``delta_bdp``."""
 
-    @property
-    def bdp_sound(self) -> float:
-        """BDP ε with distribution-free confidence bounds, at ``delta_bdp``."""
-
-    @property
-    def delta_bdp(self) -> float:
-        """δ of BDP."""
+def bounds(spent: Spent) -> tuple[SpentBound, ...]:
+    """All figures, each with its δ: DP, then BDP sound, corrected and as published."""
+    return (
+        SpentBound("DP ε", spent.dp_epsilon, spent.delta_dp),
+        SpentBound("BDP ε sound", spent.bdp_sound, spent.delta_bdp),
+        SpentBound("BDP ε corrected", spent.bdp_corrected, spent.delta_bdp),
+        SpentBound("BDP ε as published", spent.bdp_as_published, spent.delta_bdp),
+    )
 
 
 def epsilon_text(value: float) -> str:
@@ -78,12 +74,7 @@ def figures(spent: Spent) -> str:
     )
 
 
-def series_names(spent: Spent) -> tuple[str, str, str, str]:
+def series_names(spent: Spent) -> list[str]:
     """Legend entries for DP, BDP sound, corrected and as published, each with its δ."""
-    delta = delta_text(spent.delta_bdp)
-    return (
-        f"DP, any person (δ = {delta_text(spent.delta_dp)})",
-        f"BDP sound (δ = {delta})",
-        f"BDP corrected (δ = {delta})",
-        f"BDP as published (δ = {delta})",
-    )
+    named = [(one.name.replace(" ε", ""), delta_text(one.delta)) for one in bounds(spent)]
+    return [f"{'DP, any person' if name == 'DP' else name} (δ = {at})" for name, at in named]

@@ -16,6 +16,7 @@ NONE_YET, NO_BOUND = "–", "none"
 COLOURS = ("#1f5fa8", "#d1711b", "#2a8c6c", "#8a6fb0", "#a61b1b", "#4f6d7a")
 GREY = "#777777"
 HEIGHT = 320
+AXES = ("value", "low", "high")
 
 ATTACKS_CAPTION = (
     "Every attacker is **fresh**: fitted on released records of an own part, scored on others that "
@@ -41,11 +42,7 @@ def title(curve: StoredPrivatizerCurve) -> str:
 
 def place(point: PrivatizerPoint) -> str:
     """Where on its curve a point is."""
-    values = {
-        "α": point.alpha,
-        "λ": point.weight,
-        "suppressed": point.suppression_ratio,
-    }
+    values = {"α": point.alpha, "λ": point.weight, "suppressed": point.suppression_ratio}
     words = [f"{name} = {value:g}" for name, value in values.items() if value is not None]
     return ", ".join(words) or "raw records"
 
@@ -130,7 +127,7 @@ def sensitive_chart(curve: StoredPrivatizerCurve) -> alt.LayerChart:
         f"{one.attacker} only": one.mean for one in curve.points[0].attacks if one.attacker in BLIND
     }
     levels["raw records"] = strongest(curve.points[0]).mean
-    rows = _rows(curve, lambda one: (one.mean, one.low, one.high))
+    rows = _rows(curve, "mean", "low", "high")
     return _chart(curve, rows, "balanced accuracy on the sensitive attribute", levels)
 
 
@@ -139,19 +136,15 @@ def leak_chart(curve: StoredPrivatizerCurve) -> alt.LayerChart:
     levels = {"nothing": 0.0}
     if curve.least_sum is not None:
         levels["K: leaks at least, all utility kept"] = curve.least_sum
-    rows = _rows(curve, lambda one: (one.leak, one.leak_low, one.leak_high))
+    rows = _rows(curve, "leak", "leak_low", "leak_high")
     return _chart(curve, rows, "leaks at least (nats)", levels)
 
 
-def _rows(curve: StoredPrivatizerCurve, figures: Any) -> list[dict[str, Any]]:
+def _rows(curve: StoredPrivatizerCurve, *figures: str) -> list[dict[str, Any]]:
+    """One row a filter and attacker, with its figures of these names."""
     return [
-        dict(
-            zip(
-                ("utility", "attacker", "point", "value", "low", "high"),
-                (point.utility, one.attacker, place(point), *figures(one)),
-                strict=True,
-            )
-        )
+        {"utility": point.utility, "attacker": one.attacker, "point": place(point)}
+        | {axis: getattr(one, name) for axis, name in zip(AXES, figures, strict=True)}
         for point in curve.points[1:]
         for one in looking(point)
     ]

@@ -78,12 +78,7 @@ def _labels(run_id: str) -> Frame:
 
 
 def _create(
-    name: str,
-    run_id: str,
-    instructions: str,
-    purpose: Purpose,
-    order: QueueOrder,
-    table: Frame,
+    name: str, run_id: str, instructions: str, purpose: Purpose, order: QueueOrder, table: Frame
 ) -> int | None:
     if name.strip() in {project.name for project in store().projects()}:
         st.error(f"There is a project {name.strip()!r} already: choose another name.")

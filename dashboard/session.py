@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import TypeVar
 
 import streamlit as st
 
@@ -13,6 +14,7 @@ from server.store import RunRecord, Store, StoreError, open_store
 from server.store.engine import locate
 
 RUN_PARAMETER = "run"
+Thing = TypeVar("Thing")
 
 
 @st.cache_resource(show_spinner=False)
@@ -55,35 +57,36 @@ def plain_errors() -> Iterator[None]:
         st.stop()
 
 
-def pick(label: str, titles: Mapping[str, str], parameter: str) -> str:
+def pick(
+    label: str, things: Mapping[str, Thing], title: Callable[[Thing], str], parameter: str
+) -> Thing:
     """A picker whose choice lives in the address, so that it survives a reload.
 
     Args:
         label: what is picked.
-        titles: the titles to choose from by id, at least one, the newest first.
+        things: what there is to choose from by id, at least one, the newest first.
+        title: under which a thing is shown.
         parameter: of the address; also names the widget, as ``picked_...``.
     """
-    ids = list(titles)
+    ids = list(things)
     asked = st.query_params.get(parameter)
-    if asked is not None and asked not in titles:
+    if asked is not None and asked not in things:
         what = label.lower()
         st.warning(f"There is no {what} {asked!r} in this store; showing the newest one.")
     chosen = st.selectbox(
         label,
         ids,
-        index=ids.index(asked) if asked is not None and asked in titles else 0,
-        format_func=lambda one: titles[one],
+        index=ids.index(asked) if asked is not None and asked in things else 0,
+        format_func=lambda one: title(things[one]),
         key=f"picked_{parameter}",
     )
     st.query_params[parameter] = chosen
-    return chosen
+    return things[chosen]
 
 
 def pick_run(runs: list[RunRecord]) -> RunRecord:
     """A picker of runs, of which there is at least one, the newest first."""
-    by_id = {run.run_id: run for run in runs}
-    titles = {run_id: run_title(run) for run_id, run in by_id.items()}
-    return by_id[pick("Run", titles, RUN_PARAMETER)]
+    return pick("Run", {run.run_id: run for run in runs}, run_title, RUN_PARAMETER)
 
 
 def run_title(run: RunRecord) -> str:

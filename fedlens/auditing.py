@@ -98,12 +98,7 @@ def audit(
         if run is not None:
             _check_places(run)  # before minutes are spent on what cannot be kept
         config = run.config if run is not None else preset_config(str(subject))
-        changes: dict[str, Any] = {
-            "task": task,
-            "rounds": rounds,
-            "noise_multiplier": noise_multiplier,
-        }
-        schedule = Schedule.of(config, **changes)
+        schedule = Schedule.of(config, task=task, rounds=rounds, noise_multiplier=noise_multiplier)
         samples = None
         if run is not None and plan.wants("membership") and not other:
             samples = _released(run, needed=kind == "membership")

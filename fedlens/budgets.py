@@ -169,13 +169,8 @@ def calibrate(
     """
     if (rounds is None) == (noise_multiplier is None):
         raise WrongUse("give one of --rounds (to find the noise) and --noise-multiplier")
-    event = event_of(
-        unit,
-        sampler,
-        adjacency,
-        sampling_rate,
-        1.0 if noise_multiplier is None else noise_multiplier,
-    )
+    noise = 1.0 if noise_multiplier is None else noise_multiplier
+    event = event_of(unit, sampler, adjacency, sampling_rate, noise)
     plan = PlannedSchedule(event, rounds or 1, delta, users=check_users(users))
     best = _search(plan, epsilon, rounds, "best")
     try:
@@ -187,9 +182,7 @@ def calibrate(
     else:
         plan = replace(plan, round=replace(event, noise_multiplier=best))
     cost = Budget(plan, plan.cost()) if plan.rounds else None
-    sought: Literal["noise_multiplier", "rounds"] = (
-        "rounds" if rounds is None else "noise_multiplier"
-    )
+    sought: Sought = "rounds" if rounds is None else "noise_multiplier"
     return Calibration(epsilon, plan.round.noise_multiplier, plan.rounds, cost, moments, sought)
 
 

@@ -14,6 +14,7 @@ from torch.utils.data import Dataset
 
 from accountant.wording import shown
 from foundation.errors import FedlensError, WrongUse
+from foundation.json_values import json_value
 
 if TYPE_CHECKING:
     from fedlens.runs import Run
@@ -178,13 +179,9 @@ def _provenance(batch: StoredBatch) -> Provenance:
         seed=batch.seed,
         checkpoint_sha256=batch.checkpoint_sha256,
         private=batch.private,
-        dp_epsilon=_finite(batch.dp_epsilon),
+        dp_epsilon=json_value(batch.dp_epsilon),
         delta_dp=batch.delta_dp,
-        bayesian_epsilon=_finite(batch.bdp_corrected),
+        bayesian_epsilon=json_value(batch.bdp_corrected),
         delta_bayesian=batch.delta_bdp,
         label=batch.provenance,
     )
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

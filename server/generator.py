@@ -33,11 +33,7 @@ class GeneratorTrainer:
         self._settings, self._classes = config.generator, classes
         self._source = torch.Generator().manual_seed(config.seed + 1)
         self.network = Generator(
-            shape,
-            classes,
-            config.generator.width,
-            config.generator.latent,
-            generator=self._source,
+            shape, classes, config.generator.width, config.generator.latent, generator=self._source
         )
         self.average = copy.deepcopy(self.network).eval()
         self._optimiser = torch.optim.Adam(

@@ -5,9 +5,10 @@ filter can be trained on them for as many steps as there is patience for, and co
 neither a round nor noise nor clipping stands between it and its adversary. What it hides in real
 images rests on how like them samples are; fresh attackers on real images say how far that goes.
 
-The filter is trained in the budget form of paper 000's objective: lose as little as possible of
-what a network for the classes reads, and leave an adversary at most ``privatizer.budget`` nats;
-where ``privatizer.distortion`` is above 0, also change images as little as that weighs.
+The filter is trained in the budget form of the objective of Bertran et al. 2019: lose as little as
+possible of what a network for the classes reads, and leave an adversary at most
+``privatizer.budget`` nats; where ``privatizer.distortion`` is above 0, also change images as little
+as that weighs.
 """
 
 from __future__ import annotations
@@ -97,13 +98,11 @@ class FilterFit:
             ConfigError: the budget allows an adversary to read all there is.
         """
         most = math.log(sensitive_classes)
-        require(
-            settings.budget < most,
-            "privatizer.budget",
-            settings.budget,
+        mend = (
             f"an attribute of {sensitive_classes} classes has {most:.3g} nats at most, so nothing "
-            "would be hidden; give much less",
+            "would be hidden; give much less"
         )
+        require(settings.budget < most, "privatizer.budget", settings.budget, mend)
         self._settings = settings
         self._config, self._shape = config, shape
         self.sensitive_classes = sensitive_classes
@@ -167,9 +166,7 @@ class FilterFit:
                 network,
                 prior_of(samples.sensitive, self.sensitive_classes),
                 Objective(
-                    budget=settings.budget,
-                    weight=stage.weight,
-                    distortion=settings.distortion,
+                    budget=settings.budget, weight=stage.weight, distortion=settings.distortion
                 ),
                 adversary=_adversary(self._shape, self.sensitive_classes, source),
                 fixed_utility=reader,

@@ -15,6 +15,7 @@ import torch
 from accountant.account import Spending, statement
 from accountant.ledger.ledger import LedgerEntry
 from accountant.statement import promise
+from foundation.json_values import json_value
 from models.pixels import as_pixels
 from server.config.tree import Config
 from server.pretrained_filter import with_cost
@@ -26,6 +27,7 @@ from server.store import (
     BatchRecord,
     CheckpointRow,
     LedgerRow,
+    Purpose,
     ReleaseRow,
     RoundRecord,
     RunRecord,
@@ -37,6 +39,10 @@ from server.store import (
 STRIP_SEED = 1_000_003
 RELEASE_SEED = 2_000_003
 CURVES = ("percentiles", "percentiles_corrected")
+FIGURES = (
+    "dp_epsilon", "delta_dp", "bdp_as_published", "bdp_corrected", "bdp_sound", "delta_bdp",
+)  # fmt: skip
+"""What the store keeps of a run's spending, by its name in both."""
 
 
 def guarantees_something(config: Config) -> bool:
@@ -120,7 +126,7 @@ class Publication:
         self._store.record_checkpoint(row)
 
     def samples(
-        self, purpose: str, number: int, sampler: Sampler, sha256: str, spending: Spending
+        self, purpose: Purpose, number: int, sampler: Sampler, sha256: str, spending: Spending
     ) -> None:
         """Draw a batch from a kept generator and store it with its provenance.
 
@@ -140,13 +146,13 @@ class Publication:
             SampleRecord.from_pixels(position=i, requested_class=int(label), pixels=image)
             for i, (label, image) in enumerate(zip(labels, pixels, strict=True))
         ]
-        figures = spending_fields(spending)
         private = guarantees_something(self._config)
+        figures = {name: getattr(spending, name) for name in FIGURES}
         batch = BatchRecord(
             run_id=self._run_id,
             round=number,
             ledger_index=number - 1,
-            purpose="strip" if strip else "release",
+            purpose=purpose,
             checkpoint_sha256=sha256,
             seed=seed,
             count=len(records),
@@ -162,36 +168,13 @@ class Publication:
         self._store.set_run_status(self._run_id, status, reason, guarantee)
 
 
-def spending_fields(spending: Spending) -> dict[str, float]:
-    """All accountants' figures under the store's names."""
-    return {
-        "dp_epsilon": spending.dp_epsilon,
-        "delta_dp": spending.delta_dp,
-        "bdp_as_published": spending.bdp_as_published,
-        "bdp_corrected": spending.bdp_corrected,
-        "bdp_sound": spending.bdp_sound,
-        "delta_bdp": spending.delta_bdp,
-    }
-
-
 def round_facts(
     number: int, metrics: dict[str, float], spending: Spending, seconds: float
 ) -> dict[str, Any]:
     """A round's record in a form that JSON keeps: infinities as None."""
-    figures = _without_infinities(spending_fields(spending))
-    return {
-        "round": number,
-        "metrics": metrics,
-        "seconds": seconds,
-        "dp_method": spending.dp_method,
-        "percentiles": _without_infinities(spending.percentiles),
-        "percentiles_corrected": _without_infinities(spending.percentiles_corrected),
-        **figures,
-    }
-
-
-def _without_infinities(figures: Mapping[str, float]) -> dict[str, float | None]:
-    return {k: None if v == float("inf") else v for k, v in figures.items()}
+    kept = ("dp_method", *CURVES, *FIGURES)
+    figures = {name: json_value(getattr(spending, name)) for name in kept}
+    return {"round": number, "metrics": metrics, "seconds": seconds, **figures}
 
 
 def _with_infinities(facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -199,7 +182,6 @@ def _with_infinities(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _round_record(run_id: str, facts: Mapping[str, Any]) -> RoundRecord:
-    """The record of `round_facts`; runs begun before there was a sound figure have none."""
-    known = {"bdp_sound": None, **{name: {} for name in CURVES}, **facts}
-    curves = {name: _with_infinities(known[name]) for name in CURVES}
-    return RoundRecord(run_id=run_id, **{**_with_infinities(known), **curves})
+    """The record of `round_facts`."""
+    curves = {name: _with_infinities(facts[name]) for name in CURVES}
+    return RoundRecord(run_id=run_id, **{**_with_infinities(facts), **curves})

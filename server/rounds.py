@@ -26,6 +26,7 @@ from server.run_directory import RunDirectory, Snapshot, digest_of
 from server.run_ledger import RunLedger
 from server.sampler import kept_arrays
 from server.schedule import ScheduledTask, task_at, total_rounds
+from server.store import Purpose
 
 
 @dataclass(frozen=True)
@@ -121,11 +122,9 @@ class TrainingRun:
 
     def _step_of(self, task: ScheduledTask) -> PrivateStep:
         if task.name not in self._steps:
-            state = self._learner.task(task)
-            size, largest = state.size, state.largest_reply
-            self._steps[task.name] = PrivateStep(
-                self._config, task, self._grid, self._federation, size, largest
-            )
+            state, nodes = self._learner.task(task), (self._grid, self._federation)
+            step = PrivateStep(self._config, task, *nodes, state.size, state.largest_reply)
+            self._steps[task.name] = step
         return self._steps[task.name]
 
     # Post-processing
@@ -160,7 +159,7 @@ class TrainingRun:
         if due or number == task.last:
             self._publish_samples("strip", number)
 
-    def _publish_samples(self, purpose: str, number: int) -> None:
+    def _publish_samples(self, purpose: Purpose, number: int) -> None:
         sampler = self._learner.sampler(number)
         sha256 = self._directory.save_generator(number, kept_arrays(sampler))
         self._publication.checkpoint(number, sha256)

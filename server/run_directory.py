@@ -199,13 +199,11 @@ class RunDirectory:
         path = self.checkpoints / "state.safetensors"
         if not path.exists():
             return None
-        try:
+        with _undamaged(path):
             arrays = load_file(path)
             with safe_open(path, framework="numpy") as file:
                 facts = json.loads(file.metadata()["facts"])
-        except (SafetensorError, KeyError, TypeError, ValueError):
-            raise RunDirectoryError(f"{path} is damaged; restore it from a backup") from None
-        return Snapshot(int(facts["round"]), arrays, facts)
+            return Snapshot(int(facts["round"]), arrays, facts)
 
     def _release(self, round_number: int) -> Path:
         return self.checkpoints / f"release-{round_number:06d}.safetensors"
@@ -236,13 +234,8 @@ class RunDirectory:
         """
         if not self._filter.exists():
             return None
-        try:
-            with safe_open(self._filter, framework="numpy") as file:
-                return file.get_tensor("filter"), dict(file.metadata())
-        except (SafetensorError, TypeError):
-            raise RunDirectoryError(
-                f"{self._filter} is damaged; restore it from a backup"
-            ) from None
+        with _undamaged(self._filter), safe_open(self._filter, framework="numpy") as file:
+            return file.get_tensor("filter"), dict(file.metadata())
 
     def generator_path(self, round_number: int) -> Path:
         """Where a round's generator is kept."""
@@ -266,11 +259,17 @@ def load_generator(path: Path) -> Arrays:
     Raises:
         RunDirectoryError: the file was damaged.
     """
-    try:
+    with _undamaged(path):
         arrays: Arrays = load_file(path)
-    except SafetensorError:
+        return arrays
+
+
+@contextmanager
+def _undamaged(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (SafetensorError, KeyError, TypeError, ValueError):
         raise RunDirectoryError(f"{path} is damaged; restore it from a backup") from None
-    return arrays
 
 
 def _contiguous(arrays: Arrays) -> Arrays:

@@ -38,8 +38,8 @@ class Sampler:
 
     With a ``privatizer`` every image went through that filter last, whatever it was chosen by: no
     image of this source shows what the filter hides. The generator's classes are then pairs, each
-    class with each of ``secrets`` secrets. Which secret was asked for, and the filter's noise,
-    follow from the seed *and* the generator's weights: a seed is stored beside samples, and
+    class with each of ``sensitive_classes`` values. Which value was asked for, and the filter's
+    noise, follow from the seed *and* the generator's weights: a seed is stored beside samples, and
     its readers must know neither.
 
     Raises:

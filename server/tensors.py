@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 Arrays = dict[str, NDArray[np.generic]]
 _MARK = "optimiser."
@@ -30,6 +31,14 @@ def restore_optimiser(optimiser: torch.optim.Optimizer, arrays: Arrays) -> None:
             state.setdefault(int(index), {})[name] = torch.from_numpy(np.array(value))
     groups = optimiser.state_dict()["param_groups"]
     optimiser.load_state_dict({"state": state, "param_groups": groups})
+
+
+def vector_to_gradient(network: nn.Module, vector: torch.Tensor) -> None:
+    """Set the gradients of a network's parameters from a flat vector, in their order."""
+    parameters = list(network.parameters())
+    parts = torch.split(vector, [parameter.numel() for parameter in parameters])
+    for parameter, part in zip(parameters, parts, strict=True):
+        parameter.grad = part.view_as(parameter)
 
 
 def under(prefix: str, arrays: Arrays) -> Arrays:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -14,6 +13,7 @@ from torch import Tensor
 
 from accountant.account import statement
 from client.datasets.registry import spec_of
+from foundation.json_values import json_value
 from models.pixels import from_pixels
 from server.config.tree import Config
 from server.pretrained_filter import with_cost
@@ -21,7 +21,7 @@ from server.publication import guarantees_something
 from server.rounds import Observer
 from server.run_directory import RunDirectory, RunDirectoryError
 from server.run_ledger import noise_source
-from server.store import SampleFilter, Store, StoreError, open_store
+from server.store import Purpose, SampleFilter, Store, StoreError, open_store
 from server.training import Outcome, train
 from simulations.federation.apps import client_app, simulated_federation
 from simulations.plots.run import contact_sheet, plot_run
@@ -43,6 +43,7 @@ from simulations.transports.inprocess import InProcessGrid
 STUDENT_IMAGES = 20_000
 TAUGHT_IMAGES, TAUGHT_EPOCHS = 30_000, 3
 STUDENT_SEED = 3_000_003
+BAYESIAN = ("as_published", "corrected", "sound")
 
 Train = Callable[[Config, RunDirectory, str, Observer | None], Outcome]
 
@@ -136,11 +137,9 @@ def simulate(
         users=config.data.users,
         unit="users" if config.privacy.unit == "user" else "silos",
         epsilon={
-            "dp": _finite(spending.dp_epsilon),
-            "dp_at_bayesian_delta": _finite(spending.dp_epsilon_at_bdp_delta),
-            "bdp_as_published": _finite(spending.bdp_as_published),
-            "bdp_corrected": _finite(spending.bdp_corrected),
-            "bdp_sound": _finite(spending.bdp_sound),
+            "dp": json_value(spending.dp_epsilon),
+            "dp_at_bayesian_delta": json_value(spending.dp_epsilon_at_bdp_delta),
+            **{f"bdp_{how}": json_value(getattr(spending, f"bdp_{how}")) for how in BAYESIAN},
         },
         delta={"dp": spending.delta_dp, "bdp": spending.delta_bdp},
         student_accuracy=taught,
@@ -159,10 +158,6 @@ def simulate(
     )
 
 
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
 def draw_sheet(
     store: Store,
     directory: RunDirectory,
@@ -173,10 +168,8 @@ def draw_sheet(
     path: Path | None = None,
 ) -> str:
     """Write the contact sheet of a round's strip, or of the released samples; returns its path."""
-    strip = round_number is not None
-    wanted = SampleFilter(
-        run_id=run_id, round=round_number, purpose="strip" if strip else "release"
-    )
+    purpose: Purpose = "release" if round_number is None else "strip"
+    wanted = SampleFilter(run_id=run_id, round=round_number, purpose=purpose)
     images, labels = stored_samples(store, wanted)
     drawn = [b for b in store.batches(run_id) if b.purpose == wanted.purpose]
     batch = [b for b in drawn if round_number in (None, b.round)][-1]
@@ -198,11 +191,7 @@ def draw_plots(store: Store, directory: RunDirectory, run_id: str) -> str:
 
 
 def measure_student(
-    config: Config,
-    directory: RunDirectory,
-    *,
-    images: int = STUDENT_IMAGES,
-    epochs: int = 2,
+    config: Config, directory: RunDirectory, *, images: int = STUDENT_IMAGES, epochs: int = 2
 ) -> StudentResult:
     """Train a student on fresh samples with the classes they were asked for; test on real images.
 
@@ -237,14 +226,11 @@ def measure_taught_student(
     torch.set_num_threads(config.generator.threads)
     sampler = kept_sampler(directory)
     if config.privatizer.pairs:
+        without = "train the run without privatizer.condition"
+        mend = without if config.privatizer.conditioned else "take --labels requested"
         raise RunDirectoryError(
             f"the annotator of {directory.path} cannot label its samples: it reads pairs of class "
-            "and sensitive value; "
-            + (
-                "take --labels requested"
-                if not config.privatizer.conditioned
-                else "train the run without privatizer.condition"
-            )
+            f"and sensitive value; {mend}"
         )
     real, truth, _ = _real_test_set(config)
     return taught_student(

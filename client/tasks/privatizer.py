@@ -1,11 +1,11 @@
 """The privatizer on a node: each user's gradients of every network, on that user's records alone.
 
-Paper 000's Algorithm 1 (and paper 002's) as one federated step: minus the gradient of each
-network's loss, the scalars whose squares (or logarithm) the objective takes, and the shares of the
-sensitive attribute's classes. The square of a mean does not decompose over users, so each takes the
-gradient at
-*everybody's* scalars of the rounds before, which travel with the request. Every block is clipped by
-itself here, and the whole again where sums are made, so that the sensitivity of the sum is C.
+Algorithm 1 of Bertran et al. 2019 (and of Jafarzadeh Asl et al. 2023) as one federated step: minus
+the gradient of each network's loss, the scalars whose squares (or logarithm) the objective takes,
+and the shares of the sensitive attribute's classes. The square of a mean does not decompose over
+users, so each takes the gradient at *everybody's* scalars of the rounds before, which travel with
+the request. Every block is clipped by itself here, and the whole again where sums are made, so that
+the sensitivity of the sum is C.
 """
 
 from __future__ import annotations

@@ -57,14 +57,9 @@ def _desk(project: StoredProject) -> None:
         )
 
 
-def _pick_project(projects: list[StoredProject]) -> StoredProject:
-    by_id = {str(project.project_id): project for project in reversed(projects)}
-    titles = {number: project.name for number, project in by_id.items()}
-    return by_id[pick("Project", titles, PROJECT_PARAMETER)]
-
-
 def _work(projects: list[StoredProject]) -> None:
-    project = _pick_project(projects)
+    by_id = {str(project.project_id): project for project in reversed(projects)}
+    project = pick("Project", by_id, lambda one: one.name, PROJECT_PARAMETER)
     run = store().run(project.run_id)
     privacy_warning(run)
     st.caption(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from dashboard import privatizers
+from dashboard.frames import put
 from dashboard.pages import DashboardPage
 from dashboard.session import pick, plain_errors, store
 from server.store import StoredPrivatizerCurve
@@ -16,12 +17,6 @@ START_HINT = "fedlens privatizer curve --method cloak --quick --out runs/cloak"
 def _empty() -> None:
     st.info("**No curves yet.** Make one in a terminal, and open the dashboard on its store.")
     st.code(START_HINT, language="bash")
-
-
-def _pick(curves: list[StoredPrivatizerCurve]) -> StoredPrivatizerCurve:
-    by_id = {str(curve.curve_id): curve for curve in curves}
-    titles = {number: privatizers.title(curve) for number, curve in by_id.items()}
-    return by_id[pick("Curve", titles, CURVE_PARAMETER)]
 
 
 def _charts(curve: StoredPrivatizerCurve) -> None:
@@ -42,26 +37,16 @@ def _charts(curve: StoredPrivatizerCurve) -> None:
 
 def _tables(curve: StoredPrivatizerCurve) -> None:
     st.markdown("#### Points")
-    st.dataframe(
+    put(
         privatizers.point_table(curve),
-        hide_index=True,
-        width="stretch",
-        alt="Table of the curve's points with utility and strongest attacker",
+        "Table of the curve's points with utility and strongest attacker",
     )
     st.caption(privatizers.ATTACKS_CAPTION)
     with st.expander("Every attacker"):
-        st.dataframe(
-            privatizers.attack_table(curve),
-            hide_index=True,
-            width="stretch",
-            alt="Table of every attacker at every point",
-        )
+        put(privatizers.attack_table(curve), "Table of every attacker at every point")
     st.markdown("#### Certified, apart from all attacks")
-    st.dataframe(
-        privatizers.certified_table(curve),
-        hide_index=True,
-        alt="Table of what is certified of each filter",
-    )
+    said = "Table of what is certified of each filter"
+    put(privatizers.certified_table(curve), said)
     st.caption(privatizers.CERTIFIED_CAPTION)
     _fairness(curve)
 
@@ -72,7 +57,7 @@ def _fairness(curve: StoredPrivatizerCurve) -> None:
     if rows.empty:
         st.caption("Undefined here: some group has no record of some truth, or none is asked for.")
         return
-    st.dataframe(rows, hide_index=True, alt="Table of differences between groups at each point")
+    put(rows, "Table of differences between groups at each point")
     st.caption("Differences of shares between groups; 0 is equal treatment.")
 
 
@@ -84,7 +69,8 @@ def render() -> None:
         if not curves:
             _empty()
             return
-        curve = _pick(curves)
+        by_id = {str(curve.curve_id): curve for curve in curves}
+        curve = pick("Curve", by_id, privatizers.title, CURVE_PARAMETER)
         st.warning(f"**{curve.label[0].upper()}{curve.label[1:]}.**", icon=":material/science:")
         if curve.quick:
             st.caption("A quick curve: few steps and small networks, which costs quality.")

@@ -9,7 +9,7 @@ import streamlit as st
 from dashboard import audits, charts, ledger_table, percentiles, strips
 from dashboard.badges import privacy_warning, run_badges
 from dashboard.pages import PAGES, DashboardPage
-from dashboard.privacy import ASSUMPTIONS, delta_text, epsilon_text
+from dashboard.privacy import ASSUMPTIONS, bounds, delta_text, epsilon_text
 from dashboard.session import RUN_PARAMETER, pick_run, plain_errors, store
 from server.store import RoundRecord, RunRecord
 
@@ -43,19 +43,9 @@ def _figures(run: RunRecord, rounds: list[RoundRecord]) -> None:
     done.metric("Rounds", f"{last.round if last else 0} / {run.rounds_planned}", border=True)
     if last is None:
         return
-    dp, bdp = delta_text(last.delta_dp), delta_text(last.delta_bdp)
-    for column, label, value in zip(
-        spent,
-        (
-            f"DP ε (δ = {dp})",
-            f"BDP ε sound (δ = {bdp})",
-            f"BDP ε corrected (δ = {bdp})",
-            f"BDP ε as published (δ = {bdp})",
-        ),
-        (last.dp_epsilon, last.bdp_sound, last.bdp_corrected, last.bdp_as_published),
-        strict=True,
-    ):
-        column.metric(label, epsilon_text(value), border=True)
+    for column, one in zip(spent, bounds(last), strict=True):
+        label = f"{one.name} (δ = {delta_text(one.delta)})"
+        column.metric(label, epsilon_text(one.epsilon), border=True)
 
 
 def _privacy_chart(run: RunRecord, rounds: list[RoundRecord]) -> None:
@@ -81,8 +71,7 @@ def _losses(rounds: list[RoundRecord]) -> None:
         with columns[place % 3]:
             st.markdown(f"**{name.replace('_', ' ')}**")
             st.altair_chart(
-                charts.metric_chart(rounds, name),
-                alt=f"Line chart of {name} against rounds",
+                charts.metric_chart(rounds, name), alt=f"Line chart of {name} against rounds"
             )
 
 

@@ -6,14 +6,15 @@ import streamlit as st
 
 from dashboard.audits import ALARM, RED, has_alarm
 from dashboard.badges import STATUS
-from dashboard.frames import coloured, frame
+from dashboard.frames import coloured, frame, put
 from dashboard.pages import PAGES, DashboardPage
-from dashboard.privacy import ASSUMPTIONS, NOT_PRIVATE, delta_text, epsilon_text
+from dashboard.privacy import ASSUMPTIONS, NOT_PRIVATE, bounds, delta_text, epsilon_text
 from dashboard.session import RUN_PARAMETER, plain_errors, store
 from server.store import RoundRecord, RunRecord
 
 START_HINT = "fedlens simulate --preset demo --out runs/demo"
 NONE_YET = "–"
+COLUMNS = ("DP ε (δ)", "BDP ε sound (δ)", "BDP ε corrected (δ)", "BDP ε as published (δ)")
 
 
 def row(run: RunRecord, last: RoundRecord | None, *, alarm: bool = False) -> dict[str, str | int]:
@@ -26,20 +27,16 @@ def row(run: RunRecord, last: RoundRecord | None, *, alarm: bool = False) -> dic
         "Data": run.data_name,
         "Unit": run.unit,
         "Users": run.users,
-        "DP ε (δ)": _with_delta(last.dp_epsilon, last.delta_dp) if last else NONE_YET,
-        "BDP ε sound (δ)": _with_delta(last.bdp_sound, last.delta_bdp) if last else NONE_YET,
-        "BDP ε corrected (δ)": _with_delta(last.bdp_corrected, last.delta_bdp)
-        if last
-        else NONE_YET,
-        "BDP ε as published (δ)": _with_delta(last.bdp_as_published, last.delta_bdp)
-        if last
-        else NONE_YET,
+        **(_figures(last) if last else dict.fromkeys(COLUMNS, NONE_YET)),
         "Started": run.created_at.strftime("%Y-%m-%d %H:%M UTC"),
     }
 
 
-def _with_delta(epsilon: float, delta: float) -> str:
-    return f"{epsilon_text(epsilon)} ({delta_text(delta)})"
+def _figures(last: RoundRecord) -> dict[str, str]:
+    return {
+        f"{one.name} (δ)": f"{epsilon_text(one.epsilon)} ({delta_text(one.delta)})"
+        for one in bounds(last)
+    }
 
 
 def _colour(value: object) -> str:
@@ -58,14 +55,12 @@ def _table(runs: list[RunRecord]) -> None:
         rounds = store().rounds(run.run_id)
         last = rounds[-1] if rounds else None
         rows.append(row(run, last, alarm=has_alarm(run.run_id)))
-    event = st.dataframe(
+    event = put(
         coloured(frame(rows), "Privacy", _colour),
-        hide_index=True,
-        width="stretch",
+        "Table of runs with their status, progress and privacy figures",
         on_select="rerun",
         selection_mode="single-cell",
         key="runs_table",
-        alt="Table of runs with their status, progress and privacy figures",
     )
     cells = event["selection"]["cells"]
     if cells:

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from fedlens.cli.flags import add_json_flag, add_run_argument
+from fedlens.cli.flags import add_json_flag, add_run_argument, chosen
 from fedlens.cli.output import figure, print_json, print_table, say, step_bars
 from foundation.errors import ExitStatus, WrongUse
 
@@ -15,11 +15,8 @@ if TYPE_CHECKING:
     from fedlens.auditing import AuditReport
 
 KINDS = ("all", "one-run", "one-shot", "noise", "membership")
-VERDICTS = {
-    "alarm": "ALARM",
-    "nothing-found": "nothing found",
-    "cannot-detect": "cannot detect",
-}
+CHOICES = ("kind", "task", "canaries", "dims", "rounds", "noise_multiplier", "confidence")
+VERDICTS = {"alarm": "ALARM", "nothing-found": "nothing found", "cannot-detect": "cannot detect"}
 ABOUT = (
     "Carry a run's mechanism out with made-up users (canaries), through the code that real users "
     "go through, and try to show a larger ε than is claimed. Finding nothing proves nothing; each "
@@ -35,33 +32,28 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         description=ABOUT,
         epilog="example: fedlens audit runs/demo --kind one-run",
     )
+    add = parser.add_argument
     add_run_argument(parser, optional=True)
-    parser.add_argument(
-        "--preset", help="audit a preset's mechanism instead of a run; nothing is stored"
-    )
-    parser.add_argument(
-        "--kind", choices=KINDS, default="all", help="which audit (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--canaries", type=int, default=1000, metavar="M", help="made-up users (default: 1000)"
-    )
-    parser.add_argument(
+    add("--preset", help="audit a preset's mechanism instead of a run; nothing is stored")
+    add("--kind", choices=KINDS, default="all", help="which audit (default: %(default)s)")
+    add("--canaries", type=int, default=1000, metavar="M", help="made-up users (default: 1000)")
+    add(
         "--dims", type=int, default=20_000, metavar="D", help="length of an update (default: 20000)"
     )
-    parser.add_argument(
+    add(
         "--task",
         default="",
         metavar="NAME",
         help="which task of the schedule (default: the last critic)",
     )
-    parser.add_argument("--rounds", type=int, metavar="T", help="audit another number of rounds")
-    parser.add_argument(
+    add("--rounds", type=int, metavar="T", help="audit another number of rounds")
+    add(
         "--noise-multiplier",
         type=float,
         metavar="Z",
         help="audit another noise: the same code where a leak can be shown",
     )
-    parser.add_argument(
+    add(
         "--confidence",
         type=float,
         default=0.95,
@@ -80,17 +72,7 @@ def run(args: argparse.Namespace) -> int:
         raise WrongUse("name a RUN_DIR or a --preset, one of them")
     subject = args.preset or open_run(args.run_dir, store=args.store)
     with step_bars() as observer:
-        found = audit(
-            subject,
-            kind=args.kind,
-            task=args.task,
-            canaries=args.canaries,
-            dims=args.dims,
-            rounds=args.rounds,
-            noise_multiplier=args.noise_multiplier,
-            confidence=args.confidence,
-            progress=observer,
-        )
+        found = audit(subject, **chosen(args, *CHOICES), progress=observer)
     _print(found)
     if found.path is not None:
         place = f"{found.path} (yours alone to read)"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedlens.budgets import check_users, event_of
-from fedlens.cli.flags import add_json_flag
+from fedlens.cli.flags import add_json_flag, chosen
 from fedlens.cli.output import figure, print_json, say
 from fedlens.cli.schedules import add_mechanism_flags, parse_orders, share_in_words
 from foundation.errors import WrongUse
@@ -40,7 +40,8 @@ def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         epilog="example: fedlens budget bayesian --norms norms.json --clipping-norm 1 "
         "--noise-multiplier 1 --sampling-rate 0.01 --rounds 1000 --delta 1e-10",
     )
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "--norms",
         type=Path,
         required=True,
@@ -48,19 +49,15 @@ def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         help="JSON list of norms after clipping, absolute, at most C (distances of pairs of users "
         "for replace-one, at most 2C)",
     )
-    parser.add_argument(
-        "--clipping-norm", type=float, required=True, metavar="C", help="L2 bound of an update"
-    )
+    add("--clipping-norm", type=float, required=True, metavar="C", help="L2 bound of an update")
     add_mechanism_flags(parser, required=NEEDED)
-    parser.add_argument("--orders", metavar="A:B", help="orders λ to try, as 1:64 or 2,4,8")
-    parser.add_argument(
+    add("--orders", metavar="A:B", help="orders λ to try, as 1:64 or 2,4,8")
+    add(
         "--gamma", type=float, metavar="G", help="failure of one confidence bound (default: 1%% of "
         "δ, split over rounds and orders)",
     )  # fmt: skip
-    parser.add_argument(
-        "--panel", action="store_true", help="the norms are those of all users there are"
-    )
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the percentile curve (PNG)")
+    add("--panel", action="store_true", help="the norms are those of all users there are")
+    add("--plot", type=Path, metavar="FILE", help="draw the percentile curve (PNG)")
     add_json_flag(parser)
     parser.set_defaults(run=run)
 
@@ -77,17 +74,9 @@ def run(args: argparse.Namespace) -> int:
     )
     assessment = assess(
         norms,
-        clipping_norm=args.clipping_norm,
-        noise_multiplier=args.noise_multiplier,
-        sampling_rate=args.sampling_rate,
-        rounds=args.rounds,
-        delta=args.delta,
-        gamma=args.gamma,
-        panel=args.panel,
-        users=args.users,
-        unit=event.unit,
+        **chosen(args, "rounds", "delta", "gamma", "panel", "users", "clipping_norm"),
+        **chosen(args, "sampling_rate", "noise_multiplier", "unit", "adjacency"),
         sampler=event.sampler,
-        adjacency=event.adjacency,
         **optional,
     )
     _print(assessment, args.delta)
@@ -124,13 +113,8 @@ def _is_number(value: object) -> bool:
 
 
 def _figures(assessment: Assessment) -> dict[str, Bound]:
-    found = {
-        "as_published": assessment.as_published,
-        "corrected": assessment.corrected,
-        "sound": assessment.sound,
-        "dp": assessment.dp,
-    }
-    return found if assessment.panel is None else {**found, "panel": assessment.panel}
+    found = {name: getattr(assessment, name) for name in MEANINGS}
+    return {name: bound for name, bound in found.items() if bound is not None}
 
 
 def _print(assessment: Assessment, delta: float) -> None:

@@ -37,20 +37,17 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_mechanism_flags(parser, required=())
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "--release",
         action="append",
         default=[],
         metavar="NAME=Z",
         help="a vector released once besides, with noise Z times its sensitivity; may be repeated",
     )
-    parser.add_argument(
-        "--at-epsilon", type=float, metavar="E", help="say the δ that holds at this ε as well"
-    )
-    parser.add_argument(
-        "--what-if", action="store_true", help="tables of ε against rounds, noise and users"
-    )
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw these tables as a PNG")
+    add("--at-epsilon", type=float, metavar="E", help="say the δ that holds at this ε as well")
+    add("--what-if", action="store_true", help="tables of ε against rounds, noise and users")
+    add("--plot", type=Path, metavar="FILE", help="draw these tables as a PNG")
     add_json_flag(parser)
     parser.set_defaults(run=run)
     kinds = parser.add_subparsers(dest="kind", metavar="[bayesian]", required=False)

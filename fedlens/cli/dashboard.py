@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from fedlens.cli.flags import add_run_argument
+from fedlens.cli.flags import add_run_argument, chosen
 from foundation.errors import WrongUse
 
 
@@ -18,13 +18,12 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         epilog="example: fedlens dashboard runs/demo",
     )
     add_run_argument(parser, optional=True)
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
-    parser.add_argument("--port", type=int, default=8501, help="port (default: 8501)")
-    parser.add_argument("--token", help="token of the link (default: a fresh random one)")
-    parser.add_argument("--open", action="store_true", help="open it in a browser")
-    parser.add_argument(
-        "--allow-remote", action="store_true", help="listen on an address that others can reach"
-    )
+    add = parser.add_argument
+    add("--host", default="127.0.0.1", help="address to listen on")
+    add("--port", type=int, default=8501, help="port (default: 8501)")
+    add("--token", help="token of the link (default: a fresh random one)")
+    add("--open", action="store_true", help="open it in a browser")
+    add("--allow-remote", action="store_true", help="listen on an address that others can reach")
     parser.set_defaults(run=run)
 
 
@@ -38,12 +37,5 @@ def run(args: argparse.Namespace) -> int:
         url = open_run(args.run_dir, store=args.store).store
     if not url:
         raise WrongUse("name a RUN_DIR or a --store to look at")
-    serve(
-        url,
-        host=args.host,
-        port=args.port,
-        token=args.token,
-        open_browser=args.open,
-        allow_remote=args.allow_remote,
-    )
+    serve(url, **chosen(args, "host", "port", "token", "allow_remote"), open_browser=args.open)
     return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from foundation.errors import WrongUse
 
@@ -36,6 +37,11 @@ def add_seeds_flag(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seeds", nargs="+", default=[], metavar="SEED", help="seeds (default: 0 1 2; quick: 0)"
     )
+
+
+def chosen(args: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """The flags of these names as keyword arguments."""
+    return {name: getattr(args, name) for name in names}
 
 
 def parse_seeds(texts: Sequence[str], *, quick: bool) -> tuple[int, ...]:

@@ -47,24 +47,17 @@ def _add_terms(action: argparse.ArgumentParser) -> None:
 
     from accountant.events import Adjacency, Unit
 
-    action.add_argument(
-        "--epsilon", type=float, required=True, help="most that DP ε may come to over all runs"
-    )
-    action.add_argument(
-        "--delta", type=float, required=True, help="δ of that ε; its runs must have the same"
-    )
-    action.add_argument(
-        "--unit", choices=get_args(Unit), required=True, help="whose presence is hidden"
-    )
-    action.add_argument(
+    add = action.add_argument
+    add("--epsilon", type=float, required=True, help="most that DP ε may come to over all runs")
+    add("--delta", type=float, required=True, help="δ of that ε; its runs must have the same")
+    add("--unit", choices=get_args(Unit), required=True, help="whose presence is hidden")
+    add(
         "--adjacency",
         choices=get_args(Adjacency),
         default="add-remove",
         help="neighbouring data sets (training runs are add-remove)",
     )
-    action.add_argument(
-        "--users", type=int, default=0, help="how many users are in it; runs enrol no more"
-    )
+    add("--users", type=int, default=0, help="how many users are in it; runs enrol no more")
 
 
 def create(args: argparse.Namespace) -> int:
@@ -146,16 +139,7 @@ def _rounds_left(population: Population) -> int | None:
 
 
 def _record(population: Population) -> dict[str, Any]:
-    shares = [
-        {
-            "run": share.run,
-            "grants": share.grants,
-            "rounds": share.rounds,
-            "alone": share.alone.to_json(),
-            "last": share.last,
-        }
-        for share in population.shares()
-    ]
+    shares = [{**vars(share), "alone": share.alone.to_json()} for share in population.shares()]
     return {
         **population.ledger.header,
         "spent": population.spent().to_json(),

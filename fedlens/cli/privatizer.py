@@ -45,10 +45,11 @@ def _add_curve(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         "real; it stays in the folder and out of the store.",
         epilog="example: fedlens privatizer curve --method cloak --quick",
     )
-    curve.add_argument("--method", required=True, choices=METHODS, help="what filters are trained")
-    curve.add_argument("--data", default=DATA, help="source of records (default: %(default)s)")
-    curve.add_argument("--out", type=Path, help="folder (default: runs/privatizer-METHOD)")
-    curve.add_argument(
+    add = curve.add_argument
+    add("--method", required=True, choices=METHODS, help="what filters are trained")
+    add("--data", default=DATA, help="source of records (default: %(default)s)")
+    add("--out", type=Path, help="folder (default: runs/privatizer-METHOD)")
+    add(
         "--points",
         nargs="+",
         default=[],
@@ -57,7 +58,7 @@ def _add_curve(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         "order and weight for alpha (1:1.5); default: the method's own",
     )
     add_seeds_flag(curve)
-    curve.add_argument(
+    add(
         "--attackers",
         nargs="+",
         default=[],
@@ -65,13 +66,9 @@ def _add_curve(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         help="of logistic, trees, same, wide (default: all; quick: logistic same); the data's "
         "formula, if it has one, and the lines of reference are always there",
     )
-    curve.add_argument(
-        "--quick", action="store_true", help="one or two points, one seed, small networks"
-    )
-    curve.add_argument("--data-dir", help="folder of the data sets' files")
-    curve.add_argument(
-        "--store", default="", help="URL of the store (default: store.db in the folder)"
-    )
+    add("--quick", action="store_true", help="one or two points, one seed, small networks")
+    add("--data-dir", help="folder of the data sets' files")
+    add("--store", default="", help="URL of the store (default: store.db in the folder)")
     add_json_flag(curve)
     curve.set_defaults(run=run_curve_verb)
 
@@ -84,15 +81,10 @@ def _add_export(actions: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "file. A file that does not do what the filter does is refused.",
         epilog="example: fedlens privatizer export runs/privatizer-cloak/filters/FILE.safetensors",
     )
-    export.add_argument(
-        "filter", type=Path, metavar="FILTER", help="file of a curve's filters/, or a run's folder"
-    )
-    export.add_argument(
-        "--kind", choices=KINDS, default="torch", help="torch.export or ONNX (default: torch)"
-    )
-    export.add_argument(
-        "--out", type=Path, help="file to write (default: beside or in FILTER, .pt2 or .onnx)"
-    )
+    add = export.add_argument
+    add("filter", type=Path, metavar="FILTER", help="file of a curve's filters/, or a run's folder")
+    add("--kind", choices=KINDS, default="torch", help="torch.export or ONNX (default: torch)")
+    add("--out", type=Path, help="file to write (default: beside or in FILTER, .pt2 or .onnx)")
     add_json_flag(export)
     export.set_defaults(run=run_export)
 

@@ -19,9 +19,10 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         epilog="example: fedlens samples runs/demo --round 2 --png round-2.png",
     )
     add_run_argument(parser)
-    parser.add_argument("--round", type=int, help="the strip of this round (default: the release)")
-    parser.add_argument("--rows", type=int, default=8, help="samples a class (default: 8)")
-    parser.add_argument("--png", type=Path, help="file to write (default: in the run's pictures)")
+    add = parser.add_argument
+    add("--round", type=int, help="the strip of this round (default: the release)")
+    add("--rows", type=int, default=8, help="samples a class (default: 8)")
+    add("--png", type=Path, help="file to write (default: in the run's pictures)")
     add_json_flag(parser)
     parser.set_defaults(run=run)
 
@@ -39,12 +40,7 @@ def run(args: argparse.Namespace) -> int:
     run = open_run(args.run_dir, store=args.store)
     with open_store(run.store) as store:
         written = draw_sheet(
-            store,
-            run.directory,
-            run.id,
-            round_number=args.round,
-            rows=args.rows,
-            path=args.png,
+            store, run.directory, run.id, round_number=args.round, rows=args.rows, path=args.png
         )
     say(written)
     if args.json:

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
+from fedlens.cli.flags import chosen
 from foundation.errors import WrongUse
 
 SAMPLERS = ("poisson", "without-replacement", "none")
@@ -26,24 +27,23 @@ def add_mechanism_flags(parser: argparse.ArgumentParser, *, required: Sequence[s
         ("--noise-multiplier", "Z", "noise standard deviation over the clipping norm, on the sum"),
         ("--delta", "D", "δ in (0, 1), well below one over the number of users"),
     )
+    add = parser.add_argument
     for flag, mark, said in numbers:
         needed = flag in required
-        parser.add_argument(flag, type=float, metavar=mark, help=said, required=needed)
+        add(flag, type=float, metavar=mark, help=said, required=needed)
     needed = "--rounds" in required
-    parser.add_argument("--rounds", type=int, metavar="T", help="number of rounds", required=needed)
-    parser.add_argument(
+    add("--rounds", type=int, metavar="T", help="number of rounds", required=needed)
+    add(
         "--sampler", choices=SAMPLERS, help="how cohorts are drawn (default: poisson; none for q=1)"
     )
-    parser.add_argument(
+    add(
         "--adjacency",
         choices=ADJACENCIES,
         default="add-remove",
         help="how neighbouring data sets differ (default: %(default)s)",
     )
-    parser.add_argument(
-        "--unit", choices=("user", "record"), default="user", help="whom it protects: %(default)s"
-    )
-    parser.add_argument("--users", type=int, metavar="N", help="enrolled users, to judge δ by")
+    add("--unit", choices=("user", "record"), default="user", help="whom it protects: %(default)s")
+    add("--users", type=int, metavar="N", help="enrolled users, to judge δ by")
 
 
 def require_flags(args: argparse.Namespace, *flags: str) -> None:
@@ -60,7 +60,7 @@ def require_flags(args: argparse.Namespace, *flags: str) -> None:
 def mechanism_of(args: argparse.Namespace) -> dict[str, Any]:
     """The flags of `add_mechanism_flags` as the API's arguments."""
     names = ("sampling_rate", "noise_multiplier", "delta", "rounds", "sampler", "adjacency", "unit")
-    return {name: getattr(args, name) for name in names}
+    return chosen(args, *names)
 
 
 def releases_of(args: argparse.Namespace) -> list[tuple[str, float]]:

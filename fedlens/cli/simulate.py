@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedlens.cli.flags import add_json_flag
+from fedlens.cli.flags import add_json_flag, chosen
 from fedlens.cli.output import figure, print_json, program, round_bar, say
 from fedlens.presets import preset_names
 from fedlens.simulating import TRANSPORTS, chosen_config, prepare, train
@@ -29,9 +29,10 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         + _settings_help(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--preset", default="demo", help=f"one of {', '.join(preset_names())}")
-    parser.add_argument("--config", type=Path, help="TOML file of settings, over the preset")
-    parser.add_argument(
+    add = parser.add_argument
+    add("--preset", default="demo", help=f"one of {', '.join(preset_names())}")
+    add("--config", type=Path, help="TOML file of settings, over the preset")
+    add(
         "--set",
         action="append",
         default=[],
@@ -39,22 +40,20 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         metavar="KEY=VALUE",
         help="one setting, over both; may be repeated",
     )
-    parser.add_argument(
+    add(
         "--epsilon",
         type=float,
         help="scale the noise of all tasks by one factor, so that the whole run has this DP ε",
     )
-    parser.add_argument(
-        "--delta", type=float, help="δ of --epsilon, and privacy.delta of the run from then on"
-    )
-    parser.add_argument("--data-dir", help="folder of the data set's files (data.dir)")
-    parser.add_argument("--out", type=Path, help="run directory (default: runs/PRESET, numbered)")
-    parser.add_argument(
+    add("--delta", type=float, help="δ of --epsilon, and privacy.delta of the run from then on")
+    add("--data-dir", help="folder of the data set's files (data.dir)")
+    add("--out", type=Path, help="run directory (default: runs/PRESET, numbered)")
+    add(
         "--overwrite",
         action="store_true",
         help="rename a run that is in --out to make room for this one",
     )
-    parser.add_argument("--store", default="", help="URL of the store (default: in the directory)")
+    add("--store", default="", help="URL of the store (default: in the directory)")
     add_training_flags(parser)
     parser.set_defaults(run=run)
 
@@ -82,14 +81,9 @@ def config_of(args: argparse.Namespace) -> Config:
     """The configuration that the flags ask for."""
     from server.config.reading import parse_setting
 
-    return chosen_config(
-        args.preset,
-        config=args.config,
-        settings=dict(parse_setting(text) for text in args.settings),
-        epsilon=args.epsilon,
-        delta=args.delta,
-        data_dir=args.data_dir,
-    )
+    settings = dict(parse_setting(text) for text in args.settings)
+    given = chosen(args, "preset", "config", "epsilon", "delta", "data_dir")
+    return chosen_config(**given, settings=settings)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -108,14 +102,9 @@ def finish(args: argparse.Namespace, config: Config, directory: RunDirectory) ->
     if warning := describe_noise(config):
         say(warning)
     with round_bar() as observer:
-        summary = train(
-            config,
-            directory,
-            store=args.store,
-            transport=args.transport,
-            progress=observer,
-            student=not args.no_student,
-        ).summary
+        places = chosen(args, "store", "transport")
+        made = train(config, directory, **places, progress=observer, student=not args.no_student)
+    summary = made.summary
     _print(summary, "filtered real" if config.privatizer.active else "real")
     budget = getattr(config.privatizer, "budget", math.inf)
     if (summary.sensitive_read_nats or 0) > budget:

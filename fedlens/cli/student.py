@@ -21,16 +21,17 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         epilog="example: fedlens student runs/demo --images 20000 --epochs 2",
     )
     add_run_argument(parser)
-    parser.add_argument("--images", type=int, default=20_000, help="fresh samples to train on")
-    parser.add_argument("--epochs", type=int, default=2, help="passes over them")
-    parser.add_argument(
+    add = parser.add_argument
+    add("--images", type=int, default=20_000, help="fresh samples to train on")
+    add("--epochs", type=int, default=2, help="passes over them")
+    add(
         "--labels",
         choices=LABELS,
         default="requested",
         help="the classes that samples were asked for, or the private annotator's soft labels of "
         "changed samples (a third samples, a third changed, a third mixed)",
     )
-    parser.add_argument(
+    add(
         "--project",
         help="train on the samples and labels of this annotation project instead of fresh samples "
         "with the classes they were asked for",

@@ -39,9 +39,10 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "missing is computed. Simulation only: real test images are in no privacy budget.",
         epilog="example: fedlens study table1 --quick",
     )
-    table.add_argument("--rows", nargs="+", default=[], metavar="ROW", help=_rows_help())
+    add = table.add_argument
+    add("--rows", nargs="+", default=[], metavar="ROW", help=_rows_help())
     add_seeds_flag(table)
-    table.add_argument(
+    add(
         "--guarantee",
         nargs="+",
         default=[],
@@ -49,28 +50,26 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         help="guarantees, each for everything that a run releases: 1@1e-10, none for no noise, "
         "preset for the preset's own noise (default: 1@1e-10 1@1e-5 10@1e-5 none)",
     )
-    table.add_argument(
+    add(
         "--quick",
         action="store_true",
         help="MNIST records and MNIST 3,000 users at 1@1e-10 with one seed; unless --page is "
         "given, students learn from half as many images and the curve of labels has fewer points",
     )
-    table.add_argument(
-        "--out", type=Path, default=OUT, help="folder of the study (default: runs/study)"
-    )
-    table.add_argument("--data-dir", help="folder of the data sets' files")
-    table.add_argument(
+    add("--out", type=Path, default=OUT, help="folder of the study (default: runs/study)")
+    add("--data-dir", help="folder of the data sets' files")
+    add(
         "--jobs",
         type=int,
         default=min(2, os.cpu_count() or 1),
         help="runs trained or measured at a time (default: 2, or 1 on one core)",
     )
-    table.add_argument(
+    add(
         "--kept",
         action="store_true",
         help="compute nothing: show what of the rows, guarantees and seeds is in the folder",
     )
-    table.add_argument(
+    add(
         "--page",
         type=Path,
         help="write the results as a Markdown page there too, and its figures as JSON beside it; "
@@ -81,9 +80,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     _add_privatizer_studies(tables)
 
 
-def _add_privatizer_studies(
-    tables: argparse._SubParsersAction[argparse.ArgumentParser],
-) -> None:
+def _add_privatizer_studies(tables: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """A sub-command for each study of privatizers."""
     from studies.papers import STUDIES
 
@@ -96,9 +93,10 @@ def _add_privatizer_studies(
             "used and no budget is kept.",
             epilog=f"example: fedlens study {name} --quick",
         )
-        study.add_argument("--quick", action="store_true", help="a small form of it, one seed")
+        add = study.add_argument
+        add("--quick", action="store_true", help="a small form of it, one seed")
         add_seeds_flag(study)
-        study.add_argument(
+        add(
             "--set",
             action="append",
             default=[],
@@ -106,10 +104,8 @@ def _add_privatizer_studies(
             metavar="KEY=VALUE",
             help="one setting over the study's own: 'points=[\"1:0.2\"]'; may be repeated",
         )
-        study.add_argument(
-            "--out", type=Path, help=f"folder of rows and plots (default: {OUT}-{name})"
-        )
-        study.add_argument("--data-dir", help="folder of the data sets' files")
+        add("--out", type=Path, help=f"folder of rows and plots (default: {OUT}-{name})")
+        add("--data-dir", help="folder of the data sets' files")
         add_json_flag(study)
         study.set_defaults(run=run_privatizer_study)
 

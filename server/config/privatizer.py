@@ -30,22 +30,22 @@ class PrivatizerConfig(Section):
     @property
     def active(self) -> bool:
         """Whether the run hides anything."""
-        return False
+        return isinstance(self, FilterConfig)
 
     @property
     def reads_sensitive(self) -> bool:
         """Whether nodes must know the sensitive attribute of their records."""
-        return False
-
-    @property
-    def pairs(self) -> bool:
-        """Whether the generator's classes are pairs of class and sensitive attribute."""
-        return False
+        return self.active
 
     @property
     def conditioned(self) -> bool:
         """Whether samples are shown as such pairs, which no real image's label is."""
         return False
+
+    @property
+    def pairs(self) -> bool:
+        """Whether the generator's classes are pairs of class and sensitive attribute."""
+        return self.conditioned
 
 
 class NoPrivatizer(PrivatizerConfig):
@@ -74,23 +74,10 @@ class FilterConfig(PrivatizerConfig):
 
     @model_validator(mode="after")
     def _can_be_told(self) -> FilterConfig:
-        require(
-            self.consenting == 0 or self.network != "dense",
-            "privatizer.consenting",
-            self.consenting,
-            "privatizer.network = 'dense' cannot be told of each record; leave it at 0",
-        )
+        mend = "privatizer.network = 'dense' cannot be told of each record; leave it at 0"
+        told = self.consenting == 0 or self.network != "dense"
+        require(told, "privatizer.consenting", self.consenting, mend)
         return self
-
-    @property
-    def active(self) -> bool:
-        """Whether the run hides anything."""
-        return True
-
-    @property
-    def reads_sensitive(self) -> bool:
-        """Whether nodes must know the sensitive attribute of their records."""
-        return True
 
 
 class ConditionedConfig(FilterConfig):
@@ -99,11 +86,6 @@ class ConditionedConfig(FilterConfig):
     condition: bool = False
     """Whether the generator's classes are pairs of class and sensitive attribute (class x values +
     value), for the strongest test: an attacker trained on samples of requested values."""
-
-    @property
-    def pairs(self) -> bool:
-        """Whether the generator's classes are pairs of class and sensitive attribute."""
-        return self.condition
 
     @property
     def conditioned(self) -> bool:
@@ -197,11 +179,8 @@ def _of_kind(table: Any) -> PrivatizerConfig:
         return table
     require_mend(isinstance(table, dict), "give a table of settings")
     kind = table.get("kind", "none")
-    known = ", ".join(PRIVATIZER_KINDS)
-    require_mend(
-        isinstance(kind, str) and kind in PRIVATIZER_KINDS,
-        f"kind = {kind!r}: choose one of {known}",
-    )
+    known = isinstance(kind, str) and kind in PRIVATIZER_KINDS
+    require_mend(known, f"kind = {kind!r}: choose one of {', '.join(PRIVATIZER_KINDS)}")
     return PRIVATIZER_KINDS[kind].model_validate(table)
 
 

@@ -177,55 +177,36 @@ class Config(Section):
     @model_validator(mode="after")
     def _tasks_find_what_they_build_on(self) -> Config:
         kinds = list(self.planned.items())
+        mend = "the focused critic looks at samples of a task of kind 'frozen': schedule one before"
         for place, (name, task) in enumerate(kinds):
-            before = [other for _, other in kinds[:place]]
             if isinstance(task, FocusedConfig):
-                mend = (
-                    "the focused critic looks at samples of a task of kind 'frozen': schedule one"
-                )
-                require(
-                    any(isinstance(other, FrozenConfig) for other in before),
-                    f"tasks.{name}.kind",
-                    task.kind,
-                    f"{mend} before it",
-                )
+                found = any(isinstance(other, FrozenConfig) for _, other in kinds[:place])
+                require(found, f"tasks.{name}.kind", task.kind, f"{mend} it")
         for kind in (AnnotatorConfig, PrivatizerTaskConfig):
-            found = [name for name, task in kinds if isinstance(task, kind)]
-            mend = f"there is one task of its kind at most: leave out {', '.join(found[1:])}"
-            require(len(found) < 2, "schedule", " ".join(self.schedule), mend)
+            named = [name for name, task in kinds if isinstance(task, kind)]
+            mend = f"there is one task of its kind at most: leave out {', '.join(named[1:])}"
+            require(len(named) < 2, "schedule", " ".join(self.schedule), mend)
         return self
 
     @model_validator(mode="after")
     def _the_filter_has_its_task(self) -> Config:
         found = [n for n, t in self.planned.items() if isinstance(t, PrivatizerTaskConfig)]
-        federated = isinstance(self.privatizer, FederatedPrivatizer)
-        require(
-            federated == bool(found),
-            "privatizer.kind",
-            self.privatizer.kind,
-            "'federated' and a task of kind 'privatizer' belong together: give both or neither",
-        )
-        require(
-            not found or self.schedule[0] == found[0],
-            "schedule",
-            " ".join(self.schedule),
-            f"{''.join(found)} trains the filter that all others look through: name it first",
-        )
-        require(
-            len(self.schedule) > len(found),
-            "schedule",
-            " ".join(self.schedule),
-            "a filter alone has nothing to show: name a critic too",
-        )
+        paired = isinstance(self.privatizer, FederatedPrivatizer) == bool(found)
+        mend = "'federated' and a task of kind 'privatizer' belong together: give both or neither"
+        require(paired, "privatizer.kind", self.privatizer.kind, mend)
+        first, text = not found or self.schedule[0] == found[0], " ".join(self.schedule)
+        mend = f"{''.join(found)} trains the filter that all others look through: name it first"
+        require(first, "schedule", text, mend)
+        mend = "a filter alone has nothing to show: name a critic too"
+        require(len(self.schedule) > len(found), "schedule", text, mend)
         return self
 
     @model_validator(mode="after")
     def _the_unit_is_possible(self) -> Config:
         record = self.privacy.unit == "record"
         mend = "privatizers are for users, not records: set privacy.unit = 'user', or leave it out"
-        require(
-            not (record and self.privatizer.active), "privatizer.kind", self.privatizer.kind, mend
-        )
+        holds = not (record and self.privatizer.active)
+        require(holds, "privatizer.kind", self.privatizer.kind, mend)
         for name, task in self.tasks.items():
             unbounded = record and isinstance(task, WganConfig) and task.weight_limit == 0
             mend = "record mode needs a limit above 0: it bounds what a node's reply may hold"
@@ -238,12 +219,9 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _the_filter_of_samples_has_its_judge(self) -> Config:
-        require(
-            self.release.agreement == 0 or self.annotator is not None,
-            "release.agreement",
-            self.release.agreement,
-            "the annotator is the filter: schedule a task of kind 'annotator', or leave it at 0",
-        )
+        share = self.release.agreement
+        mend = "the annotator is the filter: schedule a task of kind 'annotator', or leave it at 0"
+        require(share == 0 or self.annotator is not None, "release.agreement", share, mend)
         return self
 
 

@@ -72,12 +72,9 @@ class ProjectMethods(Transactions):
             there = _by_name(session, record.name)
             name = f"project {record.name!r}"
             require_same(name, there, record, "run_id", "instructions", "purpose", "order", "seed")
-            stored = [
-                (label.key, label.name, label.kind)
-                for label in labels_of(session, there.project_id)
-            ]
-            given = [(label.key, label.name, label.kind) for label in record.labels]
-            if stored != given:
+            kept = labels_of(session, there.project_id)
+            stored = [to_values(label, "label_id", "project_id") for label in kept]
+            if stored != [to_values(label) for label in record.labels]:
                 raise StoreError(
                     f"{name} is in the store already with other labels: take another name"
                 )

@@ -68,7 +68,6 @@ class PrivatizerAttackTable(Base):
 
     __table_args__ = (
         ForeignKeyConstraint(
-            ["curve_id", "position"],
-            ["privatizer_points.curve_id", "privatizer_points.position"],
+            ["curve_id", "position"], ["privatizer_points.curve_id", "privatizer_points.position"]
         ),
     )

@@ -25,7 +25,14 @@ from privatizers.protocol import FILTER, PrivatizerError
 from server.config.section import ConfigError
 from server.config.tasks import PrivatizerTaskConfig
 from server.tasks.protocol import Request, Samples, TaskContext, settings_of
-from server.tensors import Arrays, optimiser_state, restore_optimiser, under, within
+from server.tensors import (
+    Arrays,
+    optimiser_state,
+    restore_optimiser,
+    under,
+    vector_to_gradient,
+    within,
+)
 
 SEED = 5_000_011
 LEAST_SHARE = 1e-3
@@ -37,7 +44,7 @@ class PrivatizerTask:
     """A filter, the networks that read from what it releases, and everybody's scalars.
 
     A release has the layout of `privatizers.networks.design.Design`: the noised mean of the users'
-    blocks over     the fixed qN.
+    blocks over the fixed qN.
 
     Raises:
         ShapeError: no network is built for such images.
@@ -142,11 +149,7 @@ class PrivatizerTask:
 
     def _step(self, name: str, optimiser: torch.optim.Optimizer, update: Tensor) -> None:
         """One step along an update relative to its block's bound: rates do not depend on C."""
-        parameters = list(self._design.networks[name].parameters())
-        for parameter, part in zip(
-            parameters, torch.split(update, [p.numel() for p in parameters]), strict=True
-        ):
-            parameter.grad = -part.view_as(parameter)
+        vector_to_gradient(self._design.networks[name], -update)
         optimiser.step()
         optimiser.zero_grad()
 

@@ -22,7 +22,7 @@ from models.critics import WganCritic
 from models.limits import clamp_weights, limits_norm, weight_limits
 from server.config.tasks import WganConfig
 from server.tasks.protocol import CriticSteps, Request, TaskContext, settings_of
-from server.tensors import Arrays, optimiser_state, restore_optimiser
+from server.tensors import Arrays, optimiser_state, restore_optimiser, vector_to_gradient
 
 
 class WganTask(CriticSteps):
@@ -61,10 +61,7 @@ class WganTask(CriticSteps):
 
     def apply_release(self, release: NDArray[np.float64]) -> Mapping[str, float]:
         """Step along the release: its negative is the optimiser's gradient."""
-        gradient = torch.from_numpy(-release.astype(np.float32))
-        sizes = [p.numel() for p in self._critic.parameters()]
-        for p, part in zip(self._critic.parameters(), torch.split(gradient, sizes), strict=True):
-            p.grad = part.view_as(p)
+        vector_to_gradient(self._critic, torch.from_numpy(-release.astype(np.float32)))
         self._optimiser.param_groups[0]["lr"] = self._rate()
         self._optimiser.step()
         self._optimiser.zero_grad()

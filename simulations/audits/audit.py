@@ -24,13 +24,7 @@ from accountant.audit.verdicts import (
 from client.datasets.registry import DatasetError
 from server.config.tasks import WganConfig
 from simulations.audits.members import membership_audit
-from simulations.audits.probes import (
-    CanaryRun,
-    Observer,
-    canary_run,
-    clip_probe,
-    silent_releases,
-)
+from simulations.audits.probes import CanaryRun, Observer, canary_run, clip_probe, silent_releases
 from simulations.audits.restarts import restarts_repeat
 from simulations.audits.schedule import NothingToAudit, Schedule
 from simulations.audits.silos import WHY_NO_CANARIES, silent_silos, silo_clip_probe

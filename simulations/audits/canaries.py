@@ -25,6 +25,7 @@ from client.data import LocalData, LocalUsers
 from client.messages import TrainRequest
 from client.tasks import CLIENT_TASKS
 from client.tasks.protocol import ClientTask, TaskSettings
+from server.aggregation import Aggregate
 from server.config.privatizer import FederatedPrivatizer, FilterConfig
 from server.config.tree import Config
 from server.enrolment import enrol
@@ -134,11 +135,7 @@ class CanaryFederation:
         sensitive = filter_.sensitive_attribute if isinstance(filter_, FilterConfig) else ""
         self._users = [
             CanaryUsers(
-                directions[a:b],
-                included[a:b],
-                node,
-                self.asked[a:b],
-                sensitive_attribute=sensitive,
+                directions[a:b], included[a:b], node, self.asked[a:b], sensitive_attribute=sensitive
             )
             for node, (a, b) in enumerate(pairwise(bounds))
         ]
@@ -150,19 +147,14 @@ class CanaryFederation:
     def _open(self, context: Context) -> LocalUsers:
         return self._users[int(context.node_config["partition-id"])]
 
-    def gathered(self, number: int) -> tuple[Floats, int]:
-        """A round's sum before its noise, float64 [d], and how many replies were refused.
-
-        Only canaries are in it.
-        """
+    def gathered(self, number: int) -> Aggregate:
+        """A round's sum of canaries' updates before its noise, and which replies were refused."""
         with canaries_answer(self._task.settings.kind):
-            aggregate = self._step.gather(number, NOTHING)
-        return aggregate.total, len(aggregate.refused)
+            return self._step.gather(number, NOTHING)
 
     def released(self, number: int) -> tuple[Floats, int]:
         """A round's release times its fixed denominator: a noised sum, float64 [d]; refusals."""
-        with canaries_answer(self._task.settings.kind):
-            aggregate = self._step.gather(number, NOTHING)
+        aggregate = self.gathered(number)
         release = self._step.release(aggregate, number)
         return release * self._denominator, len(aggregate.refused)
 

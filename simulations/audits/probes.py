@@ -9,13 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from server.private_step import NoUsableReply
-from simulations.audits.canaries import (
-    OVERLONG,
-    CanaryFederation,
-    Coins,
-    Floats,
-    random_directions,
-)
+from simulations.audits.canaries import OVERLONG, CanaryFederation, Coins, Floats, random_directions
 from simulations.audits.schedule import Schedule
 
 Observer = Callable[[str, int, int], None]
@@ -91,12 +85,12 @@ def clip_probe(
     clip = schedule.event.clipping_norm
     raw = random_directions(1, dims, OVERLONG * clip, source)
     try:
-        total, refused = CanaryFederation(everybody, raw, np.ones(1, dtype=np.bool_)).gathered(1)
+        found = CanaryFederation(everybody, raw, np.ones(1, dtype=np.bool_)).gathered(1)
     except NoUsableReply:
         return 0.0, 0.0, 1
-    norm = float(np.linalg.norm(total))
-    cosine = float(total @ raw[0]) / (norm * OVERLONG * clip) if norm else 0.0
-    return norm / clip, cosine, refused
+    norm = float(np.linalg.norm(found.total))
+    cosine = float(found.total @ raw[0]) / (norm * OVERLONG * clip) if norm else 0.0
+    return norm / clip, cosine, len(found.refused)
 
 
 def silent_releases(
@@ -113,13 +107,28 @@ def silent_releases(
     Returns:
         float64 [2 · rounds, size].
     """
-    deviation = schedule.event.noise_multiplier * schedule.event.clipping_norm
-    found = []
-    for life in range(2):
+
+    def begin() -> Callable[[int], Floats]:
         silent = np.zeros((schedule.config.data.nodes, size), dtype=np.float32)
         stage = CanaryFederation(schedule, silent, np.zeros(len(silent), dtype=np.bool_))
+        return lambda number: stage.released(number)[0]
+
+    deviation = schedule.event.noise_multiplier * schedule.event.clipping_norm
+    return two_lives(begin, deviation, rounds, observer)
+
+
+def two_lives(
+    begin: Callable[[], Callable[[int], Floats]],
+    deviation: float,
+    rounds: int,
+    observer: Observer | None,
+) -> Floats:
+    """What a mechanism releases of nothing, over ``deviation``, in each of two lives of it."""
+    found = []
+    for life in range(2):
+        released = begin()
         for number in range(1, rounds + 1):
-            found.append(stage.released(number)[0] / deviation)
+            found.append(released(number) / deviation)
             if observer is not None:
                 observer("noise", life * rounds + number, 2 * rounds)
     return np.stack(found)

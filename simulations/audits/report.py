@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,12 +10,15 @@ from typing import Any
 
 from accountant.audit.finding import Finding
 from foundation.files import write_durably
+from foundation.json_values import json_value
 from server.run_directory import RunDirectory, RunDirectoryError
 from server.store import AuditRecord, Store
 from simulations.audits.audit import AuditPlan
 from simulations.audits.schedule import Schedule
 
 FILE = "audit.json"
+FIGURES = ("lower_bound", "estimate", "cap")
+OF_EVENT = ("unit", "sampler", "sampling_rate", "noise_multiplier", "clipping_norm")
 MEMBERSHIP_WORDS = (
     "Simulation only: membership inference on the released samples shows a larger ε than is "
     "claimed. Its figures are in the run's folder, in audit.json."
@@ -25,18 +27,10 @@ MEMBERSHIP_WORDS = (
 
 def report(schedule: Schedule, plan: AuditPlan, findings: Sequence[Finding]) -> dict[str, Any]:
     """Everything that was audited and found, as JSON values."""
-    event = schedule.event
+    told = {name: getattr(schedule.event, name) for name in OF_EVENT}
     return {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "schedule": {
-            "task": schedule.name,
-            "unit": event.unit,
-            "sampler": event.sampler,
-            "sampling_rate": event.sampling_rate,
-            "noise_multiplier": event.noise_multiplier,
-            "clipping_norm": event.clipping_norm,
-            "rounds": schedule.rounds,
-        },
+        "schedule": {"task": schedule.name, **told, "rounds": schedule.rounds},
         "canaries": plan.canaries,
         "dims": plan.dims,
         "confidence": plan.confidence,
@@ -88,18 +82,15 @@ def _record(run_id: str, schedule: Schedule, finding: Finding) -> AuditRecord | 
     if private and finding.verdict != "alarm":
         return None
     words = MEMBERSHIP_WORDS if private else finding.words
+    figures: dict[str, Any] = {
+        name: None if private else json_value(getattr(finding, name)) for name in FIGURES
+    }
     return AuditRecord(
         run_id=run_id,
         kind=finding.kind,
         claimed_epsilon=finding.claimed_epsilon,
         delta=finding.delta,
-        lower_bound=None if private else _finite(finding.lower_bound),
-        estimate=None if private else _finite(finding.estimate),
-        cap=None if private else _finite(finding.cap),
         verdict=finding.verdict,
         words=f"{words} Audited: {schedule.in_words()}.",
+        **figures,
     )
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None

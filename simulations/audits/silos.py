@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,7 +19,7 @@ from server.learner import Learner
 from server.mechanism import denominator
 from server.private_step import PrivateStep
 from simulations.audits.canaries import Floats
-from simulations.audits.probes import SILENT_ROUNDS, Observer
+from simulations.audits.probes import SILENT_ROUNDS, Observer, two_lives
 from simulations.audits.schedule import Schedule
 from simulations.transports.inprocess import InProcessGrid
 
@@ -65,16 +66,13 @@ def silent_silos(
     Returns:
         float64 [2 · rounds, P].
     """
-    deviation = schedule.event.noise_multiplier
-    found = []
-    for life in range(2):
+
+    def begin() -> Callable[[int], Floats]:
         stage = _NodeFederation(schedule, Silo(0))
         stage.begin_from_zeros()
-        for number in range(1, rounds + 1):
-            found.append(stage.released(number) / deviation)
-            if observer is not None:
-                observer("noise", life * rounds + number, 2 * rounds)
-    return np.stack(found)
+        return stage.released
+
+    return two_lives(begin, schedule.event.noise_multiplier, rounds, observer)
 
 
 def silo_clip_probe(schedule: Schedule) -> float:

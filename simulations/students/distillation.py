@@ -31,11 +31,9 @@ class Source(Protocol):
     @property
     def classes(self) -> int:
         """How many classes there are, numbered from 0."""
-        ...
 
     def draw(self, labels: Tensor, seed: int) -> Tensor:
         """Images [n, c, h, w] in [-1, 1] of the classes int64 [n]."""
-        ...
 
 
 class Teacher(Source, Protocol):
@@ -43,7 +41,6 @@ class Teacher(Source, Protocol):
 
     def label(self, images: Tensor) -> Tensor:
         """Probabilities [n, classes] of images [n, c, h, w]."""
-        ...
 
 
 @runtime_checkable
@@ -52,7 +49,6 @@ class Between(Source, Protocol):
 
     def between(self, shares: Tensor, seed: int) -> Tensor:
         """Images [n, c, h, w] by shares of classes, float32 [n, classes]."""
-        ...
 
 
 def taught_student(

@@ -18,10 +18,7 @@ import tomli_w
 from server.config.tree import Config
 
 APP, PROGRAMS = "fedlens-app", "bin"
-COMPONENTS = {
-    "serverapp": "server.app:app",
-    "clientapp": "simulations.federation.apps:client_app",
-}
+COMPONENTS = {"serverapp": "server.app:app", "clientapp": "simulations.federation.apps:client_app"}
 
 
 def write_app(home: Path, config: Config, places: Mapping[str, str]) -> Path:
@@ -34,11 +31,7 @@ def write_app(home: Path, config: Config, places: Mapping[str, str]) -> Path:
     """
     folder = home / APP
     folder.mkdir()
-    app = {
-        "publisher": "fedlens",
-        "components": COMPONENTS,
-        "config": {**config.flat(), **places},
-    }
+    app = {"publisher": "fedlens", "components": COMPONENTS, "config": {**config.flat(), **places}}
     project = {"name": "fedlens", "version": distribution("fedlens").version}
     whole = tomli_w.dumps({"project": project, "tool": {"flwr": {"app": app}}})
     (folder / "pyproject.toml").write_text(whole, encoding="utf-8")

@@ -29,12 +29,7 @@ from server.run_directory import RunDirectory, digest_of
 from server.run_ledger import spending_of
 from server.store import open_store
 from server.training import Outcome
-from simulations.transports.flower_app import (
-    PROGRAMS,
-    with_programs,
-    write_app,
-    write_programs,
-)
+from simulations.transports.flower_app import PROGRAMS, with_programs, write_app, write_programs
 
 START_SECONDS = 60
 CONNECTION = "fedlens"
