@@ -140,11 +140,7 @@ def provide(settings: AttributesSettings, split: Split, seed: int) -> RawService
 
 
 def point_row(
-    settings: AttributesSettings,
-    method: Privatizer,
-    provider: RawService,
-    split: Split,
-    seed: int,
+    settings: AttributesSettings, method: Privatizer, provider: RawService, split: Split, seed: int
 ) -> Row:
     """What the provider and fresh attackers read of released test images."""
     attack, test = (

@@ -17,9 +17,7 @@ class EvaluationBudget:
 
     lesson: int = 120_000
     """Images that a taught student, and a student of requested classes, trains on."""
-    epochs: Mapping[str, int] = field(
-        default_factory=lambda: {"cnn": 4, "mlp": 4, "residual": 2},
-    )
+    epochs: Mapping[str, int] = field(default_factory=lambda: {"cnn": 4, "mlp": 4, "residual": 2})
     """Passes over them, by architecture; the residual student needs fewer and costs more."""
     judged: int = 10_000
     """Samples that networks trained on real images judge."""

@@ -124,8 +124,7 @@ def _tables(lines: Sequence[TableLine]) -> list[str]:
                 _columned(_FIGURES, own),
                 folded("Other students", _columned(_STUDENTS, own)),
                 folded(
-                    "Samples beside real images",
-                    [*_columned(_SAMPLES, own), "", *_real(own[0])],
+                    "Samples beside real images", [*_columned(_SAMPLES, own), "", *_real(own[0])]
                 ),
                 folded("Seconds and memory of training", _columned(_COST, own)),
             )

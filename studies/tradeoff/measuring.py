@@ -192,12 +192,7 @@ class FilterJudge:
         fair = cautious((guesses - self.shares.log()).softmax(-1)).argmax(-1)
         balanced, low, high = balanced_accuracy(fair, test, self.seed)
         return AttackFigures(
-            balanced,
-            low,
-            high,
-            plain.accuracy,
-            plain.leak_lower_bound,
-            *plain.leak_interval,
+            balanced, low, high, plain.accuracy, plain.leak_lower_bound, *plain.leak_interval
         )
 
     def _fresh_reader(self, attack: PrivateData) -> nn.Module | None:
