@@ -14,8 +14,7 @@ from simulations.plots.style import BLUE, GREEN, GREY, ORANGE
 
 _DPI = 110
 COLOURS = (BLUE, GREEN, ORANGE)
-STYLES = (("-", "o"), ("--", "s"))
-"""Lines of trajectories, and the marks at their ends."""
+STYLES = (("-", "o"), ("--", "s"))  # Lines of trajectories, and the marks at their ends
 
 
 def save(figure: Figure, path: Path) -> Path:

@@ -9,10 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 Value = str | int | float | bool | None
-Row = dict[str, Value]
-"""One line of a study's results: a flat JSON object."""
-_FILE_WIDTH = 1000
-"""Columns of what is not a terminal: nothing is wrapped there."""
+Row = dict[str, Value]  # One line of a study's results: a flat JSON object
+_FILE_WIDTH = 1000  # Columns of what is not a terminal: nothing is wrapped there
 
 
 def percent(value: float | None, digits: int = 1) -> str:

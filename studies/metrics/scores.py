@@ -23,28 +23,21 @@ CHUNK = 100
 
 @dataclass(frozen=True)
 class Score:
-    """What one fitted attacker got right on the test records.
+    """What one fitted attacker got right on the test records."""
 
-    Attributes:
-        accuracy: share of sensitive attributes guessed right.
-        balanced_accuracy: mean over classes of the share guessed right within the class;
-            1 / classes for who knows nothing.
-        cross_entropy: mean of -log of what it gave the true sensitive attribute, nats.
-        entropy: of the test sensitive attributes' shares, nats; H(S) up to sampling, and below it
-            on average.
-        leak_lower_bound: entropy - cross_entropy, nats: I(S; Q) is at least that in expectation.
-            Negative for an attacker that is worse than the prior; it proves nothing then.
-        leak_interval: bootstrap percentile interval of the former over owners, or records.
-        confidence: of that interval.
-    """
-
-    accuracy: float
+    accuracy: float  # share of sensitive attributes guessed right
+    # mean over classes of the share guessed right within the class; 1 / classes for who knows
+    # nothing
     balanced_accuracy: float
-    cross_entropy: float
+    cross_entropy: float  # mean of -log of what it gave the true sensitive attribute, nats
+    # of the test sensitive attributes' shares, nats; H(S) up to sampling, and below it on average
     entropy: float
+    # entropy - cross_entropy, nats: I(S; Q) is at least that in expectation. Negative for an
+    # attacker that is worse than the prior; it proves nothing then.
     leak_lower_bound: float
+    # bootstrap percentile interval of the former over owners, or records
     leak_interval: tuple[float, float]
-    confidence: float
+    confidence: float  # of that interval
 
     def row(self) -> dict[str, object]:
         """A JSON object."""

@@ -63,19 +63,9 @@ from studies.papers.attacking import (
 )
 
 COLUMNS = (
-    "point",
-    "mode",
-    "seed",
-    "digits",
-    "paper_digits",
-    "attacker",
-    "paper_attacker",
-    "attacker_formula",
-    "reweighted",
-    "digits_fresh",
-    "squared_error",
-    "seconds",
-)
+    "point", "mode", "seed", "digits", "paper_digits", "attacker", "paper_attacker",
+    "attacker_formula", "reweighted", "digits_fresh", "squared_error", "seconds",
+)  # fmt: skip
 PAPER_RAW = (0.9725, 0.9150)
 """Digits and thickness read from raw images (Jafarzadeh Asl et al. 2023, section IV-C)."""
 SHOWN = 10
@@ -83,46 +73,26 @@ SHOWN = 10
 
 @dataclass(frozen=True)
 class AlphaImagesSettings:
-    """What ``alpha_images.toml`` sets.
+    """What ``alpha_images.toml`` sets."""
 
-    Attributes:
-        data: source of the images; its sensitive attribute must hang on a digit's row for the
-            formula.
-        points: orders and weights, ``alpha:weight``.
-        modes: ``entropy``, ``loss`` or both.
-        distortion: weight of the squared error.
-        beta: weight of the digit network's cross-entropy.
-        width: of the releaser.
-        code: numbers of its code.
-        output_noise_std: standard deviation of the noise on each released pixel.
-        batch: images of a minibatch.
-        reading_steps: of the network that reads digits, before.
-        copying_steps: in which the releaser learns to reproduce.
-        steps: against the adversary.
-        adversary_steps: k, of the adversary in each.
-        rate: Adam's, of releaser and adversary.
-        last_rate: share of it at the end.
-        attackers: by name; the formula's own comes on top.
-        attacker_steps: of the networks among them, at least.
-    """
-
+    # source of the images; its sensitive attribute must hang on a digit's row for the formula
     data: str
-    points: tuple[str, ...]
-    modes: tuple[Mode, ...]
-    distortion: float
-    beta: float
-    width: int
-    code: int
-    output_noise_std: float
-    batch: int
-    reading_steps: int
-    copying_steps: int
-    steps: int
-    adversary_steps: int
-    rate: float
-    last_rate: float
-    attackers: tuple[str, ...]
-    attacker_steps: int
+    points: tuple[str, ...]  # orders and weights, ``alpha:weight``
+    modes: tuple[Mode, ...]  # ``entropy``, ``loss`` or both
+    distortion: float  # weight of the squared error
+    beta: float  # weight of the digit network's cross-entropy
+    width: int  # of the releaser
+    code: int  # numbers of its code
+    output_noise_std: float  # standard deviation of the noise on each released pixel
+    batch: int  # images of a minibatch
+    reading_steps: int  # of the network that reads digits, before
+    copying_steps: int  # in which the releaser learns to reproduce
+    steps: int  # against the adversary
+    adversary_steps: int  # k, of the adversary in each
+    rate: float  # Adam's, of releaser and adversary
+    last_rate: float  # share of it at the end
+    attackers: tuple[str, ...]  # by name; the formula's own comes on top
+    attacker_steps: int  # of the networks among them, at least
 
     def __post_init__(self) -> None:
         check_names("modes", self.modes, get_args(Mode))

@@ -58,19 +58,9 @@ from studies.papers.attacking import (
 from studies.papers.load_plot import plot_loads
 
 COLUMNS = (
-    "side",
-    "point",
-    "mode",
-    "seed",
-    "NE",
-    "paper_NE",
-    "attacker",
-    "paper_attacker",
-    "drop",
-    "paper_drop",
-    "reweighted",
-    "seconds",
-)
+    "side", "point", "mode", "seed", "NE", "paper_NE", "attacker", "paper_attacker", "drop",
+    "paper_drop", "reweighted", "seconds",
+)  # fmt: skip
 SIDES = {"none": "", "calendar": "", "clock": ":clock"}
 """What adversary and attacker know besides, and what the source's name ends with for it."""
 PAPER_RAW, PAPER_NE, PAPER_DROP = 0.90, 0.26, 0.26
@@ -83,49 +73,27 @@ SHOWN = 5
 
 @dataclass(frozen=True)
 class AlphaLoadSettings:
-    """What ``alpha_load.toml`` sets.
+    """What ``alpha_load.toml`` sets."""
 
-    Attributes:
-        data: source of the loads.
-        sides: ``none``, ``calendar`` (weekday and month) or ``clock`` (and the hour).
-        points: orders and error budgets without side information, ``alpha:NE``.
-        side_points: the same with side information.
-        modes: ``entropy``, ``loss`` or both.
-        hidden: units of the releaser's four layers.
-        adversary_hidden: units of the adversary's three layers.
-        batch: sequences of a minibatch.
-        meeting_steps: in which the adversary alone learns, before.
-        keep: share of a load's distance to its mean that the releaser keeps at the start.
-        output_noise_std: deviation of noise on each released hour, kW.
-        penalty: of NE beyond its budget, squared.
-        steps: of both.
-        adversary_steps: k, of the adversary in each.
-        rate: Adam's, of the releaser.
-        adversary_rate: of the adversary.
-        last_rate: share of them at the end.
-        attackers: by name.
-        attacker_steps: of the networks among them, at least.
-    """
-
-    data: str
-    sides: tuple[str, ...]
-    points: tuple[str, ...]
-    side_points: tuple[str, ...]
-    modes: tuple[Mode, ...]
-    hidden: int
-    adversary_hidden: int
-    batch: int
-    meeting_steps: int
-    keep: float
-    output_noise_std: float
-    penalty: float
-    steps: int
-    adversary_steps: int
-    rate: float
-    adversary_rate: float
-    last_rate: float
-    attackers: tuple[str, ...]
-    attacker_steps: int
+    data: str  # source of the loads
+    sides: tuple[str, ...]  # ``none``, ``calendar`` (weekday and month) or ``clock`` (and the hour)
+    points: tuple[str, ...]  # orders and error budgets without side information, ``alpha:NE``
+    side_points: tuple[str, ...]  # the same with side information
+    modes: tuple[Mode, ...]  # ``entropy``, ``loss`` or both
+    hidden: int  # units of the releaser's four layers
+    adversary_hidden: int  # units of the adversary's three layers
+    batch: int  # sequences of a minibatch
+    meeting_steps: int  # in which the adversary alone learns, before
+    keep: float  # share of a load's distance to its mean that the releaser keeps at the start
+    output_noise_std: float  # deviation of noise on each released hour, kW
+    penalty: float  # of NE beyond its budget, squared
+    steps: int  # of both
+    adversary_steps: int  # k, of the adversary in each
+    rate: float  # Adam's, of the releaser
+    adversary_rate: float  # of the adversary
+    last_rate: float  # share of them at the end
+    attackers: tuple[str, ...]  # by name
+    attacker_steps: int  # of the networks among them, at least
 
     def __post_init__(self) -> None:
         check_names("sides", self.sides, SIDES)

@@ -25,18 +25,14 @@ RESAMPLES = 100
 
 @dataclass(frozen=True)
 class AttributeReading:
-    """What a fresh attacker read on test records.
+    """What a fresh attacker read on test records."""
 
-    Attributes:
-        balanced: balanced accuracy of its likeliest class, as Jafarzadeh Asl et al. 2023 scores it.
-        reweighted: the same when it divides its answers by the classes' shares first, which is
-            what balanced accuracy rewards; where one class is common the difference is large.
-        leak: lower bound on what is left of the sensitive attribute, nats, per record or step.
-    """
-
+    # balanced accuracy of its likeliest class, as Jafarzadeh Asl et al. 2023 scores it.
     balanced: float
+    # the same when it divides its answers by the classes' shares first, which is what balanced
+    # accuracy rewards; where one class is common the difference is large
     reweighted: float
-    leak: float
+    leak: float  # lower bound on what is left of the sensitive attribute, nats, per record or step
 
 
 def release(method: Privatizer, data: PrivateData, seed: int) -> PrivateData:

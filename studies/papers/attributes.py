@@ -45,22 +45,10 @@ from studies.papers.attributes_fader import BASELINES
 from studies.papers.attributes_training import AttributesSettings, trained
 
 COLUMNS = (
-    "data",
-    "filter",
-    "alpha",
-    "budget",
-    "seed",
-    "utility_raw",
-    "utility",
-    "paper_utility",
-    "utility_loss",
-    "attacker_raw",
-    "frozen",
-    "attacker",
-    "attacker_formula",
-    "paper_attacker",
+    "data", "filter", "alpha", "budget", "seed", "utility_raw", "utility", "paper_utility",
+    "utility_loss", "attacker_raw", "frozen", "attacker", "attacker_formula", "paper_attacker",
     "seconds",
-)
+)  # fmt: skip
 PAPER_USE, PAPER_ATTACKER = 0.936, 0.57
 """CelebA, gender kept and smile hidden (Bertran et al., Table 2): means of its two columns, by the
 networks of its authors; the raw figures are 0.943 and 0.927."""
@@ -69,19 +57,12 @@ SHOWN = 10
 
 @dataclass(frozen=True, eq=False)
 class RawService:
-    """What is there before any filter, of one source and seed.
+    """What is there before any filter, of one source and seed."""
 
-    Attributes:
-        reader: the provider's network for the utility.
-        utility: its accuracy on raw test images.
-        attacker: balanced accuracy of the strongest attacker of raw images.
-        frozen: the networks' attacker as fitted on raw images.
-    """
-
-    reader: nn.Module
-    utility: float
-    attacker: float
-    frozen: FittedAttacker
+    reader: nn.Module  # the provider's network for the utility
+    utility: float  # its accuracy on raw test images
+    attacker: float  # balanced accuracy of the strongest attacker of raw images
+    frozen: FittedAttacker  # the networks' attacker as fitted on raw images
 
 
 SETTINGS = AttributesSettings

@@ -39,21 +39,14 @@ class Uniform(nn.Module):
 
 @dataclass(frozen=True, eq=False)
 class CloakJudge:
-    """What filters are judged with.
+    """What filters are judged with."""
 
-    Attributes:
-        settings: the study's.
-        data: attackers learn on the released attack part, everything is scored on the test part.
-        group: int64 [test], the protected attribute.
-        provider: the network that is used, whatever a filter was trained with.
-        seed: of noise and attackers.
-    """
-
-    settings: CloakSettings
+    settings: CloakSettings  # the study's
+    # attackers learn on the released attack part, everything is scored on the test part
     data: Split
-    group: Tensor
-    provider: nn.Module
-    seed: int
+    group: Tensor  # int64 [test], the protected attribute
+    provider: nn.Module  # the network that is used, whatever a filter was trained with
+    seed: int  # of noise and attackers
 
     @cached_property
     def attack_part(self) -> PrivateData:

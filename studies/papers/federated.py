@@ -49,41 +49,24 @@ from studies.papers.attacking import columns, read_all
 from studies.papers.federated_data import FilteredRun, groups_of, halves, opened, samples_of
 
 COLUMNS = (
-    "seed",
-    "where",
-    "attacker",
-    "attacker_formula",
-    "leak_at_least",
-    "utility",
-    "epsilon",
-    "delta",
-)
+    "seed", "where", "attacker", "attacker_formula", "leak_at_least", "utility", "epsilon", "delta",
+)  # fmt: skip
 PRESETS = Path(simulations.__file__).parent / "presets"
-TRAINED = ("federated", "synthetic")
-"""Kinds of privatizer whose filter a run trains itself."""
+TRAINED = ("federated", "synthetic")  # Kinds of privatizer whose filter a run trains itself
 FORMULAS = {"thickness": "mnist-thickness"}
 """Sources whose sensitive attribute is computed as one of a run's is."""
 
 
 @dataclass(frozen=True)
 class FederatedSettings:
-    """What is run and who attacks it.
+    """What is run and who attacks it."""
 
-    Attributes:
-        preset: a configuration with a privatizer: a preset's name, or a path without ``.toml``.
-        attackers: fresh ones, by name.
-        attacker_steps: at least so many batches of those that are networks.
-        samples: drawn from the generator, half to train attackers and half to test them.
-        epochs: of the student.
-        second: whether a second run follows, with the first one's filter on its nodes.
-    """
-
-    preset: str
-    attackers: tuple[str, ...]
-    attacker_steps: int
-    samples: int
-    epochs: int
-    second: bool = False
+    preset: str  # a configuration with a privatizer: a preset's name, or a path without ``.toml``
+    attackers: tuple[str, ...]  # fresh ones, by name
+    attacker_steps: int  # at least so many batches of those that are networks
+    samples: int  # drawn from the generator, half to train attackers and half to test them
+    epochs: int  # of the student
+    second: bool = False  # whether a second run follows, with the first one's filter on its nodes
 
     def __post_init__(self) -> None:
         check_names("attackers", self.attackers, ATTACKERS)

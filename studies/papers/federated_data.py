@@ -23,8 +23,7 @@ from simulations.reading import kept_run_filter, kept_sampler
 from studies.framework.errors import StudyError
 
 CHUNK = 500
-MOST = 6000
-"""Images that attackers are trained on, or a group is represented by, at most."""
+MOST = 6000  # Images that attackers are trained on, or a group is represented by, at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,8 +33,7 @@ class FilteredRun:
     config: Config
     network: nn.Module
     sampler: Sampler
-    attack: PrivateData
-    """Images that no user holds, raw."""
+    attack: PrivateData  # Images that no user holds, raw
     test: PrivateData
     seed: int
 

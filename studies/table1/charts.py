@@ -17,8 +17,7 @@ from studies.table1.table import HEADLINE, TableLine
 _DPI = 110
 COLOURS = ("#1f5fa8", "#2a8c6c", "#d1711b", "#8b3a8b", "#b03030", "#5a7d1a", "#444444", "#c09020")
 MARKS = "sv^D<>Pph*X8d"
-ASIDE = 1.07
-"""How far marks of larger δ are moved to the right."""
+ASIDE = 1.07  # How far marks of larger δ are moved to the right
 NAMES = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "embedded": "Embedded digits"}
 
 

@@ -21,24 +21,16 @@ class PublishedFigure:
     """One figure that others report: a student trained on synthetic images, tested on real ones."""
 
     method: str
-    data: str
-    """``mnist`` or ``fashion-mnist``."""
-    unit: str
-    """``record`` or ``user``."""
-    notion: str
-    """``DP``, ``BDP`` (Bayesian differential privacy) or ``none``."""
-    epsilon: float
-    """Infinite where there is no guarantee."""
+    data: str  # ``mnist`` or ``fashion-mnist``
+    unit: str  # ``record`` or ``user``
+    notion: str  # ``DP``, ``BDP`` (Bayesian differential privacy) or ``none``
+    epsilon: float  # Infinite where there is no guarantee
     delta: float
-    accuracy: float
-    """In percent, as published."""
-    kind: str
-    """How it was picked: ``best of three`` classifiers, ``mean`` of runs, or ``single``."""
-    source: str
-    """Where it was read."""
+    accuracy: float  # In percent, as published
+    kind: str  # How it was picked: ``best of three`` classifiers, ``mean`` of runs, or ``single``
+    source: str  # Where it was read
     url: str
-    public_data: str
-    """Public images that the method learned from; empty for none."""
+    public_data: str  # Public images that the method learned from; empty for none
 
     @property
     def guarantee(self) -> str:

@@ -20,8 +20,7 @@ from studies.table1.table import TableLine, accuracy, counts
 
 Columns = Sequence[tuple[str, Callable[[TableLine], str]]]
 IMAGES = Path("images") / "results"
-SHOWN = ("mnist", "fashion-mnist")
-"""The data that others publish figures of."""
+SHOWN = ("mnist", "fashion-mnist")  # The data that others publish figures of
 _NAMED: Columns = (
     ("row", lambda line: line.row.title),
     ("guarantee", lambda line: line.guarantee.words),
@@ -146,10 +145,10 @@ def _meaning(lines: Sequence[TableLine]) -> list[str]:
     threads = sorted({int(f["training.threads"].mean) for f in groups if "training.threads" in f})
     told = " or ".join(str(count) for count in threads)
     noun = "one thread" if threads == [1] else f"{told} threads"
-    return MEANING.format(lesson=_lessons(lines), threads=noun).rstrip().split("\n")
+    return MEANING.format(images=_told_images(lines), threads=noun).rstrip().split("\n")
 
 
-def _lessons(lines: Sequence[TableLine]) -> str:
+def _told_images(lines: Sequence[TableLine]) -> str:
     found: dict[str, set[int]] = {}
     for line in lines:
         found.setdefault(line.row.data, set()).update(line.images)

@@ -20,8 +20,7 @@ from privatizers.networks.releasers import ConvReleaser, LstmReleaser
 from privatizers.protocol import PrivatizerError
 
 Parts = dict[str, Any]
-_KNOWN = "filter"
-"""Where a file says what its tensors are the numbers of."""
+_KNOWN = "filter"  # Where a file says what its tensors are the numbers of
 
 
 def save_filter(filter_: nn.Module, shape: Sequence[int], path: Path) -> Path:

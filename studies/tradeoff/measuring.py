@@ -40,52 +40,36 @@ FRESH_SEED = 104_729
 
 @dataclass(frozen=True)
 class AttackFigures:
-    """What one attacker reads; shares in [0, 1], nats, and 95% bootstrap intervals over owners.
+    """What one attacker reads; shares in [0, 1], nats, and 95% bootstrap intervals over owners."""
 
-    Attributes:
-        balanced: balanced accuracy, its answers divided by the classes' shares first, which is
-            what that measure rewards; 1 / classes for who knows nothing.
-        low: of the interval of ``balanced``.
-        high: of it.
-        accuracy: share of sensitive attributes guessed right, answers as they are.
-        leak: H(S) less its cross-entropy: I(S;Q) is at least that, in expectation.
-        leak_low: of the interval of ``leak``.
-        leak_high: of it.
-        frozen: balanced accuracy of the same attacker as fitted on raw records; None for raw ones.
-    """
-
+    # balanced accuracy, its answers divided by the classes' shares first, which is what that
+    # measure rewards; 1 / classes for who knows nothing
     balanced: float
-    low: float
-    high: float
-    accuracy: float
-    leak: float
-    leak_low: float
-    leak_high: float
+    low: float  # of the interval of ``balanced``
+    high: float  # of it
+    accuracy: float  # share of sensitive attributes guessed right, answers as they are
+    leak: float  # H(S) less its cross-entropy: I(S;Q) is at least that, in expectation
+    leak_low: float  # of the interval of ``leak``
+    leak_high: float  # of it
+    # balanced accuracy of the same attacker as fitted on raw records; None for raw ones
     frozen: float | None = None
 
 
 @dataclass(frozen=True)
 class FilterFigures:
-    """All figures of one filter of one seed, or of no filter.
+    """All figures of one filter of one seed, or of no filter."""
 
-    Attributes:
-        utility: what the service still gets: its network's accuracy, or for series 1 − NE, the
-            normalised squared error.
-        fresh: accuracy of a fresh network fitted on released records; None for series.
-        attacks: by attacker.
-        certified: I(X;Q) is at most that, nats; None where nothing is certified.
-        fairness: of the service's answers between groups, by name; empty where undefined.
-        latency: median time of the filter for one record on one CPU thread, ms; 0 without one.
-        seconds: that training and measuring took.
-    """
-
+    # what the service still gets: its network's accuracy, or for series 1 − NE, the normalised
+    # squared error
     utility: float
-    fresh: float | None
-    attacks: Mapping[str, AttackFigures]
-    certified: float | None = None
+    fresh: float | None  # accuracy of a fresh network fitted on released records; None for series
+    attacks: Mapping[str, AttackFigures]  # by attacker
+    certified: float | None = None  # I(X;Q) is at most that, nats; None where nothing is certified
+    # of the service's answers between groups, by name; empty where undefined
     fairness: Mapping[str, float] = field(default_factory=dict)
+    # median time of the filter for one record on one CPU thread, ms; 0 without one
     latency: float = 0.0
-    seconds: float = 0.0
+    seconds: float = 0.0  # that training and measuring took
 
     def row(self) -> dict[str, Any]:
         """A JSON object."""
@@ -100,25 +84,15 @@ class FilterFigures:
 
 @dataclass(frozen=True, eq=False)
 class FilterJudge:
-    """What the filters of one seed are judged with.
+    """What the filters of one seed are judged with."""
 
-    Attributes:
-        split: the source's parts.
-        provider: the service's network, trained on raw records; None for series.
-        names: attackers by name.
-        reading_steps: of fresh networks for the utility.
-        attacker_steps: of the networks among the attackers, at least.
-        group: int64 [test], a protected attribute; None takes the sensitive attribute.
-        seed: of noise, attackers and bootstraps.
-    """
-
-    split: Split
-    provider: nn.Module | None
-    names: tuple[str, ...]
-    reading_steps: int
-    attacker_steps: int
-    group: Tensor | None
-    seed: int
+    split: Split  # the source's parts
+    provider: nn.Module | None  # the service's network, trained on raw records; None for series
+    names: tuple[str, ...]  # attackers by name
+    reading_steps: int  # of fresh networks for the utility
+    attacker_steps: int  # of the networks among the attackers, at least
+    group: Tensor | None  # int64 [test], a protected attribute; None takes the sensitive attribute
+    seed: int  # of noise, attackers and bootstraps
 
     @cached_property
     def shares(self) -> Tensor:

@@ -48,31 +48,24 @@ QUICK: dict[str, dict[str, Any]] = {
 """What a quick curve has less of than the study's quick form."""
 POINT_BATCH, POINT_READER_RATE, POINT_FILTER_RATE = 512, 3e-3, 1e-2
 """Of the mixture study's linear filter; points need far larger batches than images."""
-POINT_STEPS = 2
-"""Times the steps of images: they are cheap."""
+POINT_STEPS = 2  # Times the steps of images: they are cheap
 
 
 @dataclass(frozen=True, eq=False)
 class TrainedFilter:
-    """A filter, where it is on the curve, and who reads the utility of what it releases.
+    """A filter, where it is on the curve, and who reads the utility of what it releases."""
 
-    Attributes:
-        point: the place.
-        filter: the network that devices run, in evaluation mode.
-        reader: the service's network for released records: its unchanged one, or the one that the
-            method trains beside the filter; None where the record is its own utility.
-    """
-
-    point: OperatingPoint
-    filter: nn.Module
+    point: OperatingPoint  # the place
+    filter: nn.Module  # the network that devices run, in evaluation mode
+    # the service's network for released records: its unchanged one, or the one that the method
+    # trains beside the filter; None where the record is its own utility
     reader: nn.Module | None
 
 
 class Recipe(Protocol):
     """How a method's points are trained on one kind of data."""
 
-    settings: Any
-    """A frozen dataclass: all numbers of the recipe."""
+    settings: Any  # A frozen dataclass: all numbers of the recipe
 
     def provide(self, train: PrivateData, seed: int) -> nn.Module | None:
         """The service's network, trained on raw records; None where that is the record."""
@@ -212,12 +205,12 @@ class CloakImages:
 
         network = cast(nn.Module, provider)
         wanted = {cast(float, point.suppression_ratio): point for point in points}
-        lesson = CloakTraining(self._path(list(wanted)), train, seed)
-        for ratio, noise in train_path(lesson, network):
+        training = CloakTraining(self._path(list(wanted)), train, seed)
+        for ratio, noise in train_path(training, network):
             if ratio in wanted:
                 threshold = threshold_of(noise.sigma(), ratio)
-                mask = masked(noise, threshold, "trained", mean=lesson.mean, shifted=True)
-                train_values(lesson, mask, network)
+                mask = masked(noise, threshold, "trained", mean=training.mean, shifted=True)
+                train_values(training, mask, network)
                 yield TrainedFilter(wanted[ratio], mask.eval(), network)
 
     def _path(self, wanted: Sequence[float]) -> Any:

@@ -33,8 +33,7 @@ from studies.tradeoff.measuring import released as release_part
 from studies.tradeoff.operating_points import OperatingPoint, parse_operating_points
 from studies.tradeoff.points import SERIES, Recipe, build_recipe, kind_of
 
-VERSION = 2
-"""Of the kept files: raised when the same settings would measure another thing."""
+VERSION = 2  # Of the kept files: raised when the same settings would measure another thing
 MEASURED, FILTERS = "measured", "filters"
 SHOWN = 10
 POINTS: dict[tuple[str, str], tuple[str, ...]] = {
@@ -64,33 +63,23 @@ sensitive attribute of another source of the same test records."""
 class CurvePlan:
     """What is reported.
 
-    Attributes:
-        method: ``information``, ``cloak`` or ``alpha``.
-        data: the source's name.
-        out: folder of everything that is made.
-        seeds: of data, training and attackers.
-        points: places as written; none takes the method's own.
-        attackers: by name; none takes all fresh ones (of a quick report two).
-        quick: fewer steps, smaller networks, fewer records.
-        data_dir: folder of data files.
-        changes: settings of the recipe that differ.
-        attack_records: that attackers are fitted on at most; None for 10,000 (quick: 2,000).
-        test_records: that everything is scored on at most; None for all (quick: 1,000).
-
     Raises:
         PrivatizerError: there is no seed, or an attacker that looks at no record.
     """
 
-    method: str
-    data: str
-    out: Path
-    seeds: tuple[int, ...] = (0,)
-    points: tuple[str, ...] = ()
-    attackers: tuple[str, ...] = ()
-    quick: bool = False
-    data_dir: Path | None = None
+    method: str  # ``information``, ``cloak`` or ``alpha``
+    data: str  # the source's name
+    out: Path  # folder of everything that is made
+    seeds: tuple[int, ...] = (0,)  # of data, training and attackers
+    points: tuple[str, ...] = ()  # places as written; none takes the method's own
+    attackers: tuple[str, ...] = ()  # by name; none takes all fresh ones (of a quick report two)
+    quick: bool = False  # fewer steps, smaller networks, fewer records
+    data_dir: Path | None = None  # folder of data files
+    # settings of the recipe that differ
     changes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    # that attackers are fitted on at most; None for 10,000 (quick: 2,000)
     attack_records: int | None = None
+    # that everything is scored on at most; None for all (quick: 1,000)
     test_records: int | None = None
 
     def __post_init__(self) -> None:
