@@ -74,7 +74,7 @@ def plot_lines(
     """Named lines through points (x, y), with one level marked.
 
     Args:
-        lines: name -> points in order of x.
+        lines: name -> points, in any order.
         xlabel: of the horizontal axis.
         ylabel: of the vertical axis.
         level: a name and a height, drawn dotted.
@@ -84,7 +84,7 @@ def plot_lines(
     axes = figure.subplots()
     for place, (name, points) in enumerate(lines.items()):
         style = "-o" if place < len(COLOURS) else "--s"
-        x, y = np.array(points).T
+        x, y = np.array(sorted(points)).T
         axes.plot(x, y, style, markersize=4, color=COLOURS[place % len(COLOURS)], label=name)
     if level is not None:
         axes.axhline(level[1], color=GREY, linestyle=":", label=level[0])

@@ -171,8 +171,13 @@ def _by_owner(
     """Sum of losses and number of attributes of each class, [owners (or records), 1 + classes]."""
     hot = torch.nn.functional.one_hot(sensitive.flatten(), classes).double()
     cells = torch.cat([losses[:, None], hot], 1).reshape(len(sensitive), -1, 1 + classes).sum(1)
-    if owners is not None:
-        _, who = torch.unique(owners, return_inverse=True)
-        cells = torch.zeros(int(who.max()) + 1, 1 + classes).double().index_add_(0, who, cells)
-    found: NDArray[np.float64] = cells.numpy()
+    found: NDArray[np.float64] = by_owner(cells, owners).numpy()
     return found
+
+
+def by_owner(cells: Tensor, owners: Tensor | None) -> Tensor:
+    """Rows of records [n, k] added up by owner; as they are without owners."""
+    if owners is None:
+        return cells
+    _, who = torch.unique(owners, return_inverse=True)
+    return cells.new_zeros(int(who.max()) + 1, cells.shape[1]).index_add_(0, who, cells)

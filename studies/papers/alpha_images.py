@@ -45,22 +45,21 @@ from studies.attackers import ATTACKERS
 from studies.attackers.formula import FormulaAttacker
 from studies.attackers.ink_formula import THRESHOLDS, InkFormula
 from studies.attackers.protocol import Attacker
-from studies.attackers.reading_nets import accuracy, learn
+from studies.attackers.reading_nets import accuracy, joint_adversary, learn
 from studies.framework.charts import plot_lines, plot_sheet
-from studies.framework.settings import check_names
+from studies.framework.settings import check_names, parse_points
 from studies.framework.study import SeedTrial
-from studies.framework.tables import Row
-from studies.papers.attacking import (
+from studies.framework.tables import Row, number
+from studies.metrics.reading import (
     AttributeReading,
     build_attackers,
     columns,
-    joint_adversary,
-    number,
-    parse_points,
     read_all,
     read_sensitive,
-    release,
+    released,
+    released_parts,
 )
+from studies.papers.adversarial import train_against
 
 COLUMNS = (
     "point", "mode", "seed", "digits", "paper_digits", "attacker", "paper_attacker",
@@ -125,7 +124,7 @@ def run_seed(settings: AlphaImagesSettings, trial: SeedTrial) -> list[Row]:
             f"alpha-images: {mode} {point} seed {seed}: digits {row['digits']:.3f}, "
             f"attacker {row['attacker']:.3f}"
         )
-        sheet[f"{mode} {point}"] = release(method, some, seed).records
+        sheet[f"{mode} {point}"] = released(method.networks[FILTER], some, seed).records
     if trial.first:
         plot_sheet(sheet, trial.out / "alpha-images-sheet.png")
     return rows
@@ -134,24 +133,13 @@ def run_seed(settings: AlphaImagesSettings, trial: SeedTrial) -> list[Row]:
 def reference_rows(settings: AlphaImagesSettings, split: Split, seed: int) -> list[Row]:
     """What is read from raw images, and from the digit alone."""
     began = time.perf_counter()
-    reader = _reader(settings, split.attack, split.attack, seed)
-    raw = columns(read_all(_attackers(settings, reader), split.attack, split.test, seed))
-    digits = accuracy(reader, split.test.records, split.test.utility)
-    first: Row = {
-        "point": "raw",
-        "mode": None,
-        "seed": seed,
-        "digits": digits,
-        "paper_digits": PAPER_RAW[0],
-        "paper_attacker": PAPER_RAW[1],
-        "digits_fresh": digits,
-        "squared_error": 0.0,
-        "seconds": time.perf_counter() - began,
-        **raw,
-    }
-    known = digit_reading(split, seed)
-    second: Row = {"point": "digit", "mode": None, "seed": seed, **columns({"digit": known})}
-    return [first, second]
+    found = _read(settings, split.attack, split.test, seed)
+    head: Row = {"point": "raw", "mode": None, "seed": seed, "digits": found["digits_fresh"]}
+    paper: Row = {"paper_digits": PAPER_RAW[0], "paper_attacker": PAPER_RAW[1]}
+    seconds = time.perf_counter() - began
+    raw: Row = {**head, **paper, "squared_error": 0.0, "seconds": seconds, **found}
+    known = columns({"digit": digit_reading(split, seed)})
+    return [raw, {"point": "digit", "mode": None, "seed": seed, **known}]
 
 
 def digit_reading(split: Split, seed: int) -> AttributeReading:
@@ -168,20 +156,13 @@ def reproducing(settings: AlphaImagesSettings, train: PrivateData, seed: int) ->
     shape = check_image(train.shape)
     reader = StudentCnn(shape, train.utility_classes, generator=generator)
     learn(reader, train.records, train.utility, steps=settings.reading_steps, rate=2e-3, seed=seed)
-    method = AlphaPrivatizer(
-        ConvReleaser(
-            shape,
-            settings.width,
-            code=settings.code,
-            output_noise_std=settings.output_noise_std,
-            low=train.low,
-            high=train.high,
-            generator=generator,
-        ),
-        joint_adversary(train, generator),
-        AlphaObjective(1.0, 0.0, distortion=1.0, beta=0.1),
-        utility=reader,
-    )
+    net = ConvReleaser(
+        shape, settings.width, code=settings.code, output_noise_std=settings.output_noise_std,
+        low=train.low, high=train.high, generator=generator,
+    )  # fmt: skip
+    adversary = joint_adversary(train, generator)
+    objective = AlphaObjective(1.0, 0.0, distortion=1.0, beta=0.1)
+    method = AlphaPrivatizer(net, adversary, objective, utility=reader)
     copying = Stage("copying", {FILTER: 1.5 * settings.rate}, settings.copying_steps)
     train_privatizer(method, train, [copying], batch=settings.batch, seed=seed)
     return method
@@ -200,23 +181,14 @@ def train_point(
     objective = AlphaObjective(
         alpha, weight, mode, distortion=settings.distortion, beta=settings.beta
     )
-    players = copy.deepcopy(dict(start.networks))
+    networks = copy.deepcopy(dict(start.networks))
     method = AlphaPrivatizer(
-        players[FILTER], players["adversary"], objective, utility=players["utility"]
+        networks[FILTER], networks["adversary"], objective, utility=networks["utility"]
     )
     rate = settings.rate
-    stages = [
-        Stage("meeting", {"adversary": rate}, max(1, settings.steps // 8)),
-        Stage(
-            "releasing",
-            {FILTER: rate, "adversary": rate, "utility": rate / 4},
-            settings.steps,
-            settings.adversary_steps,
-            last_rate=settings.last_rate,
-            together=True,
-        ),
-    ]
-    train_privatizer(method, train, stages, batch=settings.batch, seed=seed + 1)
+    rates = {FILTER: rate, "adversary": rate, "utility": rate / 4}
+    meeting = max(1, settings.steps // 8)
+    train_against(method, train, settings, rates, meeting=meeting, seed=seed + 1)
     return method
 
 
@@ -224,33 +196,25 @@ def point_row(
     settings: AlphaImagesSettings, method: AlphaPrivatizer, split: Split, seed: int
 ) -> Row:
     """What is still read of released test images, by the trained reader and by fresh ones."""
-    attack, test = (
-        release(method, part, seed + place) for place, part in enumerate((split.attack, split.test))
-    )
-    reader = _reader(settings, attack, attack, seed)
-    readings = read_all(_attackers(settings, reader), attack, test, seed)
+    attack, test = released_parts(method.networks[FILTER], split, seed)
     return {
         "seed": seed,
         "digits": accuracy(method.networks["utility"], test.records, test.utility),
         "paper_digits": None,
         "paper_attacker": None,
-        "digits_fresh": accuracy(reader, test.records, test.utility),
         "squared_error": float((test.records - split.test.records).square().mean()),
-        **columns(readings),
+        **_read(settings, attack, test, seed),
     }
 
 
-def _reader(
-    settings: AlphaImagesSettings, attack: PrivateData, like: PrivateData, seed: int
-) -> nn.Module:
-    """A fresh network that reads digits, fitted on the attack part."""
-    net = StudentCnn(
-        check_image(like.shape),
-        like.utility_classes,
-        generator=torch.Generator().manual_seed(seed + 7),
-    )
+def _read(settings: AlphaImagesSettings, attack: PrivateData, test: PrivateData, seed: int) -> Row:
+    """What fresh networks and attackers, fitted on the attack part, read of the test part."""
+    source = torch.Generator().manual_seed(seed + 7)
+    net = StudentCnn(check_image(attack.shape), attack.utility_classes, generator=source)
     steps = settings.reading_steps
-    return learn(net, attack.records, attack.utility, steps=steps, rate=2e-3, seed=seed)
+    reader = learn(net, attack.records, attack.utility, steps=steps, rate=2e-3, seed=seed)
+    found = read_all(_attackers(settings, reader), attack, test, seed)
+    return {"digits_fresh": accuracy(reader, test.records, test.utility), **found}
 
 
 def _attackers(settings: AlphaImagesSettings, reader: nn.Module) -> dict[str, Attacker]:
@@ -272,7 +236,7 @@ def draw(rows: Sequence[Row], settings: AlphaImagesSettings, out: Path) -> None:
             lines.setdefault(name, []).append((number(row, "digits"), number(row, "attacker")))
     floor = [number(row, "attacker") for row in rows if row["point"] == "digit"]
     plot_lines(
-        {name: sorted(points) for name, points in lines.items()},
+        lines,
         xlabel="digits read (share)",
         ylabel="strongest attacker (balanced accuracy)",
         level=("knows the digit alone", floor[0]),

@@ -16,12 +16,14 @@ from privatizers.information import ADVERSARY, InformationPrivatizer, Objective
 from privatizers.networks.filters import DenseFilter, UNet
 from privatizers.networks.releasers import ConvReleaser
 from privatizers.protocol import FILTER, Privatizer, PrivatizerError
-from privatizers.training import Stage, train_identity, train_privatizer
+from privatizers.training import train_identity
 from studies.attackers import ATTACKERS
 from studies.attackers.protocol import Attacker
+from studies.attackers.reading_nets import joint_adversary
 from studies.framework.settings import check_names
 from studies.framework.tables import Row
-from studies.papers.attacking import build_attackers, joint_adversary
+from studies.metrics.reading import build_attackers
+from studies.papers.adversarial import train_against
 from studies.papers.attributes_fader import (
     ALONE,
     BASELINES,
@@ -147,19 +149,8 @@ def train_point(
         adversary=joint_adversary(train, generator),
         fixed_utility=reader,
     )
-    adversary = {ADVERSARY: settings.adversary_rate}
-    stages = [
-        Stage("meeting", adversary, settings.meeting_steps),
-        Stage(
-            "releasing",
-            {FILTER: settings.rate, **adversary},
-            settings.steps,
-            settings.adversary_steps,
-            last_rate=settings.last_rate,
-            together=True,
-        ),
-    ]
-    train_privatizer(method, train, stages, batch=settings.batch, seed=seed)
+    rates = {FILTER: settings.rate, ADVERSARY: settings.adversary_rate}
+    train_against(method, train, settings, rates, meeting=settings.meeting_steps, seed=seed)
     return method
 
 
@@ -173,17 +164,10 @@ def starting_filter(
         return UNet(shape, width, noise=noise, limits=limits, generator=generator)
     net: nn.Module
     if settings.network == "code":
-        low, high = limits
-        output_noise_std = settings.output_noise_std
         net = ConvReleaser(
-            shape,
-            width,
-            code=noise,
-            output_noise_std=output_noise_std,
-            low=low,
-            high=high,
-            generator=generator,
-        )
+            shape, width, code=noise, output_noise_std=settings.output_noise_std,
+            low=train.low, high=train.high, generator=generator,
+        )  # fmt: skip
     else:
         net = DenseFilter(
             shape, width, noise=noise, residual=False, limits=limits, generator=generator

@@ -23,11 +23,11 @@ from torch import nn
 
 from client.datasets.attributes import load_private
 from privatizers.black_box import Follower
-from privatizers.networks.masks import FILLS, MaskFilter, NoiseMap, masked, threshold_of
+from privatizers.networks.masks import FILLS, MaskFilter, NoiseMap, threshold_of
 from studies.framework.study import SeedTrial
 from studies.framework.tables import Row
 from studies.papers.cloak_judging import CloakJudge, raw_row, uniform_rows
-from studies.papers.cloak_plots import plot_curves, plot_sheet
+from studies.papers.cloak_plots import plot_curves
 from studies.papers.cloak_settings import CloakSettings
 from studies.papers.cloak_training import (
     CloakTraining,
@@ -94,10 +94,7 @@ def _point(
 ) -> list[Row]:
     """The rows of all fills at one ratio; attackers meet the trained fill."""
     threshold = threshold_of(noise.sigma(), ratio)
-    filters: dict[str, MaskFilter] = {
-        fill: masked(noise, threshold, fill, mean=training.mean, blank=training.data.low, shifted=True)
-        for fill in FILLS
-    }
+    filters: dict[str, MaskFilter] = {fill: training.mask(noise, threshold, fill) for fill in FILLS}
     train_values(training, filters["trained"], *target)
     spent = time.perf_counter() - start
     rows = [
@@ -107,5 +104,5 @@ def _point(
     for row in rows:
         row["threshold"], row["seconds"] = threshold, spent
     if box == "white":
-        plot_sheet(judge.data.test, filters, judge.seed, out / f"sheet-{ratio:g}.png")
+        judge.draw_sheet(filters, out / f"sheet-{ratio:g}.png")
     return rows

@@ -16,7 +16,7 @@ from models.lenet import LeNet5
 from models.students import build_student
 from privatizers.black_box import Explorer, Follower, ask, train_substitute
 from privatizers.cloak import CloakObjective, CloakPrivatizer
-from privatizers.networks.masks import MaskFilter, NoiseMap
+from privatizers.networks.masks import Fill, MaskFilter, NoiseMap, masked
 from privatizers.protocol import FILTER
 from privatizers.training import Stage, train_privatizer
 from privatizers.variations import Variations
@@ -42,6 +42,11 @@ class CloakTraining:
     def mean(self) -> Tensor:
         """The mean record."""
         return self.data.records.mean(0)
+
+    def mask(self, noise: NoiseMap, threshold: float, fill: Fill = "trained") -> MaskFilter:
+        """What a noise map becomes where more than ``threshold`` of noise is suppressed."""
+        low = self.data.low
+        return masked(noise, threshold, fill, mean=self.mean, blank=low, shifted=True)
 
     def generator(self, purpose: int) -> torch.Generator:
         """A generator of its own for each purpose."""
@@ -70,16 +75,11 @@ class CloakTraining:
 
 def train_provider(training: CloakTraining) -> nn.Module:
     """A LeNet that answers the utility from raw images; it ends frozen."""
-    generator = training.generator(1)
-    shape = check_image(training.data.shape)
-    net = LeNet5(shape, training.data.utility_classes, border=training.data.low, generator=generator)
-    fit_classifier(
-        net,
-        training.data.records,
-        training.data.utility,
-        epochs=training.settings.provider_epochs,
-        generator=generator,
-    )
+    generator, data = training.generator(1), training.data
+    shape = check_image(data.shape)
+    net = LeNet5(shape, data.utility_classes, border=data.low, generator=generator)
+    epochs = training.settings.provider_epochs
+    fit_classifier(net, data.records, data.utility, epochs=epochs, generator=generator)
     return net.requires_grad_(False)
 
 
@@ -105,26 +105,14 @@ def train_substitute_of(
     answers = ask(said, records)
     explore = Explorer(said, records, Variations(records, settings.most), generator)
     agreed = train_substitute(
-        net,
-        records,
-        answers,
-        steps=settings.substitute_steps,
-        batch=settings.batch,
-        rate=SUBSTITUTE_RATE,
-        generator=generator,
-        explore=explore,
-    )
+        net, records, answers, steps=settings.substitute_steps, batch=settings.batch,
+        rate=SUBSTITUTE_RATE, generator=generator, explore=explore,
+    )  # fmt: skip
     report(f"seed {training.seed}: the substitute agrees with the provider on {agreed:.1%}")
     follower = Follower(
-        net,
-        said,
-        records,
-        answers,
-        queries=settings.follow_queries,
-        steps=settings.follow_steps,
-        generator=generator,
-        explore=explore,
-    )
+        net, said, records, answers, queries=settings.follow_queries,
+        steps=settings.follow_steps, generator=generator, explore=explore,
+    )  # fmt: skip
     return net, follower
 
 

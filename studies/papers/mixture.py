@@ -38,9 +38,9 @@ from privatizers.networks.filters import LinearFilter, MlpFilter
 from privatizers.protocol import FILTER, PrivatizerError
 from privatizers.training import Stage, train_privatizer
 from studies.framework.charts import plot_plane
+from studies.framework.settings import parse_points
 from studies.framework.study import SeedTrial
 from studies.framework.tables import Row
-from studies.papers.attacking import parse_points
 from studies.papers.mixture_exact import PlanePoint, best_linear, bound, evaluate
 
 COLUMNS = (

@@ -39,7 +39,7 @@ from models.classifiers import ConvClassifier
 from privatizers.classifiers import check_reads
 from privatizers.information import InformationPrivatizer, Objective
 from privatizers.networks.filters import DenseFilter, UNet
-from privatizers.protocol import FILTER, PrivatizerError, draw_noise
+from privatizers.protocol import FILTER, PrivatizerError
 from privatizers.training import Stage, train_identity, train_privatizer
 from simulations.students.augmentation import affine
 from studies.attackers import ATTACKERS
@@ -47,6 +47,7 @@ from studies.framework.charts import plot_lines, plot_sheet
 from studies.framework.settings import check_names
 from studies.framework.study import SeedTrial
 from studies.framework.tables import Row
+from studies.metrics.reading import released
 from studies.papers.faces import SHAKEN, shaken
 
 GROUPS = ("consenting", "seen", "unseen")
@@ -265,13 +266,6 @@ def recognised(
         return _first_five(reader(faces), data, people)
 
 
-def released(method: InformationPrivatizer, data: PrivateData, seed: int) -> Tensor:
-    """Every record once through the filter, with noise of this seed."""
-    noise = draw_noise(method, len(data), torch.Generator().manual_seed(seed))
-    with torch.no_grad():
-        return method.filter(data.records, noise)
-
-
 def _point(
     settings: SubjectsSettings,
     split: Split,
@@ -283,7 +277,7 @@ def _point(
     """A row, and the released test faces."""
     started = time.perf_counter()
     method = train_filter(settings, split, people, provider, alpha, seed)
-    faces = released(method, split.test, seed + 1)
+    faces = _released(method, split.test, seed + 1).records
     fixed = recognised(provider, faces, split.test, people)
     fresh = _attacked(settings, method, split, people, faces, seed)
     row: Row = {
@@ -297,6 +291,10 @@ def _point(
     return row, faces
 
 
+def _released(method: InformationPrivatizer, data: PrivateData, seed: int) -> PrivateData:
+    return released(method.networks[FILTER], data, seed, chunk=len(data))
+
+
 def _attacked(
     settings: SubjectsSettings,
     method: InformationPrivatizer,
@@ -306,7 +304,7 @@ def _attacked(
     seed: int,
 ) -> dict[str, float]:
     """The strongest fresh attacker in each group, trained on the released attack part."""
-    known = replace(split.attack, records=released(method, split.attack, seed + 2), side=None)
+    known = replace(_released(method, split.attack, seed + 2), side=None)
     found = []
     for name in settings.attackers:
         fitted = ATTACKERS[name]().fit(known, seed)

@@ -1,4 +1,4 @@
-"""PublishedFigure figures to stand beside ours, each with its guarantee and where it was read."""
+"""Published figures to stand beside ours, each with its guarantee and where it was read."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from client.datasets.registry import spec_of
 from studies.framework.errors import StudyError
 
+DATA = ("mnist", "fashion-mnist")  # of which others publish figures
 FILE = Path(__file__).with_name("published.toml")
 NOTIONS = ("DP", "BDP", "none")
 KINDS = ("best of three", "mean", "single")
@@ -51,14 +53,14 @@ def published_figures(path: Path = FILE) -> tuple[PublishedFigure, ...]:
     sources = tree.get("source", {})
     found: list[PublishedFigure] = []
     for place, entry in enumerate(tree.get("figure", ()), start=1):
-        for name, key in (("mnist", "mnist"), ("fashion-mnist", "fashion")):
-            if key in entry:
-                found.append(_one(f"{path.name}: figure {place}", entry, name, key, sources))
+        for name in DATA:
+            if spec_of(name).published in entry:
+                found.append(_one(f"{path.name}: figure {place}", entry, name, sources))
     return tuple(found)
 
 
 def _one(
-    where: str, entry: Mapping[str, Any], data: str, key: str, sources: Mapping[str, Any]
+    where: str, entry: Mapping[str, Any], data: str, sources: Mapping[str, Any]
 ) -> PublishedFigure:
     try:
         source = sources[entry["source"]]
@@ -69,7 +71,7 @@ def _one(
             notion=entry.get("notion", "DP"),
             epsilon=float(entry.get("epsilon", math.inf)),
             delta=float(entry.get("delta", 1e-5)),
-            accuracy=float(entry[key]),
+            accuracy=float(entry[spec_of(data).published]),
             kind=entry["kind"],
             source=source["title"],
             url=source["url"],

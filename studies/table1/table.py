@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -181,6 +181,14 @@ COLUMNS: tuple[tuple[str, Callable[[TableLine], str]], ...] = (
     ("MiB", lambda line: decimals(line.most("training", "peak_mb"), 0)),
 )
 """What people see of a line."""
+
+
+def by_data(lines: Iterable[TableLine]) -> dict[str, list[TableLine]]:
+    """Lines by their data set, in the table's order."""
+    found: dict[str, list[TableLine]] = {}
+    for line in lines:
+        found.setdefault(line.row.data, []).append(line)
+    return found
 
 
 def counts(numbers: Sequence[int]) -> str:
