@@ -160,7 +160,7 @@ def release(
 
 def latency_ms(call: Call, inputs: tuple[Tensor, ...], *, runs: int = RUNS) -> float:
     """Median wall time of one call in milliseconds, on one thread; the noise is drawn before."""
-    with _one_thread(), torch.no_grad():
+    with one_thread(), torch.no_grad():
         for _ in range(WARM_UP):
             call(*inputs)
         taken = []
@@ -283,7 +283,8 @@ def _difference(
 
 
 @contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
+    """Have torch compute on one thread for as long as the context lasts."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -31,5 +31,4 @@ ATTACKERS: Registry[Callable[[], Attacker]] = Registry(
 """What makes an attacker, not yet fitted; a formula (`formula.py`) is built with its rules."""
 BLIND = ("prior", "side-information", "position")
 """Lines of reference: they know the classes' shares, what is told besides, the step of a series."""
-FRESH = ("logistic", "trees", "same", "wide")
-"""Those of ours that look at the record."""
+FRESH = ("logistic", "trees", "same", "wide")  # Those of ours that look at the record

@@ -6,10 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-SIDE = 32
-"""Larger images are averaged down to at most this many pixels a side."""
-REACH = 2
-"""Steps to each side of a step of a series that its row shows."""
+SIDE = 32  # Larger images are averaged down to at most this many pixels a side
+REACH = 2  # Steps to each side of a step of a series that its row shows
 
 
 def table(records: Tensor, side: Tensor | None, *, steps: bool) -> Tensor:

@@ -26,15 +26,10 @@ least 0; there may be more answers than classes ("cannot say")."""
 
 @dataclass(frozen=True, eq=False)
 class FormulaFitted:
-    """A rule, and what its answers mean.
+    """A rule, and what its answers mean."""
 
-    Attributes:
-        rule: the formula.
-        meaning: float64 [answers, classes], how common each sensitive attribute is behind an
-            answer.
-    """
-
-    rule: Rule
+    rule: Rule  # the formula
+    # float64 [answers, classes], how common each sensitive attribute is behind an answer
     meaning: Tensor
 
     def log_probabilities(self, records: Tensor, side: Tensor | None = None) -> Tensor:
@@ -47,13 +42,9 @@ class FormulaFitted:
 
 @dataclass(frozen=True)
 class FormulaAttacker:
-    """Applies the rule that fits the released records best.
+    """Applies the rule that fits the released records best."""
 
-    Attributes:
-        rules: formulas, such as one rule at several thresholds of what counts as ink.
-    """
-
-    rules: Sequence[Rule]
+    rules: Sequence[Rule]  # formulas, such as one rule at several thresholds of what counts as ink
 
     def __post_init__(self) -> None:
         if not self.rules:

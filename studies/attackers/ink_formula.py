@@ -9,21 +9,15 @@ from torch import Tensor, nn
 
 from client.datasets.attributes.thickness import row_widths
 
-THRESHOLDS = (-0.9, 0.0)
-"""Pixels above one of these count as ink."""
+THRESHOLDS = (-0.9, 0.0)  # Pixels above one of these count as ink
 
 
 @dataclass(frozen=True, eq=False)
 class InkFormula:
-    """What the annotated-MNIST rule measures: the ink in the row of an image's digit.
+    """What the annotated-MNIST rule measures: the ink in the row of an image's digit."""
 
-    Attributes:
-        reader: network that reads the digit from a released image.
-        threshold: pixels above it are ink.
-    """
-
-    reader: nn.Module
-    threshold: float
+    reader: nn.Module  # network that reads the digit from a released image
+    threshold: float  # pixels above it are ink
 
     @torch.no_grad()
     def __call__(self, records: Tensor, side: Tensor | None) -> Tensor:

@@ -15,19 +15,14 @@ from studies.attackers.protocol import FittedAttacker, check_known
 from studies.attackers.tables import Estimator, View, fit_table
 
 ITERATIONS = 150
-ROWS = 20_000
-"""Rows that it is fitted on at most, drawn at random."""
+ROWS = 20_000  # Rows that it is fitted on at most, drawn at random
 
 
 @dataclass(frozen=True)
 class LogisticAttacker:
-    """Linear in the standardised record.
+    """Linear in the standardised record."""
 
-    Attributes:
-        strength: of the weights' L2 penalty, relative to the sum of the rows' losses.
-    """
-
-    strength: float = 10.0
+    strength: float = 10.0  # of the weights' L2 penalty, relative to the sum of the rows' losses
 
     def fit(self, known: PrivateData, seed: int) -> FittedAttacker:
         """Learn; see `Attacker.fit`."""

@@ -49,15 +49,11 @@ def adversary_like(
 
 @dataclass(frozen=True, eq=False)
 class NetworkFitted:
-    """A trained network and how sharp its guesses should be.
+    """A trained network and how sharp its guesses should be."""
 
-    Attributes:
-        network: records to logits, in evaluation mode.
-        sharpness: what its logits are multiplied by (inverse temperature), chosen on records that
-            it was not trained on: an overconfident attacker would understate what it knows.
-    """
-
-    network: nn.Module
+    network: nn.Module  # records to logits, in evaluation mode
+    # what its logits are multiplied by (inverse temperature), chosen on records that it was not
+    # trained on: an overconfident attacker would understate what it knows
     sharpness: float
 
     @torch.no_grad()
@@ -69,19 +65,13 @@ class NetworkFitted:
 
 @dataclass(frozen=True)
 class NetworkAttacker:
-    """A network trained with Adam along one cycle of the rate, kept at its best epoch.
+    """A network trained with Adam along one cycle of the rate, kept at its best epoch."""
 
-    Attributes:
-        width: 1 for the adversary's size; 2 has twice the channels or units in each layer.
-        epochs: passes over the records, at most.
-        steps: at least so many batches, in more passes where records are few.
-        build: makes the network.
-    """
-
+    # 1 for the adversary's size; 2 has twice the channels or units in each layer
     width: float = 1.0
-    epochs: int = 3
-    steps: int = 500
-    build: Build = field(default=adversary_like, repr=False)
+    epochs: int = 3  # passes over the records, at most
+    steps: int = 500  # at least so many batches, in more passes where records are few
+    build: Build = field(default=adversary_like, repr=False)  # makes the network
 
     def fit(self, known: PrivateData, seed: int) -> FittedAttacker:
         """Learn; see `Attacker.fit`.

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from client.datasets.attributes.data import PrivateData
-from models.classifiers import ConvClassifier, Mlp, check_image
+from models.classifiers import ConvClassifier, JointClassifiers, Mlp, check_image
 from models.students import StudentCnn
 
 CHUNK = 500
@@ -45,6 +45,15 @@ def small_reader(shape: Sequence[int], classes: int, generator: torch.Generator)
     if image[1] == image[2] and image[1] in (28, 32) and image[0] in (1, 3):
         return StudentCnn(image, classes, generator=generator)
     return ConvClassifier(image, classes, generator=generator)
+
+
+def joint_adversary(train: PrivateData, generator: torch.Generator) -> nn.Module:
+    """Convolutions beside a dense network: hidden from the first alone, trees still read it."""
+    classes = train.sensitive_classes
+    return JointClassifiers(
+        small_reader(train.shape, classes, generator),
+        Mlp(math.prod(train.shape), classes, generator=generator),
+    )
 
 
 def read_images(data: PrivateData, steps: int, seed: int) -> nn.Module:

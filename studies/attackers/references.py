@@ -39,12 +39,10 @@ class SideAttacker:
     """Sees the side information alone; boosted trees, since that is often categories in disguise.
 
     Without side information (and position) it knows what `PriorAttacker` knows.
-
-    Attributes:
-        position: it also knows which step of a series is asked for, as everybody does who has one:
-            the hour of the day alone says much of whether a person is at home.
     """
 
+    # it also knows which step of a series is asked for, as everybody does who has one: the hour of
+    # the day alone says much of whether a person is at home
     position: bool = False
 
     def fit(self, known: PrivateData, seed: int) -> FittedAttacker:

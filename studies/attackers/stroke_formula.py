@@ -23,15 +23,10 @@ FINENESS, MOST = 5, 60
 
 @dataclass(frozen=True, eq=False)
 class StrokeFormula:
-    """Stroke width by distance transform, and the digit that it is compared among.
+    """Stroke width by distance transform, and the digit that it is compared among."""
 
-    Attributes:
-        reader: network that reads the digit from a released image.
-        ink: brightness from which on a pixel is ink, of pixels in [-1, 1].
-    """
-
-    reader: nn.Module
-    ink: float = 0.0
+    reader: nn.Module  # network that reads the digit from a released image
+    ink: float = 0.0  # brightness from which on a pixel is ink, of pixels in [-1, 1]
 
     @torch.no_grad()
     def __call__(self, records: Tensor, side: Tensor | None) -> Tensor:

@@ -28,17 +28,11 @@ class Estimator(Protocol):
 
 @dataclass(frozen=True)
 class View:
-    """Which columns an attacker sees.
+    """Which columns an attacker sees."""
 
-    Attributes:
-        steps: a row for each step of a series, instead of each record.
-        record: the released record is seen; without it the side information alone.
-        position: without the record: which step of the series is asked for.
-    """
-
-    steps: bool
-    record: bool = True
-    position: bool = False
+    steps: bool  # a row for each step of a series, instead of each record
+    record: bool = True  # the released record is seen; without it the side information alone
+    position: bool = False  # without the record: which step of the series is asked for
 
     def __call__(self, records: Tensor, side: Tensor | None) -> Tensor:
         """Rows float32 [n, k], or [n * T, k] for steps."""
@@ -52,17 +46,11 @@ class View:
 
 @dataclass(frozen=True, eq=False)
 class TableFitted:
-    """A fitted classifier of rows, answering for records.
+    """A fitted classifier of rows, answering for records."""
 
-    Attributes:
-        estimator: the classifier.
-        view: how records become its rows.
-        classes: number of classes; those that it never saw get the least probability.
-    """
-
-    estimator: Estimator
-    view: View
-    classes: int
+    estimator: Estimator  # the classifier
+    view: View  # how records become its rows
+    classes: int  # number of classes; those that it never saw get the least probability
 
     def log_probabilities(self, records: Tensor, side: Tensor | None = None) -> Tensor:
         """See `FittedAttacker.log_probabilities`."""

@@ -15,23 +15,17 @@ from client.datasets.attributes.data import PrivateData
 from studies.attackers.protocol import FittedAttacker, check_known
 from studies.attackers.tables import View, fit_table
 
-ROWS = 12_000
-"""Rows that they are fitted on at most, drawn at random."""
+ROWS = 12_000  # Rows that they are fitted on at most, drawn at random
 COLUMNS = 96
 """Entries that they see: those whose means differ most between classes (F test on those rows)."""
 
 
 @dataclass(frozen=True)
 class TreesAttacker:
-    """Boosted trees on histograms of entries, with early stopping on a tenth of the rows.
+    """Boosted trees on histograms of entries, with early stopping on a tenth of the rows."""
 
-    Attributes:
-        rounds: of boosting at most; one tree a class and round.
-        leaves: of a tree at most.
-    """
-
-    rounds: int = 80
-    leaves: int = 15
+    rounds: int = 80  # of boosting at most; one tree a class and round
+    leaves: int = 15  # of a tree at most
 
     def fit(self, known: PrivateData, seed: int) -> FittedAttacker:
         """Learn; see `Attacker.fit`."""

@@ -27,8 +27,7 @@ from accountant.dp.differential import DifferentialAccountant
 from accountant.events import Sampler, SubsampledGaussian
 from accountant.ledger.ledger import Ledger
 
-SLOW_PEER_ROUNDS = 20_000
-"""More rounds than this cost one of the peers minutes or all memory."""
+SLOW_PEER_ROUNDS = 20_000  # More rounds than this cost one of the peers minutes or all memory
 LINES = 100_000
 
 

@@ -14,8 +14,7 @@ from simulations.plots.style import BLUE, GREEN, GREY, ORANGE
 
 _DPI = 110
 COLOURS = (BLUE, GREEN, ORANGE)
-STYLES = (("-", "o"), ("--", "s"))
-"""Lines of trajectories, and the marks at their ends."""
+STYLES = (("-", "o"), ("--", "s"))  # Lines of trajectories, and the marks at their ends
 
 
 def save(figure: Figure, path: Path) -> Path:
@@ -75,7 +74,7 @@ def plot_lines(
     """Named lines through points (x, y), with one level marked.
 
     Args:
-        lines: name -> points in order of x.
+        lines: name -> points, in any order.
         xlabel: of the horizontal axis.
         ylabel: of the vertical axis.
         level: a name and a height, drawn dotted.
@@ -85,7 +84,7 @@ def plot_lines(
     axes = figure.subplots()
     for place, (name, points) in enumerate(lines.items()):
         style = "-o" if place < len(COLOURS) else "--s"
-        x, y = np.array(points).T
+        x, y = np.array(sorted(points)).T
         axes.plot(x, y, style, markersize=4, color=COLOURS[place % len(COLOURS)], label=name)
     if level is not None:
         axes.axhline(level[1], color=GREY, linestyle=":", label=level[0])

@@ -12,20 +12,15 @@ from dataclasses import dataclass
 class SeedFigure:
     """One figure, over seeds.
 
-    Attributes:
-        count: how many seeds have it.
-        mean: over them.
-        deviation: standard deviation over them (n - 1); 0 for one seed, None where it is unknown.
-        most: the largest, None where it is unknown.
-
     Raises:
         ValueError: a number is missing or not finite.
     """
 
-    count: int
-    mean: float
+    count: int  # how many seeds have it
+    mean: float  # over them
+    # standard deviation over them (n - 1); 0 for one seed, None where it is unknown
     deviation: float | None
-    most: float | None
+    most: float | None  # the largest, None where it is unknown
 
     def __post_init__(self) -> None:
         numbers = (self.mean, self.deviation or 0.0, self.most or 0.0)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-WIDEST = 7
-"""Columns of a table at most: more cannot be read on a page."""
+WIDEST = 7  # Columns of a table at most: more cannot be read on a page
 
 
 def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

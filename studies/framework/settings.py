@@ -31,6 +31,24 @@ def check_names(setting: str, names: Sequence[str], known: Iterable[str]) -> Non
         raise StudyError(f"{setting}: {strange[0]!r} is unknown: choose of {', '.join(choices)}")
 
 
+def parse_points(
+    points: Sequence[str], second: str = "a weight", first: str = "an order"
+) -> list[tuple[float, float]]:
+    """Pairs of what ``first`` and ``second`` name, of settings written as ``number:number``.
+
+    Raises:
+        StudyError: one is written otherwise.
+    """
+    found = []
+    for point in points:
+        alpha, _, weight = point.partition(":")
+        try:
+            found.append((float(alpha), float(weight)))
+        except ValueError:
+            raise StudyError(f"point {point!r}: write {first} and {second}, as in 1:0.5") from None
+    return found
+
+
 def read_settings(
     kind: type[Settings], path: Path, *, quick: bool, changes: Mapping[str, object] | None = None
 ) -> Settings:

@@ -28,27 +28,18 @@ from studies.framework.tables import Row, Value, shown
 from studies.framework.trials import Report
 
 ROWS, SETTINGS, TRIALS = "rows.json", "settings.json", "trials"
-VERSION = 1
-"""Of finished trials: raised when the same settings would measure something else."""
+VERSION = 1  # Of finished trials: raised when the same settings would measure something else
 
 
 @dataclass(frozen=True)
 class SeedTrial:
-    """One seed of a study.
+    """One seed of a study."""
 
-    Attributes:
-        seed: of everything that is drawn.
-        first: whether it is the first of the seeds, whose pictures are drawn.
-        data_dir: folder of data files; None for the usual places.
-        out: the study's folder, where pictures go.
-        report: told what is under way.
-    """
-
-    seed: int
-    first: bool
-    data_dir: Path | None
-    out: Path
-    report: Report
+    seed: int  # of everything that is drawn
+    first: bool  # whether it is the first of the seeds, whose pictures are drawn
+    data_dir: Path | None  # folder of data files; None for the usual places
+    out: Path  # the study's folder, where pictures go
+    report: Report  # told what is under way
 
 
 class StudyModule(Protocol):
@@ -68,15 +59,10 @@ class StudyModule(Protocol):
 
 @dataclass(frozen=True)
 class Study:
-    """A study that can be run by name; light, so that help texts cost no import.
+    """A study that can be run by name; light, so that help texts cost no import."""
 
-    Attributes:
-        module: name of the module that has `StudyModule`'s parts.
-        about: one sentence for ``--help``.
-    """
-
-    module: str
-    about: str
+    module: str  # name of the module that has `StudyModule`'s parts
+    about: str  # one sentence for ``--help``
 
     def load(self) -> StudyModule:
         """The module."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from rich.console import Console
@@ -9,10 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 Value = str | int | float | bool | None
-Row = dict[str, Value]
-"""One line of a study's results: a flat JSON object."""
-_FILE_WIDTH = 1000
-"""Columns of what is not a terminal: nothing is wrapped there."""
+Row = dict[str, Value]  # One line of a study's results: a flat JSON object
+_FILE_WIDTH = 1000  # Columns of what is not a terminal: nothing is wrapped there
 
 
 def percent(value: float | None, digits: int = 1) -> str:
@@ -23,6 +22,12 @@ def percent(value: float | None, digits: int = 1) -> str:
 def decimals(value: float | None, digits: int) -> str:
     """A number, or a dash."""
     return "–" if value is None else f"{value:.{digits}f}"
+
+
+def number(row: Row, name: str) -> float:
+    """A row's figure, for plots; NaN where it has none."""
+    value = row.get(name)
+    return float(value) if isinstance(value, int | float) else math.nan
 
 
 def shown(value: Value) -> str:

@@ -13,11 +13,9 @@ from typing import TypeVar
 
 from studies.framework.errors import TrialFailed
 
-Report = Callable[[str], None]
-"""Tells people what is under way, one line at a time."""
+Report = Callable[[str], None]  # Tells people what is under way, one line at a time
 Trial = TypeVar("Trial")
-FAILURE = "failure.txt"
-"""File of a trial's folder that says why it failed."""
+FAILURE = "failure.txt"  # File of a trial's folder that says why it failed
 
 
 class Processes:

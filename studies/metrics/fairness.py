@@ -20,19 +20,12 @@ class FairnessError(PrivateDataError):
 
 @dataclass(frozen=True)
 class Fairness:
-    """Differences between groups, with the greatest over pairs of groups (and over answers).
+    """Differences between groups, with the greatest over pairs of groups (and over answers)."""
 
-    Attributes:
-        demographic_parity: of P(answer | group).
-        equalized_odds_worst: of P(answer | group, truth), the worst truth.
-        equalized_odds_mean: the same, mean over truths.
-        equalized_odds_sum: the same, summed over truths (Mireshghallah et al.'s; twice the mean
-            for two).
-    """
-
-    demographic_parity: float
-    equalized_odds_worst: float
-    equalized_odds_mean: float
+    demographic_parity: float  # of P(answer | group)
+    equalized_odds_worst: float  # of P(answer | group, truth), the worst truth
+    equalized_odds_mean: float  # the same, mean over truths
+    # the same, summed over truths (Mireshghallah et al.'s; twice the mean for two)
     equalized_odds_sum: float
 
     def row(self) -> dict[str, float]:

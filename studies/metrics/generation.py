@@ -9,8 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-NEAREST = 5
-"""k of coverage and density; the authors' choice."""
+NEAREST = 5  # k of coverage and density; the authors' choice
 CHUNK = 1000
 
 
@@ -58,8 +57,7 @@ def _root(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
 class Cover(NamedTuple):
     """How synthetic images lie among real ones."""
 
-    coverage: float
-    """Share of real images with a synthetic one in their neighbourhood, in [0, 1]."""
+    coverage: float  # Share of real images with a synthetic one in their neighbourhood, in [0, 1]
     density: float
     """How many real neighbourhoods a synthetic image lies in, over k; about 1 for real data."""
 

@@ -20,25 +20,17 @@ from client.datasets.attributes.data import PrivateDataError
 
 NEIGHBOURS = 3
 CHUNK = 500
-LEAST_DISTANCE = 1e-9
-"""Equal records are taken to be this far apart, for the logarithm."""
+LEAST_DISTANCE = 1e-9  # Equal records are taken to be this far apart, for the logarithm
 
 
 @dataclass(frozen=True)
 class IteStyle:
-    """The index and its two parts, nats.
+    """The index and its two parts, nats."""
 
-    Attributes:
-        information: estimate of I(X; Q).
-        self_information: the same estimate of I(X; X), which depends on the number of records.
-        loss: 1 - information / self_information, the paper's "MI loss".
-        records: that it was made of.
-    """
-
-    information: float
-    self_information: float
-    loss: float
-    records: int
+    information: float  # estimate of I(X; Q)
+    self_information: float  # the same estimate of I(X; X), which depends on the number of records
+    loss: float  # 1 - information / self_information, the paper's "MI loss"
+    records: int  # that it was made of
 
 
 def ite_style_index(records: Tensor, released: Tensor, *, seed: int) -> IteStyle:

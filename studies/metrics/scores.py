@@ -23,28 +23,21 @@ CHUNK = 100
 
 @dataclass(frozen=True)
 class Score:
-    """What one fitted attacker got right on the test records.
+    """What one fitted attacker got right on the test records."""
 
-    Attributes:
-        accuracy: share of sensitive attributes guessed right.
-        balanced_accuracy: mean over classes of the share guessed right within the class;
-            1 / classes for who knows nothing.
-        cross_entropy: mean of -log of what it gave the true sensitive attribute, nats.
-        entropy: of the test sensitive attributes' shares, nats; H(S) up to sampling, and below it
-            on average.
-        leak_lower_bound: entropy - cross_entropy, nats: I(S; Q) is at least that in expectation.
-            Negative for an attacker that is worse than the prior; it proves nothing then.
-        leak_interval: bootstrap percentile interval of the former over owners, or records.
-        confidence: of that interval.
-    """
-
-    accuracy: float
+    accuracy: float  # share of sensitive attributes guessed right
+    # mean over classes of the share guessed right within the class; 1 / classes for who knows
+    # nothing
     balanced_accuracy: float
-    cross_entropy: float
+    cross_entropy: float  # mean of -log of what it gave the true sensitive attribute, nats
+    # of the test sensitive attributes' shares, nats; H(S) up to sampling, and below it on average
     entropy: float
+    # entropy - cross_entropy, nats: I(S; Q) is at least that in expectation. Negative for an
+    # attacker that is worse than the prior; it proves nothing then.
     leak_lower_bound: float
+    # bootstrap percentile interval of the former over owners, or records
     leak_interval: tuple[float, float]
-    confidence: float
+    confidence: float  # of that interval
 
     def row(self) -> dict[str, object]:
         """A JSON object."""
@@ -178,8 +171,13 @@ def _by_owner(
     """Sum of losses and number of attributes of each class, [owners (or records), 1 + classes]."""
     hot = torch.nn.functional.one_hot(sensitive.flatten(), classes).double()
     cells = torch.cat([losses[:, None], hot], 1).reshape(len(sensitive), -1, 1 + classes).sum(1)
-    if owners is not None:
-        _, who = torch.unique(owners, return_inverse=True)
-        cells = torch.zeros(int(who.max()) + 1, 1 + classes).double().index_add_(0, who, cells)
-    found: NDArray[np.float64] = cells.numpy()
+    found: NDArray[np.float64] = by_owner(cells, owners).numpy()
     return found
+
+
+def by_owner(cells: Tensor, owners: Tensor | None) -> Tensor:
+    """Rows of records [n, k] added up by owner; as they are without owners."""
+    if owners is None:
+        return cells
+    _, who = torch.unique(owners, return_inverse=True)
+    return cells.new_zeros(int(who.max()) + 1, cells.shape[1]).index_add_(0, who, cells)

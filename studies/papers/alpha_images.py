@@ -45,37 +45,26 @@ from studies.attackers import ATTACKERS
 from studies.attackers.formula import FormulaAttacker
 from studies.attackers.ink_formula import THRESHOLDS, InkFormula
 from studies.attackers.protocol import Attacker
-from studies.attackers.reading_nets import accuracy, learn
+from studies.attackers.reading_nets import accuracy, joint_adversary, learn
 from studies.framework.charts import plot_lines, plot_sheet
-from studies.framework.settings import check_names
+from studies.framework.settings import check_names, parse_points
 from studies.framework.study import SeedTrial
-from studies.framework.tables import Row
-from studies.papers.attacking import (
+from studies.framework.tables import Row, number
+from studies.metrics.reading import (
     AttributeReading,
     build_attackers,
     columns,
-    joint_adversary,
-    number,
-    parse_points,
     read_all,
     read_sensitive,
-    release,
+    released,
+    released_parts,
 )
+from studies.papers.adversarial import train_against
 
 COLUMNS = (
-    "point",
-    "mode",
-    "seed",
-    "digits",
-    "paper_digits",
-    "attacker",
-    "paper_attacker",
-    "attacker_formula",
-    "reweighted",
-    "digits_fresh",
-    "squared_error",
-    "seconds",
-)
+    "point", "mode", "seed", "digits", "paper_digits", "attacker", "paper_attacker",
+    "attacker_formula", "reweighted", "digits_fresh", "squared_error", "seconds",
+)  # fmt: skip
 PAPER_RAW = (0.9725, 0.9150)
 """Digits and thickness read from raw images (Jafarzadeh Asl et al. 2023, section IV-C)."""
 SHOWN = 10
@@ -83,46 +72,26 @@ SHOWN = 10
 
 @dataclass(frozen=True)
 class AlphaImagesSettings:
-    """What ``alpha_images.toml`` sets.
+    """What ``alpha_images.toml`` sets."""
 
-    Attributes:
-        data: source of the images; its sensitive attribute must hang on a digit's row for the
-            formula.
-        points: orders and weights, ``alpha:weight``.
-        modes: ``entropy``, ``loss`` or both.
-        distortion: weight of the squared error.
-        beta: weight of the digit network's cross-entropy.
-        width: of the releaser.
-        code: numbers of its code.
-        output_noise_std: standard deviation of the noise on each released pixel.
-        batch: images of a minibatch.
-        reading_steps: of the network that reads digits, before.
-        copying_steps: in which the releaser learns to reproduce.
-        steps: against the adversary.
-        adversary_steps: k, of the adversary in each.
-        rate: Adam's, of releaser and adversary.
-        last_rate: share of it at the end.
-        attackers: by name; the formula's own comes on top.
-        attacker_steps: of the networks among them, at least.
-    """
-
+    # source of the images; its sensitive attribute must hang on a digit's row for the formula
     data: str
-    points: tuple[str, ...]
-    modes: tuple[Mode, ...]
-    distortion: float
-    beta: float
-    width: int
-    code: int
-    output_noise_std: float
-    batch: int
-    reading_steps: int
-    copying_steps: int
-    steps: int
-    adversary_steps: int
-    rate: float
-    last_rate: float
-    attackers: tuple[str, ...]
-    attacker_steps: int
+    points: tuple[str, ...]  # orders and weights, ``alpha:weight``
+    modes: tuple[Mode, ...]  # ``entropy``, ``loss`` or both
+    distortion: float  # weight of the squared error
+    beta: float  # weight of the digit network's cross-entropy
+    width: int  # of the releaser
+    code: int  # numbers of its code
+    output_noise_std: float  # standard deviation of the noise on each released pixel
+    batch: int  # images of a minibatch
+    reading_steps: int  # of the network that reads digits, before
+    copying_steps: int  # in which the releaser learns to reproduce
+    steps: int  # against the adversary
+    adversary_steps: int  # k, of the adversary in each
+    rate: float  # Adam's, of releaser and adversary
+    last_rate: float  # share of it at the end
+    attackers: tuple[str, ...]  # by name; the formula's own comes on top
+    attacker_steps: int  # of the networks among them, at least
 
     def __post_init__(self) -> None:
         check_names("modes", self.modes, get_args(Mode))
@@ -155,7 +124,7 @@ def run_seed(settings: AlphaImagesSettings, trial: SeedTrial) -> list[Row]:
             f"alpha-images: {mode} {point} seed {seed}: digits {row['digits']:.3f}, "
             f"attacker {row['attacker']:.3f}"
         )
-        sheet[f"{mode} {point}"] = release(method, some, seed).records
+        sheet[f"{mode} {point}"] = released(method.networks[FILTER], some, seed).records
     if trial.first:
         plot_sheet(sheet, trial.out / "alpha-images-sheet.png")
     return rows
@@ -164,24 +133,13 @@ def run_seed(settings: AlphaImagesSettings, trial: SeedTrial) -> list[Row]:
 def reference_rows(settings: AlphaImagesSettings, split: Split, seed: int) -> list[Row]:
     """What is read from raw images, and from the digit alone."""
     began = time.perf_counter()
-    reader = _reader(settings, split.attack, split.attack, seed)
-    raw = columns(read_all(_attackers(settings, reader), split.attack, split.test, seed))
-    digits = accuracy(reader, split.test.records, split.test.utility)
-    first: Row = {
-        "point": "raw",
-        "mode": None,
-        "seed": seed,
-        "digits": digits,
-        "paper_digits": PAPER_RAW[0],
-        "paper_attacker": PAPER_RAW[1],
-        "digits_fresh": digits,
-        "squared_error": 0.0,
-        "seconds": time.perf_counter() - began,
-        **raw,
-    }
-    known = digit_reading(split, seed)
-    second: Row = {"point": "digit", "mode": None, "seed": seed, **columns({"digit": known})}
-    return [first, second]
+    found = _read(settings, split.attack, split.test, seed)
+    head: Row = {"point": "raw", "mode": None, "seed": seed, "digits": found["digits_fresh"]}
+    paper: Row = {"paper_digits": PAPER_RAW[0], "paper_attacker": PAPER_RAW[1]}
+    seconds = time.perf_counter() - began
+    raw: Row = {**head, **paper, "squared_error": 0.0, "seconds": seconds, **found}
+    known = columns({"digit": digit_reading(split, seed)})
+    return [raw, {"point": "digit", "mode": None, "seed": seed, **known}]
 
 
 def digit_reading(split: Split, seed: int) -> AttributeReading:
@@ -198,20 +156,13 @@ def reproducing(settings: AlphaImagesSettings, train: PrivateData, seed: int) ->
     shape = check_image(train.shape)
     reader = StudentCnn(shape, train.utility_classes, generator=generator)
     learn(reader, train.records, train.utility, steps=settings.reading_steps, rate=2e-3, seed=seed)
-    method = AlphaPrivatizer(
-        ConvReleaser(
-            shape,
-            settings.width,
-            code=settings.code,
-            output_noise_std=settings.output_noise_std,
-            low=train.low,
-            high=train.high,
-            generator=generator,
-        ),
-        joint_adversary(train, generator),
-        AlphaObjective(1.0, 0.0, distortion=1.0, beta=0.1),
-        utility=reader,
-    )
+    net = ConvReleaser(
+        shape, settings.width, code=settings.code, output_noise_std=settings.output_noise_std,
+        low=train.low, high=train.high, generator=generator,
+    )  # fmt: skip
+    adversary = joint_adversary(train, generator)
+    objective = AlphaObjective(1.0, 0.0, distortion=1.0, beta=0.1)
+    method = AlphaPrivatizer(net, adversary, objective, utility=reader)
     copying = Stage("copying", {FILTER: 1.5 * settings.rate}, settings.copying_steps)
     train_privatizer(method, train, [copying], batch=settings.batch, seed=seed)
     return method
@@ -230,23 +181,14 @@ def train_point(
     objective = AlphaObjective(
         alpha, weight, mode, distortion=settings.distortion, beta=settings.beta
     )
-    players = copy.deepcopy(dict(start.networks))
+    networks = copy.deepcopy(dict(start.networks))
     method = AlphaPrivatizer(
-        players[FILTER], players["adversary"], objective, utility=players["utility"]
+        networks[FILTER], networks["adversary"], objective, utility=networks["utility"]
     )
     rate = settings.rate
-    stages = [
-        Stage("meeting", {"adversary": rate}, max(1, settings.steps // 8)),
-        Stage(
-            "releasing",
-            {FILTER: rate, "adversary": rate, "utility": rate / 4},
-            settings.steps,
-            settings.adversary_steps,
-            last_rate=settings.last_rate,
-            together=True,
-        ),
-    ]
-    train_privatizer(method, train, stages, batch=settings.batch, seed=seed + 1)
+    rates = {FILTER: rate, "adversary": rate, "utility": rate / 4}
+    meeting = max(1, settings.steps // 8)
+    train_against(method, train, settings, rates, meeting=meeting, seed=seed + 1)
     return method
 
 
@@ -254,33 +196,25 @@ def point_row(
     settings: AlphaImagesSettings, method: AlphaPrivatizer, split: Split, seed: int
 ) -> Row:
     """What is still read of released test images, by the trained reader and by fresh ones."""
-    attack, test = (
-        release(method, part, seed + place) for place, part in enumerate((split.attack, split.test))
-    )
-    reader = _reader(settings, attack, attack, seed)
-    readings = read_all(_attackers(settings, reader), attack, test, seed)
+    attack, test = released_parts(method.networks[FILTER], split, seed)
     return {
         "seed": seed,
         "digits": accuracy(method.networks["utility"], test.records, test.utility),
         "paper_digits": None,
         "paper_attacker": None,
-        "digits_fresh": accuracy(reader, test.records, test.utility),
         "squared_error": float((test.records - split.test.records).square().mean()),
-        **columns(readings),
+        **_read(settings, attack, test, seed),
     }
 
 
-def _reader(
-    settings: AlphaImagesSettings, attack: PrivateData, like: PrivateData, seed: int
-) -> nn.Module:
-    """A fresh network that reads digits, fitted on the attack part."""
-    net = StudentCnn(
-        check_image(like.shape),
-        like.utility_classes,
-        generator=torch.Generator().manual_seed(seed + 7),
-    )
+def _read(settings: AlphaImagesSettings, attack: PrivateData, test: PrivateData, seed: int) -> Row:
+    """What fresh networks and attackers, fitted on the attack part, read of the test part."""
+    source = torch.Generator().manual_seed(seed + 7)
+    net = StudentCnn(check_image(attack.shape), attack.utility_classes, generator=source)
     steps = settings.reading_steps
-    return learn(net, attack.records, attack.utility, steps=steps, rate=2e-3, seed=seed)
+    reader = learn(net, attack.records, attack.utility, steps=steps, rate=2e-3, seed=seed)
+    found = read_all(_attackers(settings, reader), attack, test, seed)
+    return {"digits_fresh": accuracy(reader, test.records, test.utility), **found}
 
 
 def _attackers(settings: AlphaImagesSettings, reader: nn.Module) -> dict[str, Attacker]:
@@ -302,7 +236,7 @@ def draw(rows: Sequence[Row], settings: AlphaImagesSettings, out: Path) -> None:
             lines.setdefault(name, []).append((number(row, "digits"), number(row, "attacker")))
     floor = [number(row, "attacker") for row in rows if row["point"] == "digit"]
     plot_lines(
-        {name: sorted(points) for name, points in lines.items()},
+        lines,
         xlabel="digits read (share)",
         ylabel="strongest attacker (balanced accuracy)",
         level=("knows the digit alone", floor[0]),

@@ -39,38 +39,28 @@ from privatizers.alpha import AlphaObjective, AlphaPrivatizer, Mode
 from privatizers.networks.adversaries import LstmAdversary
 from privatizers.networks.releasers import LstmReleaser
 from privatizers.protocol import FILTER, PrivatizerError
-from privatizers.training import Stage, train_privatizer
 from studies.attackers import ATTACKERS
 from studies.attackers.protocol import Attacker
 from studies.framework.charts import plot_lines
-from studies.framework.settings import check_names
+from studies.framework.settings import check_names, parse_points
 from studies.framework.study import SeedTrial
-from studies.framework.tables import Row
-from studies.papers.attacking import (
+from studies.framework.tables import Row, number
+from studies.metrics.reading import (
     build_attackers,
     columns,
-    number,
-    parse_points,
+    normalised_error,
     read_all,
     read_sensitive,
-    release,
+    released,
+    released_parts,
 )
+from studies.papers.adversarial import train_against
 from studies.papers.load_plot import plot_loads
 
 COLUMNS = (
-    "side",
-    "point",
-    "mode",
-    "seed",
-    "NE",
-    "paper_NE",
-    "attacker",
-    "paper_attacker",
-    "drop",
-    "paper_drop",
-    "reweighted",
-    "seconds",
-)
+    "side", "point", "mode", "seed", "NE", "paper_NE", "attacker", "paper_attacker", "drop",
+    "paper_drop", "reweighted", "seconds",
+)  # fmt: skip
 SIDES = {"none": "", "calendar": "", "clock": ":clock"}
 """What adversary and attacker know besides, and what the source's name ends with for it."""
 PAPER_RAW, PAPER_NE, PAPER_DROP = 0.90, 0.26, 0.26
@@ -83,49 +73,27 @@ SHOWN = 5
 
 @dataclass(frozen=True)
 class AlphaLoadSettings:
-    """What ``alpha_load.toml`` sets.
+    """What ``alpha_load.toml`` sets."""
 
-    Attributes:
-        data: source of the loads.
-        sides: ``none``, ``calendar`` (weekday and month) or ``clock`` (and the hour).
-        points: orders and error budgets without side information, ``alpha:NE``.
-        side_points: the same with side information.
-        modes: ``entropy``, ``loss`` or both.
-        hidden: units of the releaser's four layers.
-        adversary_hidden: units of the adversary's three layers.
-        batch: sequences of a minibatch.
-        meeting_steps: in which the adversary alone learns, before.
-        keep: share of a load's distance to its mean that the releaser keeps at the start.
-        output_noise_std: deviation of noise on each released hour, kW.
-        penalty: of NE beyond its budget, squared.
-        steps: of both.
-        adversary_steps: k, of the adversary in each.
-        rate: Adam's, of the releaser.
-        adversary_rate: of the adversary.
-        last_rate: share of them at the end.
-        attackers: by name.
-        attacker_steps: of the networks among them, at least.
-    """
-
-    data: str
-    sides: tuple[str, ...]
-    points: tuple[str, ...]
-    side_points: tuple[str, ...]
-    modes: tuple[Mode, ...]
-    hidden: int
-    adversary_hidden: int
-    batch: int
-    meeting_steps: int
-    keep: float
-    output_noise_std: float
-    penalty: float
-    steps: int
-    adversary_steps: int
-    rate: float
-    adversary_rate: float
-    last_rate: float
-    attackers: tuple[str, ...]
-    attacker_steps: int
+    data: str  # source of the loads
+    sides: tuple[str, ...]  # ``none``, ``calendar`` (weekday and month) or ``clock`` (and the hour)
+    points: tuple[str, ...]  # orders and error budgets without side information, ``alpha:NE``
+    side_points: tuple[str, ...]  # the same with side information
+    modes: tuple[Mode, ...]  # ``entropy``, ``loss`` or both
+    hidden: int  # units of the releaser's four layers
+    adversary_hidden: int  # units of the adversary's three layers
+    batch: int  # sequences of a minibatch
+    meeting_steps: int  # in which the adversary alone learns, before
+    keep: float  # share of a load's distance to its mean that the releaser keeps at the start
+    output_noise_std: float  # deviation of noise on each released hour, kW
+    penalty: float  # of NE beyond its budget, squared
+    steps: int  # of both
+    adversary_steps: int  # k, of the adversary in each
+    rate: float  # Adam's, of the releaser
+    adversary_rate: float  # of the adversary
+    last_rate: float  # share of them at the end
+    attackers: tuple[str, ...]  # by name
+    attacker_steps: int  # of the networks among them, at least
 
     def __post_init__(self) -> None:
         check_names("sides", self.sides, SIDES)
@@ -171,7 +139,7 @@ def _side_rows(settings: AlphaLoadSettings, side: str, trial: SeedTrial) -> list
             f"alpha-load: {side} {mode} {point} seed {seed}: NE {row['NE']:.3f}, "
             f"attacker {row['attacker']:.3f}"
         )
-        loads[f"{mode} {point}"] = release(method, some, seed)
+        loads[f"{mode} {point}"] = released(method.networks[FILTER], some, seed)
     if trial.first and side == settings.sides[0]:
         plot_loads(loads, trial.out / "alpha-load-sheet.png")
     return rows
@@ -190,21 +158,15 @@ def reference_rows(settings: AlphaLoadSettings, split: Split, side: str, seed: i
     raw = read_all(settings.fresh(), split.attack, split.test, seed)
     known = read_sensitive(ATTACKERS["position"](), split.attack, split.test, seed)
     head: Row = {"side": side, "mode": None, "seed": seed}
-    first: Row = {"paper_attacker": PAPER_RAW, "NE": 0.0, "drop": 0.0, **columns(raw)}
+    first: Row = {"paper_attacker": PAPER_RAW, "NE": 0.0, "drop": 0.0, **raw}
     paper = PAPER_SIDE if side == "calendar" else None
     mean = split.train.records.mean()
     error = normalised_error(
         split.test, replace(split.test, records=mean.expand_as(split.test.records))
     )
-    drop = number(columns(raw), "attacker") - known.balanced
+    drop = number(raw, "attacker") - known.balanced
     alone: Row = {"paper_attacker": paper, "NE": error, "drop": drop, **columns({"side": known})}
     return [{**head, "point": "raw", **first}, {**head, "point": "constant", **alone}]
-
-
-def normalised_error(raw: PrivateData, released: PrivateData) -> float:
-    """NE = E|X − Z|² / E|X|²."""
-    error = (raw.records - released.records).square().mean()
-    return float(error / raw.records.square().mean())
 
 
 def objective_of(
@@ -226,19 +188,15 @@ def train_point(
 ) -> AlphaPrivatizer:
     """A releaser and its adversary; NE of the train part comes near the objective's error budget.
 
-    Near the identity a releaser can be inverted, so no small change of it changes what is left of
-    the sensitive attribute, and the gradient of mode ``loss`` is nearly 0 there: it never leaves.
-    So a releaser
-    starts at the other end (``keep`` = 0), where next to nothing but the mean is released, and lets
-    through what its budget asks for.
+    Near the identity a releaser can be inverted: no small change of it changes what is left of the
+    sensitive attribute, and the gradient of mode ``loss`` is nearly 0 there. So a releaser starts
+    at the other end (``keep`` = 0), releases little but the mean, and lets through what its budget
+    asks for.
     """
     net, adversary = networks(settings, train, seed)
     method = AlphaPrivatizer(net, adversary, objective)
-    stages = [
-        Stage("meeting", {"adversary": settings.adversary_rate}, settings.meeting_steps),
-        _releasing(settings),
-    ]
-    train_privatizer(method, train, stages, batch=settings.batch, seed=seed)
+    rates = {FILTER: settings.rate, "adversary": settings.adversary_rate}
+    train_against(method, train, settings, rates, meeting=settings.meeting_steps, seed=seed)
     return method
 
 
@@ -249,46 +207,24 @@ def networks(
     generator = torch.Generator().manual_seed(seed)
     steps, channels = train.shape
     net = LstmReleaser(
-        channels,
-        hidden=settings.hidden,
-        low=train.low,
-        high=train.high,
-        steps=steps,
-        keep=settings.keep,
-        level=float(train.records.mean()),
-        output_noise_std=settings.output_noise_std,
-        generator=generator,
-    )
+        channels, hidden=settings.hidden, low=train.low, high=train.high, steps=steps,
+        keep=settings.keep, level=float(train.records.mean()),
+        output_noise_std=settings.output_noise_std, generator=generator,
+    )  # fmt: skip
+    side = 0 if train.side is None else train.side.shape[-1]
     adversary = LstmAdversary(
-        channels,
-        train.sensitive_classes,
-        hidden=settings.adversary_hidden,
-        side=0 if train.side is None else train.side.shape[-1],
-        both_ways=True,
-        generator=generator,
-    )
+        channels, train.sensitive_classes, hidden=settings.adversary_hidden, side=side,
+        both_ways=True, generator=generator,
+    )  # fmt: skip
     return net, adversary
-
-
-def _releasing(settings: AlphaLoadSettings) -> Stage:
-    return Stage(
-        "releasing",
-        {FILTER: settings.rate, "adversary": settings.adversary_rate},
-        settings.steps,
-        settings.adversary_steps,
-        last_rate=settings.last_rate,
-        together=True,
-    )
 
 
 def point_row(
     settings: AlphaLoadSettings, method: AlphaPrivatizer, split: Split, raw: float, seed: int
 ) -> Row:
     """What fresh attackers read of released loads of test households, and how far these are off."""
-    attack, test = (
-        release(method, part, seed + place) for place, part in enumerate((split.attack, split.test))
-    )
-    found = columns(read_all(settings.fresh(), attack, test, seed))
+    attack, test = released_parts(method.networks[FILTER], split, seed)
+    found = read_all(settings.fresh(), attack, test, seed)
     return {
         "seed": seed,
         "NE": normalised_error(split.test, test),
@@ -309,7 +245,7 @@ def draw(rows: Sequence[Row], settings: AlphaLoadSettings, out: Path) -> None:
             lines.setdefault(name, []).append((number(row, "NE"), number(row, "attacker")))
     raw = [number(row, "attacker") for row in rows if row["point"] == "raw"]
     plot_lines(
-        {name: sorted(points) for name, points in lines.items()},
+        lines,
         xlabel="NE: normalised squared error",
         ylabel="strongest attacker (balanced accuracy)",
         level=(f"raw, less {PAPER_DROP:.0%}", raw[0] - PAPER_DROP),

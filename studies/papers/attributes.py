@@ -31,36 +31,24 @@ from torch import nn
 
 from client.datasets.attributes import load_private
 from client.datasets.attributes.data import PrivateData, Split
-from privatizers.protocol import Privatizer
+from privatizers.protocol import FILTER, Privatizer
 from studies.attackers.networks import NetworkAttacker
 from studies.attackers.protocol import Attacker, FittedAttacker
 from studies.attackers.reading_nets import accuracy, learn, small_reader
 from studies.attackers.stroke_formula import with_formula
 from studies.framework.charts import plot_lines, plot_sheet
 from studies.framework.study import SeedTrial
-from studies.framework.tables import Row
+from studies.framework.tables import Row, number
+from studies.metrics.reading import read_all, released, released_parts
 from studies.metrics.scores import judge
-from studies.papers.attacking import columns, number, read_all, release
 from studies.papers.attributes_fader import BASELINES
 from studies.papers.attributes_training import AttributesSettings, trained
 
 COLUMNS = (
-    "data",
-    "filter",
-    "alpha",
-    "budget",
-    "seed",
-    "utility_raw",
-    "utility",
-    "paper_utility",
-    "utility_loss",
-    "attacker_raw",
-    "frozen",
-    "attacker",
-    "attacker_formula",
-    "paper_attacker",
+    "data", "filter", "alpha", "budget", "seed", "utility_raw", "utility", "paper_utility",
+    "utility_loss", "attacker_raw", "frozen", "attacker", "attacker_formula", "paper_attacker",
     "seconds",
-)
+)  # fmt: skip
 PAPER_USE, PAPER_ATTACKER = 0.936, 0.57
 """CelebA, gender kept and smile hidden (Bertran et al., Table 2): means of its two columns, by the
 networks of its authors; the raw figures are 0.943 and 0.927."""
@@ -69,19 +57,12 @@ SHOWN = 10
 
 @dataclass(frozen=True, eq=False)
 class RawService:
-    """What is there before any filter, of one source and seed.
+    """What is there before any filter, of one source and seed."""
 
-    Attributes:
-        reader: the provider's network for the utility.
-        utility: its accuracy on raw test images.
-        attacker: balanced accuracy of the strongest attacker of raw images.
-        frozen: the networks' attacker as fitted on raw images.
-    """
-
-    reader: nn.Module
-    utility: float
-    attacker: float
-    frozen: FittedAttacker
+    reader: nn.Module  # the provider's network for the utility
+    utility: float  # its accuracy on raw test images
+    attacker: float  # balanced accuracy of the strongest attacker of raw images
+    frozen: FittedAttacker  # the networks' attacker as fitted on raw images
 
 
 SETTINGS = AttributesSettings
@@ -111,7 +92,7 @@ def _source_rows(settings: AttributesSettings, source: str, trial: SeedTrial) ->
             f"attributes: {data} {_named(place)} seed {seed}: utility {row['utility']:.3f} of "
             f"{row['utility_raw']:.3f}, attacker {row['attacker']:.3f}"
         )
-        sheet[_named(place)] = release(method, some, seed).records
+        sheet[_named(place)] = released(method.networks[FILTER], some, seed).records
         began = time.perf_counter()
     if trial.first:
         plot_sheet(sheet, trial.out / f"attributes-{data}-sheet.png")
@@ -131,7 +112,7 @@ def provide(settings: AttributesSettings, split: Split, seed: int) -> RawService
     steps = settings.reading_steps
     learn(reader, train.records, train.utility, steps=steps, rate=2e-3, seed=seed)
     attack = split.attack
-    raw = columns(read_all(_attackers(settings, attack, seed), attack, split.test, seed))
+    raw = read_all(_attackers(settings, attack, seed), attack, split.test, seed)
     frozen = NetworkAttacker(epochs=1, steps=settings.attacker_steps).fit(
         replace(attack, side=None), seed
     )
@@ -140,16 +121,10 @@ def provide(settings: AttributesSettings, split: Split, seed: int) -> RawService
 
 
 def point_row(
-    settings: AttributesSettings,
-    method: Privatizer,
-    provider: RawService,
-    split: Split,
-    seed: int,
+    settings: AttributesSettings, method: Privatizer, provider: RawService, split: Split, seed: int
 ) -> Row:
     """What the provider and fresh attackers read of released test images."""
-    attack, test = (
-        release(method, part, seed + place) for place, part in enumerate((split.attack, split.test))
-    )
+    attack, test = released_parts(method.networks[FILTER], split, seed)
     utility = accuracy(provider.reader, test.records, test.utility)
     return {
         "utility_raw": provider.utility,
@@ -160,7 +135,7 @@ def point_row(
         "frozen": judge(provider.frozen, test, seed, resamples=2).balanced_accuracy,
         "paper_attacker": PAPER_ATTACKER,
         "squared_error": float((test.records - split.test.records).square().mean()),
-        **columns(read_all(_attackers(settings, attack, seed), attack, test, seed)),
+        **read_all(_attackers(settings, attack, seed), attack, test, seed),
     }
 
 
@@ -180,7 +155,7 @@ def draw(rows: Sequence[Row], settings: AttributesSettings, out: Path) -> None:
             name = f"{row['data']}, {row['filter']}: {kind}"
             lines.setdefault(name, []).append(point)
     plot_lines(
-        {name: sorted(points) for name, points in lines.items()},
+        lines,
         xlabel="utility that is lost (points)",
         ylabel="balanced accuracy on the sensitive attribute",
         level=("raw images", number(rows[0], "attacker_raw")),

@@ -23,31 +23,20 @@ from privatizers.training import Stage, train_privatizer
 
 ALONE, CHAINED = "fader", "fader+unet"
 BASELINES = (ALONE, CHAINED)
-HIDDEN = 64
-"""Units of the discriminator of codes."""
-PLANES = 4
-"""Planes of noise of the U-Net behind."""
+HIDDEN = 64  # Units of the discriminator of codes
+PLANES = 4  # Planes of noise of the U-Net behind
 
 
 @dataclass(frozen=True)
 class FaderSettings:
-    """How a baseline is trained.
+    """How a baseline is trained."""
 
-    Attributes:
-        width: channels of the FaderNet's first layer, and of the U-Net's.
-        weight: of the discriminator's defeat against the mean squared error of pixels.
-        steps: of both.
-        discriminator_steps: of the discriminator in each.
-        rate: Adam's, of both.
-        batch: images of a minibatch.
-    """
-
-    width: int
-    weight: float
-    steps: int
-    discriminator_steps: int
-    rate: float
-    batch: int
+    width: int  # channels of the FaderNet's first layer, and of the U-Net's
+    weight: float  # of the discriminator's defeat against the mean squared error of pixels
+    steps: int  # of both
+    discriminator_steps: int  # of the discriminator in each
+    rate: float  # Adam's, of both
+    batch: int  # images of a minibatch
 
 
 def train_fader(settings: FaderSettings, train: PrivateData, seed: int) -> FaderPrivatizer:

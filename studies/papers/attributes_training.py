@@ -16,12 +16,14 @@ from privatizers.information import ADVERSARY, InformationPrivatizer, Objective
 from privatizers.networks.filters import DenseFilter, UNet
 from privatizers.networks.releasers import ConvReleaser
 from privatizers.protocol import FILTER, Privatizer, PrivatizerError
-from privatizers.training import Stage, train_identity, train_privatizer
+from privatizers.training import train_identity
 from studies.attackers import ATTACKERS
 from studies.attackers.protocol import Attacker
+from studies.attackers.reading_nets import joint_adversary
 from studies.framework.settings import check_names
 from studies.framework.tables import Row
-from studies.papers.attacking import build_attackers, joint_adversary
+from studies.metrics.reading import build_attackers
+from studies.papers.adversarial import train_against
 from studies.papers.attributes_fader import (
     ALONE,
     BASELINES,
@@ -36,61 +38,38 @@ NETWORKS = ("unet", "code", "dense")
 
 @dataclass(frozen=True)
 class AttributesSettings:
-    """What ``attributes.toml`` sets.
+    """What ``attributes.toml`` sets."""
 
-    Attributes:
-        data: sources of images, with their paths where they need one.
-        alphas: of the objective (1−α)A² + αB², a point each.
-        budgets: of the objective A + weight · max(B − b, 0)², nats, a point each.
-        budget_weight: the weight in it.
-        network: ``unet``, which starts near the identity; ``code``, where all that is released
-            passes a few noisy numbers; or ``dense``, where it passes hidden units of one layer.
-        width: channels of the U-Net or before and after the code, or units of the dense filter.
-        noise: planes of noise at the U-Net's bottleneck, numbers of the code (each has its own), or
-            entries beside the dense filter's units.
-        output_noise_std: standard deviation of the noise on each pixel that a code's filter
-            releases.
-        copying_steps: in which a filter that is no U-Net learns to reproduce, before.
-        batch: images of a minibatch.
-        reading_steps: of the provider's network.
-        meeting_steps: of the adversary alone, before.
-        steps: of both.
-        adversary_steps: of the adversary in each.
-        rate: Adam's, of the filter.
-        adversary_rate: of the adversary.
-        last_rate: share of them at the end.
-        baselines: filters to measure beside it: ``fader``, a FaderNet; ``fader+unet``, one with a
-            U-Net behind it that learns by each objective.
-        fader_width: channels of its first layer, and of the U-Net's.
-        fader_weight: of the FaderNet's discriminator against the squared error of pixels.
-        fader_steps: of a FaderNet's training.
-        attackers: by name.
-        attacker_steps: of the networks among them, at least.
-    """
-
-    data: tuple[str, ...]
-    alphas: tuple[float, ...]
-    budgets: tuple[float, ...]
-    budget_weight: float
+    data: tuple[str, ...]  # sources of images, with their paths where they need one
+    alphas: tuple[float, ...]  # of the objective (1−α)A² + αB², a point each
+    budgets: tuple[float, ...]  # of the objective A + weight · max(B − b, 0)², nats, a point each
+    budget_weight: float  # the weight in it
+    # ``unet``, which starts near the identity; ``code``, where all that is released passes a few
+    # noisy numbers; or ``dense``, where it passes hidden units of one layer
     network: str
-    width: int
+    width: int  # channels of the U-Net or before and after the code, or units of the dense filter
+    # planes of noise at the U-Net's bottleneck, numbers of the code (each has its own), or entries
+    # beside the dense filter's units
     noise: int
+    # standard deviation of the noise on each pixel that a code's filter releases
     output_noise_std: float
-    copying_steps: int
-    batch: int
-    reading_steps: int
-    meeting_steps: int
-    steps: int
-    adversary_steps: int
-    rate: float
-    adversary_rate: float
-    last_rate: float
+    copying_steps: int  # in which a filter that is no U-Net learns to reproduce, before
+    batch: int  # images of a minibatch
+    reading_steps: int  # of the provider's network
+    meeting_steps: int  # of the adversary alone, before
+    steps: int  # of both
+    adversary_steps: int  # of the adversary in each
+    rate: float  # Adam's, of the filter
+    adversary_rate: float  # of the adversary
+    last_rate: float  # share of them at the end
+    # filters to measure beside it: ``fader``, a FaderNet; ``fader+unet``, one with a U-Net behind
+    # it that learns by each objective
     baselines: tuple[str, ...]
-    fader_width: int
-    fader_weight: float
-    fader_steps: int
-    attackers: tuple[str, ...]
-    attacker_steps: int
+    fader_width: int  # channels of its first layer, and of the U-Net's
+    fader_weight: float  # of the FaderNet's discriminator against the squared error of pixels
+    fader_steps: int  # of a FaderNet's training
+    attackers: tuple[str, ...]  # by name
+    attacker_steps: int  # of the networks among them, at least
 
     def __post_init__(self) -> None:
         if not self.data or not self.objectives():
@@ -170,19 +149,8 @@ def train_point(
         adversary=joint_adversary(train, generator),
         fixed_utility=reader,
     )
-    adversary = {ADVERSARY: settings.adversary_rate}
-    stages = [
-        Stage("meeting", adversary, settings.meeting_steps),
-        Stage(
-            "releasing",
-            {FILTER: settings.rate, **adversary},
-            settings.steps,
-            settings.adversary_steps,
-            last_rate=settings.last_rate,
-            together=True,
-        ),
-    ]
-    train_privatizer(method, train, stages, batch=settings.batch, seed=seed)
+    rates = {FILTER: settings.rate, ADVERSARY: settings.adversary_rate}
+    train_against(method, train, settings, rates, meeting=settings.meeting_steps, seed=seed)
     return method
 
 
@@ -196,17 +164,10 @@ def starting_filter(
         return UNet(shape, width, noise=noise, limits=limits, generator=generator)
     net: nn.Module
     if settings.network == "code":
-        low, high = limits
-        output_noise_std = settings.output_noise_std
         net = ConvReleaser(
-            shape,
-            width,
-            code=noise,
-            output_noise_std=output_noise_std,
-            low=low,
-            high=high,
-            generator=generator,
-        )
+            shape, width, code=noise, output_noise_std=settings.output_noise_std,
+            low=train.low, high=train.high, generator=generator,
+        )  # fmt: skip
     else:
         net = DenseFilter(
             shape, width, noise=noise, residual=False, limits=limits, generator=generator

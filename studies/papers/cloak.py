@@ -23,11 +23,11 @@ from torch import nn
 
 from client.datasets.attributes import load_private
 from privatizers.black_box import Follower
-from privatizers.networks.masks import FILLS, MaskFilter, NoiseMap, masked, threshold_of
+from privatizers.networks.masks import FILLS, MaskFilter, NoiseMap, threshold_of
 from studies.framework.study import SeedTrial
 from studies.framework.tables import Row
 from studies.papers.cloak_judging import CloakJudge, raw_row, uniform_rows
-from studies.papers.cloak_plots import plot_curves, plot_sheet
+from studies.papers.cloak_plots import plot_curves
 from studies.papers.cloak_settings import CloakSettings
 from studies.papers.cloak_training import (
     CloakTraining,
@@ -38,22 +38,10 @@ from studies.papers.cloak_training import (
 )
 
 COLUMNS = (
-    "box",
-    "fill",
-    "suppressed",
-    "seed",
-    "accuracy",
-    "loss_points",
-    "paper_accuracy",
-    "attack_frozen",
-    "attack_retrained",
-    "leak_at_least",
-    "bound_nats",
-    "ite_style_loss",
-    "demographic_parity",
-    "equalized_odds_sum",
-    "seconds",
-)
+    "box", "fill", "suppressed", "seed", "accuracy", "loss_points", "paper_accuracy",
+    "attack_frozen", "attack_retrained", "leak_at_least", "bound_nats", "ite_style_loss",
+    "demographic_parity", "equalized_odds_sum", "seconds",
+)  # fmt: skip
 
 
 SETTINGS = CloakSettings
@@ -70,22 +58,22 @@ def run_seed(settings: CloakSettings, trial: SeedTrial) -> list[Row]:
     start = time.perf_counter()
     data = load_private(settings.source, trial.data_dir, seed)
     group = load_private(settings.protected, trial.data_dir, seed).test.sensitive
-    lesson = CloakTraining(settings, data.train.take(slice(0, len(data.train) * 9 // 10)), seed)
-    provider = train_provider(lesson)
+    training = CloakTraining(settings, data.train.take(slice(0, len(data.train) * 9 // 10)), seed)
+    provider = train_provider(training)
     report(f"seed {seed}: the provider is trained, {time.perf_counter() - start:.0f} s")
     judge = CloakJudge(settings, data, group, provider, seed)
     rows = [raw_row(judge)]
     boxes: dict[str, tuple[nn.Module, Follower | None]] = {"white": (provider, None)}
     if settings.black_box:
-        boxes["black"] = train_substitute_of(lesson, provider, report)
+        boxes["black"] = train_substitute_of(training, provider, report)
     for box, (network, follower) in boxes.items():
         start = time.perf_counter()
-        for ratio, noise in train_path(lesson, network, follower):
+        for ratio, noise in train_path(training, network, follower):
             spent = time.perf_counter() - start
             report(f"seed {seed}, {box} box: {ratio:.0%} suppressed, {spent:.0f} s")
             if ratio in settings.reported:
                 found = _point(
-                    judge, lesson, (network, follower), box, ratio, noise, start, trial.out
+                    judge, training, (network, follower), box, ratio, noise, start, trial.out
                 )
                 lost = ", ".join(f"{row['fill']} {row['loss_points']:.1f}" for row in found)
                 report(f"seed {seed}, {box} box: points lost at {ratio:.0%}: {lost}")
@@ -96,7 +84,7 @@ def run_seed(settings: CloakSettings, trial: SeedTrial) -> list[Row]:
 
 def _point(
     judge: CloakJudge,
-    lesson: CloakTraining,
+    training: CloakTraining,
     target: tuple[nn.Module, Follower | None],
     box: str,
     ratio: float,
@@ -106,11 +94,8 @@ def _point(
 ) -> list[Row]:
     """The rows of all fills at one ratio; attackers meet the trained fill."""
     threshold = threshold_of(noise.sigma(), ratio)
-    filters: dict[str, MaskFilter] = {
-        fill: masked(noise, threshold, fill, mean=lesson.mean, blank=lesson.data.low, shifted=True)
-        for fill in FILLS
-    }
-    train_values(lesson, filters["trained"], *target)
+    filters: dict[str, MaskFilter] = {fill: training.mask(noise, threshold, fill) for fill in FILLS}
+    train_values(training, filters["trained"], *target)
     spent = time.perf_counter() - start
     rows = [
         judge.row(filter_, box, fill, ratio, attacked=fill == "trained")
@@ -119,5 +104,5 @@ def _point(
     for row in rows:
         row["threshold"], row["seconds"] = threshold, spent
     if box == "white":
-        plot_sheet(judge.data.test, filters, judge.seed, out / f"sheet-{ratio:g}.png")
+        judge.draw_sheet(filters, out / f"sheet-{ratio:g}.png")
     return rows

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from client.datasets.attributes.data import PrivateData, Split
-from privatizers.export import release
 from privatizers.networks.information import gaussian_information_bound
 from privatizers.networks.masks import MaskFilter
 from simulations.students.students import predict
 from studies.attackers import ATTACKERS, FittedAttacker
+from studies.framework.charts import plot_sheet
 from studies.framework.tables import Row
 from studies.metrics.fairness import fairness
 from studies.metrics.indices import ite_style_index
+from studies.metrics.reading import released
 from studies.metrics.scores import attack, judge
 from studies.papers.cloak_settings import CloakSettings
 
 PAPER_RAW = 0.9929
 """Of the LeNet of Mireshghallah et al. on raw MNIST; their curves are pictures without numbers."""
 HALVINGS = 60
+SHOWN = 10
 
 
 class Uniform(nn.Module):
@@ -39,21 +44,14 @@ class Uniform(nn.Module):
 
 @dataclass(frozen=True, eq=False)
 class CloakJudge:
-    """What filters are judged with.
+    """What filters are judged with."""
 
-    Attributes:
-        settings: the study's.
-        data: attackers learn on the released attack part, everything is scored on the test part.
-        group: int64 [test], the protected attribute.
-        provider: the network that is used, whatever a filter was trained with.
-        seed: of noise and attackers.
-    """
-
-    settings: CloakSettings
+    settings: CloakSettings  # the study's
+    # attackers learn on the released attack part, everything is scored on the test part
     data: Split
-    group: Tensor
-    provider: nn.Module
-    seed: int
+    group: Tensor  # int64 [test], the protected attribute
+    provider: nn.Module  # the network that is used, whatever a filter was trained with
+    seed: int  # of noise and attackers
 
     @cached_property
     def attack_part(self) -> PrivateData:
@@ -83,25 +81,20 @@ class CloakJudge:
 
     def released(self, filter_: nn.Module, part: PrivateData, draw: int) -> PrivateData:
         """A part with fresh noise in place of its raw records."""
-        source = torch.Generator().manual_seed(7919 * self.seed + draw)
-        return replace(
-            part,
-            records=torch.cat(
-                [release(filter_, some, source) for some in torch.split(part.records, 1000)]
-            ),
-        )
+        return released(filter_, part, 7919 * self.seed + draw, chunk=1000)
 
     def row(self, filter_: MaskFilter, box: str, fill: str, ratio: float, *, attacked: bool) -> Row:
         """All figures of a filter; attackers and index only where ``attacked``."""
-        draws = [
-            self.released(filter_, self.data.test, draw) for draw in range(self.settings.repeats)
-        ]
+        repeats = range(self.settings.repeats)
+        draws = [self.released(filter_, self.data.test, draw) for draw in repeats]
         accuracy = sum(self.accuracy(drawn.records) for drawn in draws) / len(draws)
-        row = self.base(box, fill, accuracy)
-        row["suppressed"] = filter_.ratio if fill != "noise" else 0.0
-        row["path_ratio"] = ratio
-        row["bound_nats"] = self.bound(filter_)
-        row |= self.fairness(draws[0].records)
+        row = {
+            **self.base(box, fill, accuracy),
+            "suppressed": filter_.ratio if fill != "noise" else 0.0,
+            "path_ratio": ratio,
+            "bound_nats": self.bound(filter_),
+            **self.fairness(draws[0].records),
+        }
         if attacked:
             row |= self.attacks(self.released(filter_, self.attack_part, 101), draws[0])
             row |= self.index(draws[0].records)
@@ -109,14 +102,9 @@ class CloakJudge:
 
     def base(self, box: str, fill: str, accuracy: float) -> Row:
         """What every row says."""
-        return {
-            "seed": self.seed,
-            "box": box,
-            "fill": fill,
-            "accuracy": accuracy,
-            "loss_points": 100 * (self.raw_accuracy - accuracy),
-            "paper_accuracy": None,
-        }
+        lost = 100 * (self.raw_accuracy - accuracy)
+        head: Row = {"seed": self.seed, "box": box, "fill": fill, "accuracy": accuracy}
+        return {**head, "loss_points": lost, "paper_accuracy": None}
 
     def bound(self, filter_: MaskFilter) -> float:
         """The most that what is sent tells of the record, nats: kept entries with their noise.
@@ -130,36 +118,38 @@ class CloakJudge:
     def fairness(self, records: Tensor) -> Row:
         """Of the provider's answers between groups."""
         answers = predict(self.provider, records).argmax(1)
-        found = fairness(answers, self.data.test.utility, self.group)
-        return dict(found.row())
+        return dict(fairness(answers, self.data.test.utility, self.group).row())
 
     def attacks(self, known: PrivateData, shown: PrivateData) -> Row:
         """Balanced accuracy of every attacker, frozen and retrained, the best of each, the leak."""
         row: Row = {}
-        leaks = []
+        best = {"attack_frozen": 0.0, "attack_retrained": 0.0, "leak_at_least": -math.inf}
         for name in self.settings.attackers:
             found = attack(ATTACKERS[name](), known, shown, self.seed)
-            row[f"attack_retrained_{name}"] = found.balanced_accuracy
-            row[f"leak_{name}"], row[f"leak_{name}_low"] = (
-                found.leak_lower_bound,
-                found.leak_interval[0],
-            )
-            leaks.append(found.leak_lower_bound)
-            row[f"attack_frozen_{name}"] = judge(
-                self.frozen[name], shown, self.seed
-            ).balanced_accuracy
-        for kind in ("frozen", "retrained"):
-            row[f"attack_{kind}"] = max(
-                float(row[f"attack_{kind}_{name}"] or 0) for name in self.settings.attackers
-            )
-        row["leak_at_least"] = max(leaks)
-        return row
+            row[f"leak_{name}_low"] = found.leak_interval[0]
+            values = {
+                "attack_frozen": judge(self.frozen[name], shown, self.seed).balanced_accuracy,
+                "attack_retrained": found.balanced_accuracy,
+                "leak_at_least": found.leak_lower_bound,
+            }
+            for key, value in values.items():
+                row[f"{key.removesuffix('_at_least')}_{name}"] = value
+                best[key] = max(best[key], value)
+        return row | best
 
     def index(self, records: Tensor) -> Row:
         """The ITE-style index, never a headline."""
         many = self.settings.index_records
         found = ite_style_index(self.data.test.records[:many], records[:many], seed=self.seed)
         return {"ite_style_loss": found.loss, "ite_records": found.records}
+
+    def draw_sheet(self, filters: Mapping[str, nn.Module], path: Path) -> None:
+        """A test image of each class of the attribute, raw and as each filter sends it."""
+        test = self.data.test
+        classes = torch.unique(test.sensitive)[:SHOWN]
+        some = test.take(torch.stack([(test.sensitive == one).nonzero()[0, 0] for one in classes]))
+        sent = {name: released(one, some, self.seed).records for name, one in filters.items()}
+        plot_sheet({"raw": some.records, **sent}, path, limits=(test.low, test.high))
 
 
 def raw_row(judge_: CloakJudge) -> Row:

@@ -1,107 +1,68 @@
-"""Pictures of study ``cloak``: curves of utility and attack, and images before and after."""
+"""Curves of study ``cloak``: utility and attack against what is suppressed and what is sent."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 
-import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from torch import nn
 
-from client.datasets.attributes.data import PrivateData
-from privatizers.export import release
 from simulations.plots.style import BLUE, GREEN, GREY, ORANGE
-from studies.framework.tables import Row
+from studies.framework.charts import save
+from studies.framework.tables import Row, number
 
-SHOWN = 10
-DPI = 110
+UTILITY = (
+    ("white", "trained", "accuracy", BLUE, "trained"),
+    ("white", "mean", "accuracy", GREEN, "mean"),
+    ("white", "zeros", "accuracy", ORANGE, "zeros"),
+    ("white", "noise", "accuracy", GREY, "noise"),
+    ("black", "trained", "accuracy", "black", "trained, black box"),
+)
+ATTACKS = (
+    ("white", "trained", "attack_retrained", ORANGE, "retrained attacker"),
+    ("white", "trained", "attack_frozen", GREY, "frozen attacker"),
+    ("white", "trained", "accuracy", BLUE, "provider's utility"),
+)
+BOUNDS = (
+    ("white", "trained", "accuracy", BLUE, "Cloak, masked"),
+    ("uniform", "as trained", "accuracy", ORANGE, "uniform noise, as masked"),
+    ("white", "noise", "accuracy", GREEN, "Cloak, noise only"),
+    ("uniform", "as noise", "accuracy", GREY, "uniform noise, as noise only"),
+)
+"""Lines of a panel: box, fill, what is drawn, its colour and name."""
+Lines = Sequence[tuple[str, str, str, str, str]]
 
 
 def plot_curves(rows: Sequence[Row], path: Path) -> None:
     """Write a PNG: utility by fill, attackers against suppression, Cloak against uniform noise."""
     figure = Figure(figsize=(13, 4), layout="constrained")
     fills, attacks, uniform = figure.subplots(1, 3)
-    raw = [float(row["accuracy"] or 0) for row in rows if row["box"] == "raw"]
+    raw = fmean(number(row, "accuracy") for row in rows if row["box"] == "raw")
     for axes in (fills, uniform):
-        axes.axhline(sum(raw) / len(raw), color=GREY, linewidth=0.8, linestyle=":", label="raw")
-    for fill, colour in (("trained", BLUE), ("mean", GREEN), ("zeros", ORANGE), ("noise", GREY)):
-        _line(fills, rows, "white", fill, "path_ratio", "accuracy", colour, fill)
-    _line(fills, rows, "black", "trained", "path_ratio", "accuracy", "black", "trained, black box")
+        axes.axhline(raw, color=GREY, linewidth=0.8, linestyle=":", label="raw")
+    _draw(fills, rows, "path_ratio", UTILITY)
     fills.set(xlabel="share suppressed", ylabel="provider's accuracy", title="Utility")
-    for name, colour in (("retrained", ORANGE), ("frozen", GREY)):
-        _line(
-            attacks,
-            rows,
-            "white",
-            "trained",
-            "path_ratio",
-            f"attack_{name}",
-            colour,
-            f"{name} attacker",
-        )
-    _line(attacks, rows, "white", "trained", "path_ratio", "accuracy", BLUE, "provider's utility")
+    _draw(attacks, rows, "path_ratio", ATTACKS)
     attacks.set(xlabel="share suppressed", ylabel="(balanced) accuracy", title="Digit attackers")
-    for box, fill, colour, label in (
-        ("white", "trained", BLUE, "Cloak, masked"),
-        ("uniform", "as trained", ORANGE, "uniform noise, as masked"),
-        ("white", "noise", GREEN, "Cloak, noise only"),
-        ("uniform", "as noise", GREY, "uniform noise, as noise only"),
-    ):
-        _line(uniform, rows, box, fill, "bound_nats", "accuracy", colour, label)
+    _draw(uniform, rows, "bound_nats", BOUNDS)
     uniform.set(xlabel="Gaussian bound, nats", ylabel="provider's accuracy", xscale="log")
     uniform.set_title("At equal bounds")
     for axes in (fills, attacks, uniform):
         axes.legend(fontsize=8)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=DPI)
+    save(figure, path)
 
 
-def _line(
-    axes: Axes,
-    rows: Sequence[Row],
-    box: str,
-    fill: str,
-    across: str,
-    up: str,
-    colour: str,
-    label: str,
-) -> None:
-    points = [
-        (float(row[across] or 0), float(row[up] or 0), float(row["path_ratio"] or 0))
-        for row in rows
-        if row["box"] == box and row["fill"] == fill and row.get(up) is not None
-    ]
-    places = sorted({ratio for _, _, ratio in points})
-    if not places:
-        return
-    means = [[point for point in points if point[2] == ratio] for ratio in places]
-    axes.plot(
-        [sum(one[0] for one in group) / len(group) for group in means],
-        [sum(one[1] for one in group) / len(group) for group in means],
-        ".-",
-        color=colour,
-        label=label,
-    )
-
-
-def plot_sheet(data: PrivateData, filters: Mapping[str, nn.Module], seed: int, path: Path) -> None:
-    """Write a PNG: a test image of each class of the attribute, raw and as each filter sends it."""
-    rows = [int((data.sensitive == one).nonzero()[0]) for one in torch.unique(data.sensitive)][
-        :SHOWN
-    ]
-    records = data.records[rows]
-    lines = {"raw": records} | {
-        name: release(filter_, records, torch.Generator().manual_seed(seed))
-        for name, filter_ in filters.items()
-    }
-    figure = Figure(figsize=(len(rows) + 0.8, len(lines)), layout="constrained")
-    panels = figure.subplots(len(lines), len(rows), squeeze=False)
-    for line, (name, images) in zip(panels, lines.items(), strict=True):
-        for axes, image in zip(line, images, strict=True):
-            axes.imshow(image[0].numpy(), cmap="gray", vmin=data.low, vmax=data.high)
-            axes.set(xticks=[], yticks=[])
-        line[0].set_ylabel(name, fontsize=8)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=DPI)
+def _draw(axes: Axes, rows: Sequence[Row], across: str, lines: Lines) -> None:
+    """Means over seeds at each ratio of the path."""
+    for box, fill, up, colour, label in lines:
+        points: dict[float, list[tuple[float, float]]] = {}
+        for row in rows:
+            if (row["box"], row["fill"]) == (box, fill) and not math.isnan(number(row, up)):
+                ratio = number(row, "path_ratio")
+                points.setdefault(ratio, []).append((number(row, across), number(row, up)))
+        means = [tuple(map(fmean, zip(*points[ratio], strict=True))) for ratio in sorted(points)]
+        if means:
+            axes.plot(*zip(*means, strict=True), ".-", color=colour, label=label)

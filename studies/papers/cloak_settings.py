@@ -14,58 +14,36 @@ from studies.framework.settings import check_names
 class CloakSettings:
     """Of the study; see `cloak.toml`.
 
-    Attributes:
-        source: private data with the utility "above 5" and the digit as sensitive attribute.
-        protected: source of the same images whose sensitive attribute is the protected attribute.
-        provider_epochs: passes of the provider's training.
-        most: M, greatest σ, in the records' units ([-1, 1]).
-        gamma: weight of the privacy term.
-        rate: Adam's for the noise map.
-        batch: records a step.
-        ratios: the path of suppression ratios, from 0 up.
-        steps: of the noise map at each, on the provider.
-        black_share: share of these steps that a map takes on a substitute, in (0, 1]; the provider
-            is asked all along.
-        reported: those of ``ratios`` that are judged.
-        value_steps: of the trained constants.
-        value_rate: Adam's for these.
-        black_box: also do it with a substitute.
-        substitute_steps: of the substitute's training.
-        follow_every: steps of a filter after which the provider is asked about what it releases
-            and the substitute learns from the answers.
-        follow_queries: records that it is asked about each time.
-        follow_steps: of the substitute each time.
-        attackers: names; see `studies.attackers`.
-        attack_records: that they are fitted on.
-        repeats: draws of noise over which accuracies are averaged.
-        index_records: of the ITE-style index, which depends on their number.
-
     Raises:
         StudyError: on a path that does not rise, or a reported ratio that is not on it.
     """
 
-    source: str
-    protected: str
-    provider_epochs: int
-    most: float
-    gamma: float
-    rate: float
-    batch: int
-    ratios: tuple[float, ...]
-    steps: tuple[int, ...]
+    source: str  # private data with the utility "above 5" and the digit as sensitive attribute
+    protected: str  # source of the same images whose sensitive attribute is the protected attribute
+    provider_epochs: int  # passes of the provider's training
+    most: float  # M, greatest σ, in the records' units ([-1, 1])
+    gamma: float  # weight of the privacy term
+    rate: float  # Adam's for the noise map
+    batch: int  # records a step
+    ratios: tuple[float, ...]  # the path of suppression ratios, from 0 up
+    steps: tuple[int, ...]  # of the noise map at each, on the provider
+    # share of these steps that a map takes on a substitute, in (0, 1]; the provider is asked all
+    # along
     black_share: float
-    reported: tuple[float, ...]
-    value_steps: int
-    value_rate: float
-    black_box: bool
-    substitute_steps: int
+    reported: tuple[float, ...]  # those of ``ratios`` that are judged
+    value_steps: int  # of the trained constants
+    value_rate: float  # Adam's for these
+    black_box: bool  # also do it with a substitute
+    substitute_steps: int  # of the substitute's training
+    # steps of a filter after which the provider is asked about what it releases and the substitute
+    # learns from the answers
     follow_every: int
-    follow_queries: int
-    follow_steps: int
-    attackers: tuple[str, ...]
-    attack_records: int
-    repeats: int
-    index_records: int
+    follow_queries: int  # records that it is asked about each time
+    follow_steps: int  # of the substitute each time
+    attackers: tuple[str, ...]  # names; see `studies.attackers`
+    attack_records: int  # that they are fitted on
+    repeats: int  # draws of noise over which accuracies are averaged
+    index_records: int  # of the ITE-style index, which depends on their number
 
     def __post_init__(self) -> None:
         if len(self.ratios) != len(self.steps) or list(self.ratios) != sorted(set(self.ratios)):

@@ -16,7 +16,7 @@ from models.lenet import LeNet5
 from models.students import build_student
 from privatizers.black_box import Explorer, Follower, ask, train_substitute
 from privatizers.cloak import CloakObjective, CloakPrivatizer
-from privatizers.networks.masks import MaskFilter, NoiseMap
+from privatizers.networks.masks import Fill, MaskFilter, NoiseMap, masked
 from privatizers.protocol import FILTER
 from privatizers.training import Stage, train_privatizer
 from privatizers.variations import Variations
@@ -27,28 +27,26 @@ from studies.papers.cloak_settings import CloakSettings
 FIRST_RHO = -2.0
 """Where maps start: σ of 2 % of the greatest, whence noise that matters is some 50 steps away."""
 SUBSTITUTE_RATE = 2e-3
-CAUTIOUS = 0.1
-"""How fast the shift of a map moves on a substitute, against one on the provider."""
+CAUTIOUS = 0.1  # How fast the shift of a map moves on a substitute, against one on the provider
 
 
 @dataclass(frozen=True, eq=False)
 class CloakTraining:
-    """What everything is trained on, and how.
+    """What everything is trained on, and how."""
 
-    Attributes:
-        settings: the study's.
-        data: records that provider and filters may see.
-        seed: of everything that is drawn.
-    """
-
-    settings: CloakSettings
-    data: PrivateData
-    seed: int
+    settings: CloakSettings  # the study's
+    data: PrivateData  # records that provider and filters may see
+    seed: int  # of everything that is drawn
 
     @cached_property
     def mean(self) -> Tensor:
         """The mean record."""
         return self.data.records.mean(0)
+
+    def mask(self, noise: NoiseMap, threshold: float, fill: Fill = "trained") -> MaskFilter:
+        """What a noise map becomes where more than ``threshold`` of noise is suppressed."""
+        low = self.data.low
+        return masked(noise, threshold, fill, mean=self.mean, blank=low, shifted=True)
 
     def generator(self, purpose: int) -> torch.Generator:
         """A generator of its own for each purpose."""
@@ -75,23 +73,18 @@ class CloakTraining:
         )
 
 
-def train_provider(lesson: CloakTraining) -> nn.Module:
+def train_provider(training: CloakTraining) -> nn.Module:
     """A LeNet that answers the utility from raw images; it ends frozen."""
-    generator = lesson.generator(1)
-    shape = check_image(lesson.data.shape)
-    net = LeNet5(shape, lesson.data.utility_classes, border=lesson.data.low, generator=generator)
-    fit_classifier(
-        net,
-        lesson.data.records,
-        lesson.data.utility,
-        epochs=lesson.settings.provider_epochs,
-        generator=generator,
-    )
+    generator, data = training.generator(1), training.data
+    shape = check_image(data.shape)
+    net = LeNet5(shape, data.utility_classes, border=data.low, generator=generator)
+    epochs = training.settings.provider_epochs
+    fit_classifier(net, data.records, data.utility, epochs=epochs, generator=generator)
     return net.requires_grad_(False)
 
 
 def train_substitute_of(
-    lesson: CloakTraining, provider: nn.Module, report: Report
+    training: CloakTraining, provider: nn.Module, report: Report
 ) -> tuple[nn.Module, Follower]:
     """A strided network of two convolutions that learned the provider's answers, nothing else.
 
@@ -99,44 +92,32 @@ def train_substitute_of(
     substitute what keeps it close to the provider while a filter learns. The provider answers with
     probabilities.
     """
-    generator, settings = lesson.generator(2), lesson.settings
-    records = lesson.data.records
+    generator, settings = training.generator(2), training.settings
+    records = training.data.records
 
     def said(some: Tensor) -> Tensor:
         answers: Tensor = provider(some).softmax(1)
         return answers
 
     net = build_student(
-        "cnn", check_image(lesson.data.shape), lesson.data.utility_classes, generator=generator
+        "cnn", check_image(training.data.shape), training.data.utility_classes, generator=generator
     )
     answers = ask(said, records)
     explore = Explorer(said, records, Variations(records, settings.most), generator)
     agreed = train_substitute(
-        net,
-        records,
-        answers,
-        steps=settings.substitute_steps,
-        batch=settings.batch,
-        rate=SUBSTITUTE_RATE,
-        generator=generator,
-        explore=explore,
-    )
-    report(f"seed {lesson.seed}: the substitute agrees with the provider on {agreed:.1%}")
+        net, records, answers, steps=settings.substitute_steps, batch=settings.batch,
+        rate=SUBSTITUTE_RATE, generator=generator, explore=explore,
+    )  # fmt: skip
+    report(f"seed {training.seed}: the substitute agrees with the provider on {agreed:.1%}")
     follower = Follower(
-        net,
-        said,
-        records,
-        answers,
-        queries=settings.follow_queries,
-        steps=settings.follow_steps,
-        generator=generator,
-        explore=explore,
-    )
+        net, said, records, answers, queries=settings.follow_queries,
+        steps=settings.follow_steps, generator=generator, explore=explore,
+    )  # fmt: skip
     return net, follower
 
 
 def train_path(
-    lesson: CloakTraining, network: nn.Module, follower: Follower | None = None
+    training: CloakTraining, network: nn.Module, follower: Follower | None = None
 ) -> Iterator[tuple[float, NoiseMap]]:
     """A noise map at each ratio of the path, each trained on from the one before.
 
@@ -144,23 +125,23 @@ def train_path(
     follower, that is with a substitute, the map's shift μ moves slowly: what is free to move every
     entry of every record at once finds what the substitute bears and the provider does not.
     """
-    settings = lesson.settings
+    settings = training.settings
     unit, share = (1.0, 1.0) if follower is None else (CAUTIOUS, settings.black_share)
-    noise = NoiseMap(lesson.data.shape, settings.most, rho=FIRST_RHO, shift_unit=unit)
+    noise = NoiseMap(training.data.shape, settings.most, rho=FIRST_RHO, shift_unit=unit)
     method = CloakPrivatizer(noise, network, CloakObjective(settings.gamma))
     for ratio, steps in zip(settings.ratios, settings.steps, strict=True):
         if ratio > 0:
-            noise.give_up(ratio, lesson.mean)
+            noise.give_up(ratio, training.mean)
         last_rate = 0.1 if ratio in settings.reported else 0.5
-        lesson.train(method, settings.rate, max(1, round(share * steps)), last_rate, follower)
+        training.train(method, settings.rate, max(1, round(share * steps)), last_rate, follower)
         yield ratio, copy.deepcopy(noise)
 
 
 def train_values(
-    lesson: CloakTraining, mask: MaskFilter, network: nn.Module, follower: Follower | None = None
+    training: CloakTraining, mask: MaskFilter, network: nn.Module, follower: Follower | None = None
 ) -> None:
     """The constants that stand for what is suppressed, by cross-entropy alone, in place."""
-    settings = lesson.settings
+    settings = training.settings
     method = CloakPrivatizer(mask, network)
-    lesson.train(method, settings.value_rate, settings.value_steps, 0.05, follower)
+    training.train(method, settings.value_rate, settings.value_steps, 0.05, follower)
     mask.requires_grad_(False)

@@ -23,8 +23,8 @@ rows it is that of both runs together, which are about the same users.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import simulations
@@ -38,52 +38,34 @@ from server.run_ledger import spending_of
 from simulations.engine import train_in_process
 from simulations.students.students import train_student
 from studies.attackers import ATTACKERS
-from studies.attackers.networks import NetworkAttacker
-from studies.attackers.protocol import Attacker
 from studies.attackers.stroke_formula import with_formula
 from studies.framework.errors import StudyError
 from studies.framework.settings import check_names
 from studies.framework.study import SeedTrial
 from studies.framework.tables import Row
-from studies.papers.attacking import columns, read_all
+from studies.metrics.reading import build_attackers, read_all
 from studies.papers.federated_data import FilteredRun, groups_of, halves, opened, samples_of
 
 COLUMNS = (
-    "seed",
-    "where",
-    "attacker",
-    "attacker_formula",
-    "leak_at_least",
-    "utility",
-    "epsilon",
-    "delta",
-)
+    "seed", "where", "attacker", "attacker_formula", "leak_at_least", "utility", "epsilon", "delta",
+)  # fmt: skip
 PRESETS = Path(simulations.__file__).parent / "presets"
-TRAINED = ("federated", "synthetic")
-"""Kinds of privatizer whose filter a run trains itself."""
+EPOCHS = 3  # of attackers that are networks, at least
+TRAINED = ("federated", "synthetic")  # Kinds of privatizer whose filter a run trains itself
 FORMULAS = {"thickness": "mnist-thickness"}
 """Sources whose sensitive attribute is computed as one of a run's is."""
 
 
 @dataclass(frozen=True)
 class FederatedSettings:
-    """What is run and who attacks it.
+    """What is run and who attacks it."""
 
-    Attributes:
-        preset: a configuration with a privatizer: a preset's name, or a path without ``.toml``.
-        attackers: fresh ones, by name.
-        attacker_steps: at least so many batches of those that are networks.
-        samples: drawn from the generator, half to train attackers and half to test them.
-        epochs: of the student.
-        second: whether a second run follows, with the first one's filter on its nodes.
-    """
-
-    preset: str
-    attackers: tuple[str, ...]
-    attacker_steps: int
-    samples: int
-    epochs: int
-    second: bool = False
+    preset: str  # a configuration with a privatizer: a preset's name, or a path without ``.toml``
+    attackers: tuple[str, ...]  # fresh ones, by name
+    attacker_steps: int  # at least so many batches of those that are networks
+    samples: int  # drawn from the generator, half to train attackers and half to test them
+    epochs: int  # of the student
+    second: bool = False  # whether a second run follows, with the first one's filter on its nodes
 
     def __post_init__(self) -> None:
         check_names("attackers", self.attackers, ATTACKERS)
@@ -215,23 +197,13 @@ def _read(
     """What fresh attackers that learned from the one read of the other."""
     attribute = getattr(trained.config.privatizer, "sensitive_attribute", "")
     fresh = with_formula(
-        _attackers(settings),
+        build_attackers(settings.attackers, settings.attacker_steps, epochs=EPOCHS),
         taught,
         FORMULAS.get(attribute, ""),
         steps=settings.attacker_steps,
         seed=trained.seed + 7,
     )
-    return {"where": where, **columns(read_all(fresh, taught, tried, trained.seed))}
-
-
-def _attackers(settings: FederatedSettings) -> Mapping[str, Attacker]:
-    found = {name: ATTACKERS[name]() for name in settings.attackers}
-    return {
-        name: replace(attacker, steps=settings.attacker_steps)
-        if isinstance(attacker, NetworkAttacker)
-        else attacker
-        for name, attacker in found.items()
-    }
+    return {"where": where, **read_all(fresh, taught, tried, trained.seed)}
 
 
 def _use(settings: FederatedSettings, taught: PrivateData, tried: PrivateData) -> float:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from client.datasets.attributes.data import PrivateData
 from models.pixels import from_pixels
@@ -21,10 +21,9 @@ from server.sampler import Sampler
 from simulations.federation.apps import hiding_users, simulated_federation, simulated_sensitive
 from simulations.reading import kept_run_filter, kept_sampler
 from studies.framework.errors import StudyError
+from studies.metrics.reading import released
 
-CHUNK = 500
-MOST = 6000
-"""Images that attackers are trained on, or a group is represented by, at most."""
+MOST = 6000  # Images that attackers are trained on, or a group is represented by, at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,15 +33,13 @@ class FilteredRun:
     config: Config
     network: nn.Module
     sampler: Sampler
-    attack: PrivateData
-    """Images that no user holds, raw."""
+    attack: PrivateData  # Images that no user holds, raw
     test: PrivateData
     seed: int
 
     def filtered(self, data: PrivateData, *, hides: bool = True) -> PrivateData:
         """The same data through the trained filter, with noise of its own."""
-        source = torch.Generator().manual_seed(self.seed + len(data))
-        return replace(data, records=_released(self.network, data.records, source, hides))
+        return released(self.network, data, self.seed + len(data), choice=float(hides))
 
 
 def opened(config: Config, directory: RunDirectory, seed: int) -> FilteredRun:
@@ -113,20 +110,6 @@ def halves(data: PrivateData, seed: int) -> tuple[PrivateData, PrivateData]:
     """The records in two halves, dealt at random."""
     order = torch.randperm(len(data), generator=torch.Generator().manual_seed(seed))
     return data.take(order[: len(data) // 2]), data.take(order[len(data) // 2 :])
-
-
-@torch.no_grad()
-def _released(network: nn.Module, records: Tensor, source: torch.Generator, hides: bool) -> Tensor:
-    shape: tuple[int, ...] = network.noise_shape  # type: ignore[assignment]
-    released = [
-        network(
-            part,
-            torch.randn(len(part), *shape, generator=source),
-            torch.full((len(part), 1), float(hides)),
-        )
-        for part in torch.split(records, CHUNK)
-    ]
-    return torch.cat(released)
 
 
 def private_images(

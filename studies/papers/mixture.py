@@ -38,60 +38,34 @@ from privatizers.networks.filters import LinearFilter, MlpFilter
 from privatizers.protocol import FILTER, PrivatizerError
 from privatizers.training import Stage, train_privatizer
 from studies.framework.charts import plot_plane
+from studies.framework.settings import parse_points
 from studies.framework.study import SeedTrial
 from studies.framework.tables import Row
-from studies.papers.attacking import parse_points
 from studies.papers.mixture_exact import PlanePoint, best_linear, bound, evaluate
 
 COLUMNS = (
-    "k",
-    "alpha",
-    "seed",
-    "A",
-    "paper_A",
-    "B",
-    "paper_B",
-    "sum",
-    "K",
-    "loss",
-    "best_linear_loss",
-    "nonlinear_loss",
-    "seconds",
-)
+    "k", "alpha", "seed", "A", "paper_A", "B", "paper_B", "sum", "K", "loss", "best_linear_loss",
+    "nonlinear_loss", "seconds",
+)  # fmt: skip
 READERS = (RAW_UTILITY, UTILITY, ADVERSARY)
 
 
 @dataclass(frozen=True)
 class MixtureSettings:
-    """What ``mixture.toml`` sets.
+    """What ``mixture.toml`` sets."""
 
-    Attributes:
-        ks: of the mixtures.
-        alphas: of the objectives.
-        steps: of the linear filter's training.
-        batch: points of a minibatch.
-        reader_rate: Adam's rate of the three readers.
-        filter_rate: of the linear filter.
-        nonlinear: pairs ``k:alpha`` that a non-linear filter is trained for too.
-        nonlinear_steps: iterations of it.
-        nonlinear_reader_steps: steps of the readers in each.
-        nonlinear_rate: Adam's rate of the non-linear filter.
-        nonlinear_reader_rate: of its readers.
-        every: iterations between two points of a trajectory.
-    """
-
-    ks: tuple[float, ...]
-    alphas: tuple[float, ...]
-    steps: int
-    batch: int
-    reader_rate: float
-    filter_rate: float
-    nonlinear: tuple[str, ...]
-    nonlinear_steps: int
-    nonlinear_reader_steps: int
-    nonlinear_rate: float
-    nonlinear_reader_rate: float
-    every: int
+    ks: tuple[float, ...]  # of the mixtures
+    alphas: tuple[float, ...]  # of the objectives
+    steps: int  # of the linear filter's training
+    batch: int  # points of a minibatch
+    reader_rate: float  # Adam's rate of the three readers
+    filter_rate: float  # of the linear filter
+    nonlinear: tuple[str, ...]  # pairs ``k:alpha`` that a non-linear filter is trained for too
+    nonlinear_steps: int  # iterations of it
+    nonlinear_reader_steps: int  # steps of the readers in each
+    nonlinear_rate: float  # Adam's rate of the non-linear filter
+    nonlinear_reader_rate: float  # of its readers
+    every: int  # iterations between two points of a trajectory
 
     def __post_init__(self) -> None:
         if not self.ks or not self.alphas:

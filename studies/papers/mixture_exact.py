@@ -26,15 +26,10 @@ CENTRES = torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]], dtype=t
 
 @dataclass(frozen=True)
 class PlanePoint:
-    """A filter in the plane of information, in nats.
+    """A filter in the plane of information, in nats."""
 
-    Attributes:
-        lost: A = I(U;X|Q), of the utility.
-        leaked: B = I(S;Q), of the sensitive attribute.
-    """
-
-    lost: float
-    leaked: float
+    lost: float  # A = I(U;X|Q), of the utility
+    leaked: float  # B = I(S;Q), of the sensitive attribute
 
     def loss(self, alpha: float) -> float:
         """(1−α)A² + αB² (Bertran et al. 2019, equation 16)."""

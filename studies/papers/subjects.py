@@ -39,7 +39,7 @@ from models.classifiers import ConvClassifier
 from privatizers.classifiers import check_reads
 from privatizers.information import InformationPrivatizer, Objective
 from privatizers.networks.filters import DenseFilter, UNet
-from privatizers.protocol import FILTER, PrivatizerError, draw_noise
+from privatizers.protocol import FILTER, PrivatizerError
 from privatizers.training import Stage, train_identity, train_privatizer
 from simulations.students.augmentation import affine
 from studies.attackers import ATTACKERS
@@ -47,21 +47,16 @@ from studies.framework.charts import plot_lines, plot_sheet
 from studies.framework.settings import check_names
 from studies.framework.study import SeedTrial
 from studies.framework.tables import Row
+from studies.metrics.reading import released
 from studies.papers.faces import SHAKEN, shaken
 
 GROUPS = ("consenting", "seen", "unseen")
 """Who is recognised, private people the filter learned from, private people it never saw."""
 COLUMNS = (
-    "alpha",
-    "seed",
-    *(f"raw_{group}" for group in GROUPS),
-    *(f"fixed_{group}" for group in GROUPS),
-    *(f"fresh_{group}" for group in GROUPS),
-    "chance",
-    "seconds",
-)
-FIRST = 5
-"""How many answers are looked at (Bertran et al. 2019: top-5)."""
+    "alpha", "seed", *(f"raw_{group}" for group in GROUPS), *(f"fixed_{group}" for group in GROUPS),
+    *(f"fresh_{group}" for group in GROUPS), "chance", "seconds",
+)  # fmt: skip
+FIRST = 5  # How many answers are looked at (Bertran et al. 2019: top-5).
 FILTERS: dict[str, Callable[..., nn.Module]] = {
     "dense": partial(DenseFilter, residual=False),
     "unet": UNet,
@@ -72,43 +67,26 @@ U-Net has shortcuts for what it does not know."""
 
 @dataclass(frozen=True)
 class SubjectsSettings:
-    """What ``subjects.toml`` sets.
+    """What ``subjects.toml`` sets."""
 
-    Attributes:
-        side: pixels of a face's side.
-        consenting: people who are to be recognised.
-        seen: private people whose pictures the filter learns from; the others it never sees.
-        provider_steps: minibatches of the fixed network's training.
-        provider_width: channels of its first convolution.
-        filter: ``dense`` or ``unet``.
-        width: of the filter.
-        identity_steps: minibatches that first bring the filter near the identity.
-        rate: Adam's learning rate of the filter.
-        steps: of its training.
-        batch: faces of a minibatch.
-        mixed: share of a minibatch that becomes mixtures of two people, labelled private: faces
-            of no real person, which stand for people the filter never sees.
-        private_share: what the fixed network is to give all private people together, of a
-            private face; in (0, 1).
-        alphas: of the objectives.
-        attackers: names of fresh attackers; a row has the strongest in each group.
-    """
-
-    side: int
-    consenting: int
-    seen: int
-    provider_steps: int
-    provider_width: int
-    filter: str
-    width: int
-    identity_steps: int
-    rate: float
-    steps: int
-    batch: int
+    side: int  # pixels of a face's side
+    consenting: int  # people who are to be recognised
+    seen: int  # private people whose pictures the filter learns from; the others it never sees
+    provider_steps: int  # minibatches of the fixed network's training
+    provider_width: int  # channels of its first convolution
+    filter: str  # ``dense`` or ``unet``
+    width: int  # of the filter
+    identity_steps: int  # minibatches that first bring the filter near the identity
+    rate: float  # Adam's learning rate of the filter
+    steps: int  # of its training
+    batch: int  # faces of a minibatch
+    # share of a minibatch that becomes mixtures of two people, labelled private: faces of no real
+    # person, which stand for people the filter never sees
     mixed: float
+    # what the fixed network is to give all private people together, of a private face; in (0, 1)
     private_share: float
-    alphas: tuple[float, ...]
-    attackers: tuple[str, ...]
+    alphas: tuple[float, ...]  # of the objectives
+    attackers: tuple[str, ...]  # names of fresh attackers; a row has the strongest in each group
 
     def __post_init__(self) -> None:
         check_names("filter", [self.filter], FILTERS)
@@ -288,13 +266,6 @@ def recognised(
         return _first_five(reader(faces), data, people)
 
 
-def released(method: InformationPrivatizer, data: PrivateData, seed: int) -> Tensor:
-    """Every record once through the filter, with noise of this seed."""
-    noise = draw_noise(method, len(data), torch.Generator().manual_seed(seed))
-    with torch.no_grad():
-        return method.filter(data.records, noise)
-
-
 def _point(
     settings: SubjectsSettings,
     split: Split,
@@ -306,7 +277,7 @@ def _point(
     """A row, and the released test faces."""
     started = time.perf_counter()
     method = train_filter(settings, split, people, provider, alpha, seed)
-    faces = released(method, split.test, seed + 1)
+    faces = _released(method, split.test, seed + 1).records
     fixed = recognised(provider, faces, split.test, people)
     fresh = _attacked(settings, method, split, people, faces, seed)
     row: Row = {
@@ -320,6 +291,10 @@ def _point(
     return row, faces
 
 
+def _released(method: InformationPrivatizer, data: PrivateData, seed: int) -> PrivateData:
+    return released(method.networks[FILTER], data, seed, chunk=len(data))
+
+
 def _attacked(
     settings: SubjectsSettings,
     method: InformationPrivatizer,
@@ -329,7 +304,7 @@ def _attacked(
     seed: int,
 ) -> dict[str, float]:
     """The strongest fresh attacker in each group, trained on the released attack part."""
-    known = replace(split.attack, records=released(method, split.attack, seed + 2), side=None)
+    known = replace(_released(method, split.attack, seed + 2), side=None)
     found = []
     for name in settings.attackers:
         fitted = ATTACKERS[name]().fit(known, seed)

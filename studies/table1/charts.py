@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FormatStrFormatter, LogLocator, NullLocator
 
+from client.datasets.registry import spec_of
+from studies.framework.charts import save
 from studies.table1.literature import PublishedFigure
 from studies.table1.rows import OPEN
-from studies.table1.table import HEADLINE, TableLine
+from studies.table1.table import HEADLINE, TableLine, by_data
 
-_DPI = 110
 COLOURS = ("#1f5fa8", "#2a8c6c", "#d1711b", "#8b3a8b", "#b03030", "#5a7d1a", "#444444", "#c09020")
 MARKS = "sv^D<>Pph*X8d"
-ASIDE = 1.07
-"""How far marks of larger δ are moved to the right."""
-NAMES = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "embedded": "Embedded digits"}
+ASIDE = 1.07  # How far marks of larger δ are moved to the right
 
 
 def plot_privacy(
@@ -27,34 +26,44 @@ def plot_privacy(
 ) -> Path | None:
     """Student accuracy against ε, a panel a data set, δ told by the mark; None without lines.
 
-    PublishedFigure figures stand beside ours where they state (ε, δ)-differential privacy. Marks of
+    Published figures stand beside ours where they state (ε, δ)-differential privacy. Marks of
     larger δ are a little to the right, so as not to hide those of 1e-10.
     """
-    panels = [d for d in NAMES if any(li.row.data == d and not li.row.fault for li in lines)]
-    if not panels:
-        return None
-    figure = Figure(figsize=(6.2 * len(panels), 4.6), layout="constrained")
-    for axes, data in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-        ours = [li for li in lines if li.row.data == data and not li.row.fault]
+
+    def draw(axes: Axes, data: str, ours: Sequence[TableLine]) -> None:
         _draw_ours(axes, ours)
         _draw_published(axes, [p for p in published if p.data == data])
-        axes.set(
-            xscale="log",
-            xlabel="ε (filled: δ = 1e-10; hollow, moved aside: larger δ; dashed: no privacy)",
-        )
-        axes.set(ylabel="student's accuracy on real test images, %", title=NAMES[data])
+        axes.set_xlabel("ε (filled: δ = 1e-10; hollow, moved aside: larger δ; dashed: no privacy)")
+        axes.set_xscale("log")
         axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         axes.xaxis.set_major_formatter(FormatStrFormatter("%g"))
         axes.xaxis.set_minor_locator(NullLocator())
         axes.set_xlim(0.5, 20)
         axes.legend(fontsize=6.5, loc="center")
-    return _saved(figure, path)
+
+    return _panels(by_data(line for line in lines if not line.row.fault), draw, path)
+
+
+def _panels(
+    panels: Mapping[str, Sequence[TableLine]],
+    draw: Callable[[Axes, str, Sequence[TableLine]], None],
+    path: Path,
+) -> Path | None:
+    """Students' accuracy, a panel a data set; None without any."""
+    if not panels:
+        return None
+    figure = Figure(figsize=(6.2 * len(panels), 4.6), layout="constrained")
+    every = figure.subplots(1, len(panels), squeeze=False)[0]
+    for axes, (data, lines) in zip(every, panels.items(), strict=True):
+        axes.set(ylabel="student's accuracy on real test images, %", title=spec_of(data).title)
+        draw(axes, data, lines)
+    return save(figure, path)
 
 
 def _draw_ours(axes: Axes, lines: Sequence[TableLine]) -> None:
     names = list(dict.fromkeys(line.row.name for line in lines))
-    for colour, name in zip(_cycle(len(names)), names, strict=True):
-        own = [line for line in lines if line.row.name == name]
+    for place, name in enumerate(names):
+        colour, own = _colour(place), [line for line in lines if line.row.name == name]
         label: str | None = own[0].row.title
         for line in own:
             found = line.figures[f"students.{HEADLINE}"]
@@ -63,9 +72,9 @@ def _draw_ours(axes: Axes, lines: Sequence[TableLine]) -> None:
                 axes.axhline(mean, color=colour, linestyle="--", linewidth=0.8, label=label)
             elif line.guarantee.private:
                 strong = line.guarantee.delta < 1e-9
-                place = line.guarantee.epsilon * (1.0 if strong else ASIDE)
                 axes.errorbar(
-                    place, mean, spread, marker="o", capsize=2, color=colour, linestyle="none",
+                    line.guarantee.epsilon * (1.0 if strong else ASIDE), mean, spread, marker="o",
+                    capsize=2, color=colour, linestyle="none",
                     fillstyle="full" if strong else "none", label=label,
                 )  # fmt: skip
             label = None  # a row is told once
@@ -73,10 +82,11 @@ def _draw_ours(axes: Axes, lines: Sequence[TableLine]) -> None:
 
 def _draw_published(axes: Axes, published: Sequence[PublishedFigure]) -> None:
     """Others' figures in grey; hollow where the guarantee is Bayesian."""
-    finite = [p for p in published if math.isfinite(p.epsilon)]
-    methods = list(dict.fromkeys((p.method, p.notion) for p in finite))
-    for number, (method, notion) in enumerate(methods):
-        own = [p for p in finite if (p.method, p.notion) == (method, notion)]
+    methods: dict[tuple[str, str], list[PublishedFigure]] = {}
+    for one in published:
+        if math.isfinite(one.epsilon):
+            methods.setdefault((one.method, one.notion), []).append(one)
+    for number, ((method, notion), own) in enumerate(methods.items()):
         axes.plot(
             [p.epsilon for p in own], [p.accuracy for p in own], MARKS[number % len(MARKS)],
             color="#999999", markersize=5, fillstyle="none" if notion == "BDP" else "full",
@@ -88,42 +98,31 @@ def plot_labels(
     lines: Sequence[TableLine], published: Sequence[PublishedFigure], path: Path
 ) -> Path | None:
     """Student accuracy against the number of labelled samples; None where it was not measured."""
-    measured = [line for line in lines if line.curve()]
-    panels = [d for d in NAMES if any(line.row.data == d for line in measured)]
-    if not panels:
-        return None
-    figure = Figure(figsize=(6.2 * len(panels), 4.4), layout="constrained")
-    for axes, data in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-        own = [line for line in measured if line.row.data == data]
-        for colour, line in zip(_cycle(len(own)), own, strict=True):
-            _draw_curve(axes, line, colour)
+
+    def draw(axes: Axes, data: str, own: Sequence[TableLine]) -> None:
+        for place, line in enumerate(own):
+            _draw_curve(axes, line, _colour(place))
         for one in (p for p in published if p.data == data and p.notion == "BDP"):
             label = f"{one.method}, {one.guarantee}, all labelled"
             axes.axhline(one.accuracy, color="#999999", linewidth=0.8, label=label)
-        axes.set(xscale="log", xlabel="labelled synthetic samples", title=NAMES[data])
-        axes.set(ylabel="student's accuracy on real test images, %")
+        axes.set(xscale="log", xlabel="labelled synthetic samples")
         axes.legend(fontsize=7, loc="lower right")
-    return _saved(figure, path)
+
+    return _panels(by_data(line for line in lines if line.curve()), draw, path)
 
 
 def _draw_curve(axes: Axes, line: TableLine, colour: str) -> None:
     points = line.curve()
-    counts = [point["labels"] for point in points]
     for key, style, said in (
         ("annotated", "-", "labels of a network in a person's place"),
         ("extended", "--", "those, and guesses for other samples"),
         ("requested", ":", "requested classes"),
     ):
-        shown = [100 * point[key] for point in points]
         label = f"{line.row.title}, {line.guarantee.words}: {said}"
+        shown = [100 * point[key] for point in points]
+        counts = [point["labels"] for point in points]
         axes.plot(counts, shown, style, marker=".", color=colour, label=label)
 
 
-def _cycle(count: int) -> list[str]:
-    return [COLOURS[i % len(COLOURS)] for i in range(count)]
-
-
-def _saved(figure: Figure, path: Path) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=_DPI)
-    return path
+def _colour(place: int) -> str:
+    return COLOURS[place % len(COLOURS)]

@@ -6,35 +6,29 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-TIMES = {"fashion-mnist": 2}
-"""How many times as many images students of a data set learn from. Samples cost no privacy, only
-seconds; on clothes twice as many are worth more than a point, on digits a quarter of one."""
+from client.datasets.registry import spec_of
 
 
 @dataclass(frozen=True)
 class EvaluationBudget:
     """Sizes of everything that is measured."""
 
-    lesson: int = 120_000
+    images: int = 120_000
     """Images that a taught student, and a student of requested classes, trains on."""
-    epochs: Mapping[str, int] = field(
-        default_factory=lambda: {"cnn": 4, "mlp": 4, "residual": 2},
-    )
+    epochs: Mapping[str, int] = field(default_factory=lambda: {"cnn": 4, "mlp": 4, "residual": 2})
     """Passes over them, by architecture; the residual student needs fewer and costs more."""
-    judged: int = 10_000
-    """Samples that networks trained on real images judge."""
+    judged: int = 10_000  # Samples that networks trained on real images judge
     labels: tuple[int, ...] = (100, 300, 1000, 3000, 10_000)
     """Numbers of labelled samples of the label curve."""
     repeated: int = 20_000
     """Changed copies of the labelled samples that a student of the curve trains on."""
     recogniser_epochs: int = 8
     orientation_epochs: int = 2
-    sheet: int = 8
-    """Samples of a class on a contact sheet."""
+    sheet: int = 8  # Samples of a class on a contact sheet
 
     def on(self, data: str) -> EvaluationBudget:
         """What is spent on a data set."""
-        return replace(self, lesson=self.lesson * TIMES.get(data, 1))
+        return replace(self, images=self.images * spec_of(data).student_images)
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""
@@ -52,7 +46,7 @@ FULL = EvaluationBudget()
 def quick() -> EvaluationBudget:
     """What ``--quick`` spends: students of half as many images, a label curve of fewer points."""
     # the largest number of labels stays: how many samples are guessed at hangs on it
-    return replace(FULL, lesson=FULL.lesson // 2, labels=FULL.labels[::-2][::-1])
+    return replace(FULL, images=FULL.images // 2, labels=FULL.labels[::-2][::-1])
 
 
 def serving(wanted: Mapping[str, Any], data: str) -> list[Mapping[str, Any]]:

@@ -9,8 +9,7 @@ from typing import Any
 from studies.framework.figures import SeedFigure
 
 CURVE = "curve"
-BEST = "students.best"
-"""The best of the students of one seed."""
+BEST = "students.best"  # The best of the students of one seed
 
 
 @dataclass(frozen=True)

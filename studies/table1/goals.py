@@ -10,29 +10,19 @@ from studies.table1.guarantees import parse_guarantee
 from studies.table1.rows import OPEN, STRONG, USUAL, WEAK
 from studies.table1.table import HEADLINE, TableLine
 
-MARGIN = 0.15
-"""By how much students of the four main rows should be above their controls."""
-ROUNDING = 1e-9
-"""Of differences of shares."""
+MARGIN = 0.15  # By how much students of the four main rows should be above their controls
+ROUNDING = 1e-9  # Of differences of shares
 
 
 @dataclass(frozen=True)
 class Goal:
-    """A share in [0, 1] that a line of the table should reach, as the mean over seeds.
+    """A share in [0, 1] that a line of the table should reach, as the mean over seeds."""
 
-    Attributes:
-        row: name of the row.
-        guarantee: as `studies.table1.guarantees` reads it.
-        figure: what it is of, in words.
-        least: the share.
-        of: reads it off a line; None where it was not measured.
-    """
-
-    row: str
-    guarantee: str
-    figure: str
-    least: float
-    of: Callable[[TableLine], float | None]
+    row: str  # name of the row
+    guarantee: str  # as `studies.table1.guarantees` reads it
+    figure: str  # what it is of, in words
+    least: float  # the share
+    of: Callable[[TableLine], float | None]  # reads it off a line; None where it was not measured
 
     def verdict(self, line: TableLine | None) -> str:
         """What was measured, and whether that is enough."""

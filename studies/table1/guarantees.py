@@ -26,8 +26,7 @@ class Guarantee:
 
     epsilon: float = math.inf
     delta: float = 1.0
-    named: str = ""
-    """``none`` or ``preset`` where no ε and δ are asked for."""
+    named: str = ""  # ``none`` or ``preset`` where no ε and δ are asked for
 
     @property
     def private(self) -> bool:

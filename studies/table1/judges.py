@@ -35,8 +35,7 @@ class JudgeNet(nn.Module):
         generator: CPU generator of the weights.
     """
 
-    features = 84
-    """Units of the penultimate layer."""
+    features = 84  # Units of the penultimate layer
 
     def __init__(self, shape: ImageShape, classes: int, generator: torch.Generator) -> None:
         super().__init__()

@@ -28,10 +28,8 @@ class LabelPoint(NamedTuple):
     """Students of n labelled samples."""
 
     labels: int
-    annotated: float
-    """Accuracy with the labels of the network that stands for a person."""
-    requested: float
-    """Accuracy with the classes that the samples were asked for."""
+    annotated: float  # Accuracy with the labels of the network that stands for a person
+    requested: float  # Accuracy with the classes that the samples were asked for
     extended: float
     """Accuracy with the labels in a person's place, and the first student's guesses for the rest of
     the samples."""

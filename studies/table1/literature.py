@@ -1,4 +1,4 @@
-"""PublishedFigure figures to stand beside ours, each with its guarantee and where it was read."""
+"""Published figures to stand beside ours, each with its guarantee and where it was read."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from client.datasets.registry import spec_of
 from studies.framework.errors import StudyError
 
+DATA = ("mnist", "fashion-mnist")  # of which others publish figures
 FILE = Path(__file__).with_name("published.toml")
 NOTIONS = ("DP", "BDP", "none")
 KINDS = ("best of three", "mean", "single")
@@ -21,24 +23,16 @@ class PublishedFigure:
     """One figure that others report: a student trained on synthetic images, tested on real ones."""
 
     method: str
-    data: str
-    """``mnist`` or ``fashion-mnist``."""
-    unit: str
-    """``record`` or ``user``."""
-    notion: str
-    """``DP``, ``BDP`` (Bayesian differential privacy) or ``none``."""
-    epsilon: float
-    """Infinite where there is no guarantee."""
+    data: str  # ``mnist`` or ``fashion-mnist``
+    unit: str  # ``record`` or ``user``
+    notion: str  # ``DP``, ``BDP`` (Bayesian differential privacy) or ``none``
+    epsilon: float  # Infinite where there is no guarantee
     delta: float
-    accuracy: float
-    """In percent, as published."""
-    kind: str
-    """How it was picked: ``best of three`` classifiers, ``mean`` of runs, or ``single``."""
-    source: str
-    """Where it was read."""
+    accuracy: float  # In percent, as published
+    kind: str  # How it was picked: ``best of three`` classifiers, ``mean`` of runs, or ``single``
+    source: str  # Where it was read
     url: str
-    public_data: str
-    """Public images that the method learned from; empty for none."""
+    public_data: str  # Public images that the method learned from; empty for none
 
     @property
     def guarantee(self) -> str:
@@ -59,14 +53,14 @@ def published_figures(path: Path = FILE) -> tuple[PublishedFigure, ...]:
     sources = tree.get("source", {})
     found: list[PublishedFigure] = []
     for place, entry in enumerate(tree.get("figure", ()), start=1):
-        for name, key in (("mnist", "mnist"), ("fashion-mnist", "fashion")):
-            if key in entry:
-                found.append(_one(f"{path.name}: figure {place}", entry, name, key, sources))
+        for name in DATA:
+            if spec_of(name).published in entry:
+                found.append(_one(f"{path.name}: figure {place}", entry, name, sources))
     return tuple(found)
 
 
 def _one(
-    where: str, entry: Mapping[str, Any], data: str, key: str, sources: Mapping[str, Any]
+    where: str, entry: Mapping[str, Any], data: str, sources: Mapping[str, Any]
 ) -> PublishedFigure:
     try:
         source = sources[entry["source"]]
@@ -77,7 +71,7 @@ def _one(
             notion=entry.get("notion", "DP"),
             epsilon=float(entry.get("epsilon", math.inf)),
             delta=float(entry.get("delta", 1e-5)),
-            accuracy=float(entry[key]),
+            accuracy=float(entry[spec_of(data).published]),
             kind=entry["kind"],
             source=source["title"],
             url=source["url"],

@@ -132,7 +132,7 @@ class Measuring:
             return {CONTROL_STUDENT: own_label, **{a: self.own_labels(a) for a in others}}
         images, targets = training_set(
             self._teacher,
-            images=self._effort.lesson,
+            images=self._effort.images,
             seed=self._draws,
             augmentation=self._augmentation,
             distortion=self._distortion,
@@ -143,7 +143,7 @@ class Measuring:
         """Accuracy of a student of samples and changed samples with their requested classes."""
         images, targets = varied_samples(
             self._sampler,
-            images=self._effort.lesson,
+            images=self._effort.images,
             seed=self._draws,
             augmentation=self._augmentation,
         )
@@ -155,7 +155,7 @@ class Measuring:
             return None
         images, targets = training_set(
             NoiseTeacher(self._teacher, self._dataset.shape),
-            images=self._effort.lesson,
+            images=self._effort.images,
             seed=self._draws,
             augmentation=self._augmentation,
             distortion=self._distortion,

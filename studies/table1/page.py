@@ -7,21 +7,20 @@ import shutil
 from collections.abc import Callable, Container, Iterable, Sequence
 from pathlib import Path
 
+from client.datasets.registry import spec_of
 from foundation.rounding import rounded_up
 from studies.framework.pages import folded, markdown_table, picture
 from studies.framework.tables import decimals, percent
-from studies.table1.charts import NAMES, plot_labels, plot_privacy
+from studies.table1.charts import plot_labels, plot_privacy
 from studies.table1.goals import goal_rows
-from studies.table1.literature import PublishedFigure, published_figures
+from studies.table1.literature import DATA, PublishedFigure, published_figures
 from studies.table1.page_texts import HEAD, MEANING, PROMISES
 from studies.table1.record import picture_name
 from studies.table1.rows import OPEN
-from studies.table1.table import TableLine, accuracy, counts
+from studies.table1.table import TableLine, accuracy, by_data, counts
 
 Columns = Sequence[tuple[str, Callable[[TableLine], str]]]
 IMAGES = Path("images") / "results"
-SHOWN = ("mnist", "fashion-mnist")
-"""The data that others publish figures of."""
 _NAMED: Columns = (
     ("row", lambda line: line.row.title),
     ("guarantee", lambda line: line.guarantee.words),
@@ -34,6 +33,16 @@ def _share(*keys: str) -> Callable[[TableLine], str]:
 
 def _number(digits: int, *keys: str) -> Callable[[TableLine], str]:
     return lambda line: decimals(line.mean(*keys), digits)
+
+
+def _epsilon(key: str) -> Callable[[TableLine], str]:
+    """Four digits, rounded up: what is shown holds. None and infinity promise nothing."""
+
+    def shown(line: TableLine) -> str:
+        value = line.most("training", key)
+        return "none" if value is None or math.isinf(value) else f"{rounded_up(value, 4):.4g}"
+
+    return shown
 
 
 _FIGURES: Columns = (
@@ -62,6 +71,16 @@ _COST: Columns = (
     *_NAMED,
     ("s", _number(0, "training", "seconds")),
     ("MiB", lambda line: decimals(line.most("training", "peak_mb"), 0)),
+)
+
+
+_GUARANTEES: Columns = (
+    *_NAMED,
+    ("DP ε", _epsilon("epsilon_dp")),
+    ("δ", lambda line: f"{line.most('training', 'delta_dp'):g}"),
+    ("BDP ε, sound", _epsilon("bdp_sound")),
+    ("corrected", _epsilon("bdp_corrected")),
+    ("as published", _epsilon("bdp_as_published")),
 )
 
 
@@ -117,18 +136,14 @@ def _columned(columns: Columns, lines: Iterable[TableLine]) -> list[str]:
 
 def _tables(lines: Sequence[TableLine]) -> list[str]:
     parts = []
-    for data, name in NAMES.items():
-        if own := [line for line in lines if line.row.data == data and not line.row.fault]:
-            parts += _section(
-                f"{name}: how well does a student of samples alone do?",
-                _columned(_FIGURES, own),
-                folded("Other students", _columned(_STUDENTS, own)),
-                folded(
-                    "Samples beside real images",
-                    [*_columned(_SAMPLES, own), "", *_real(own[0])],
-                ),
-                folded("Seconds and memory of training", _columned(_COST, own)),
-            )
+    for data, own in by_data(line for line in lines if not line.row.fault).items():
+        parts += _section(
+            f"{spec_of(data).title}: how well does a student of samples alone do?",
+            _columned(_FIGURES, own),
+            folded("Other students", _columned(_STUDENTS, own)),
+            folded("Samples beside real images", [*_columned(_SAMPLES, own), "", *_real(own[0])]),
+            folded("Seconds and memory of training", _columned(_COST, own)),
+        )
     return parts
 
 
@@ -147,14 +162,14 @@ def _meaning(lines: Sequence[TableLine]) -> list[str]:
     threads = sorted({int(f["training.threads"].mean) for f in groups if "training.threads" in f})
     told = " or ".join(str(count) for count in threads)
     noun = "one thread" if threads == [1] else f"{told} threads"
-    return MEANING.format(lesson=_lessons(lines), threads=noun).rstrip().split("\n")
+    return MEANING.format(images=_told_images(lines), threads=noun).rstrip().split("\n")
 
 
-def _lessons(lines: Sequence[TableLine]) -> str:
-    found: dict[str, set[int]] = {}
-    for line in lines:
-        found.setdefault(line.row.data, set()).update(line.images)
-    told = [(data, counts(sorted(images))) for data, images in found.items()]
+def _told_images(lines: Sequence[TableLine]) -> str:
+    told = [
+        (data, counts(sorted({count for line in own for count in line.images})))
+        for data, own in by_data(lines).items()
+    ]
     others = "; ".join(f"{data}: {text}" for data, text in told[1:])
     return told[0][1] + (f" ({others})" if others else "")
 
@@ -177,7 +192,14 @@ def _aims(lines: Sequence[TableLine]) -> list[str]:
 def _published(published: Sequence[PublishedFigure]) -> list[str]:
     if not published:
         return []
-    head = ["method", "unit", "guarantee", *(NAMES[data] for data in SHOWN), "picked", "source"]
+    head = [
+        "method",
+        "unit",
+        "guarantee",
+        *(spec_of(data).title for data in DATA),
+        "picked",
+        "source",
+    ]
     found: dict[tuple[str, ...], dict[str, float]] = {}
     for one in sorted(published, key=lambda p: (p.epsilon, -p.accuracy)):
         link = f"[{one.source}]({one.url})"
@@ -185,7 +207,7 @@ def _published(published: Sequence[PublishedFigure]) -> list[str]:
         terms = (one.method + public, one.unit, one.guarantee, one.kind, link)
         found.setdefault(terms, {})[one.data] = one.accuracy
     rows = [
-        [*terms[:3], *(f"{given[d]:g}" if d in given else "–" for d in SHOWN), *terms[3:]]
+        [*terms[:3], *(f"{given[d]:g}" if d in given else "–" for d in DATA), *terms[3:]]
         for terms, given in found.items()
     ]
     said = (
@@ -201,31 +223,10 @@ def _published(published: Sequence[PublishedFigure]) -> list[str]:
 
 def _guarantees(lines: Sequence[TableLine]) -> list[str]:
     """Differential privacy and Bayesian differential privacy of every line, never one alone."""
-    rows = []
-    deltas: dict[str, None] = {}
-    for line in lines:
-        found = line.to_json()
-        bayesian = found["epsilon_bdp"]
-        deltas[f"{found['delta_bdp']:g}"] = None
-        rows.append(
-            [
-                line.row.title,
-                line.guarantee.words,
-                _epsilon(found["epsilon_dp"]),
-                f"{found['delta_dp']:g}",
-                *(_epsilon(bayesian[name]) for name in ("sound", "corrected", "as_published")),
-            ]
-        )
-    head = ["row", "guarantee", "DP ε", "δ", "BDP ε, sound", "corrected", "as published"]
+    deltas = dict.fromkeys(f"{line.most('training', 'delta_bdp'):g}" for line in lines)
     said = f"{PROMISES}The δ of Bayesian differential privacy is {' or '.join(deltas)}."
-    return _section(
-        "What each row promises", [said], folded("Every row", markdown_table(head, rows))
-    )
-
-
-def _epsilon(value: float | None) -> str:
-    """Four digits, rounded up: what is shown holds."""
-    return "none" if value is None or math.isinf(value) else f"{rounded_up(value, 4):.4g}"
+    table = folded("Every row", _columned(_GUARANTEES, lines))
+    return _section("What each row promises", [said], table)
 
 
 def _plots(lines: Sequence[TableLine], drawn: Container[str]) -> list[str]:

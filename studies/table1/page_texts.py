@@ -31,7 +31,7 @@ image of one silo.
 
 | column | meaning |
 |---|---|
-| student | share of real test images that a small convolutional network gets right which saw {lesson} synthetic images alone: samples, changed samples (digits: affine maps; clothes: mirror images, and samples are moved a little) and mixtures of samples, labelled softly by the private annotator after the change. Mean ± deviation over seeds |
+| student | share of real test images that a small convolutional network gets right which saw {images} synthetic images alone: samples, changed samples (digits: affine maps; clothes: mirror images, and samples are moved a little) and mixtures of samples, labelled softly by the private annotator after the change. Mean ± deviation over seeds |
 | MLP, residual | the same for two other students |
 | best of 3 | the best of the three students of each seed, mean over seeds: how several others report theirs |
 | own labels | the convolutional student with the classes that samples were asked for, without the annotator's labels |

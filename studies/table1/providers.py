@@ -23,18 +23,15 @@ from studies.framework.trials import Report
 class TrainedSpending:
     """What a training spent. Infinite ε: no guarantee."""
 
-    epsilon_dp: float
-    """DP ε at ``delta_dp``."""
+    epsilon_dp: float  # DP ε at ``delta_dp``
     delta_dp: float
     epsilon_dp_at_bdp_delta: float
     bdp_as_published: float
     bdp_corrected: float
     bdp_sound: float
     delta_bdp: float
-    rounds: int
-    """Releases that were booked."""
-    statement: str
-    """The guarantee in words."""
+    rounds: int  # Releases that were booked
+    statement: str  # The guarantee in words
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object; None for an infinite ε."""

@@ -48,11 +48,7 @@ _WEIGHTS, _FIGURES = "published.npy", "published.json"
 
 
 def published(
-    config: Config,
-    folder: Path,
-    report: Report = lambda _: None,
-    *,
-    student: bool = True,
+    config: Config, folder: Path, report: Report = lambda _: None, *, student: bool = True
 ) -> dict[str, Any]:
     """Train the recipe centrally; returns its figures as a plain dict.
 

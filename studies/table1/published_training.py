@@ -31,12 +31,10 @@ from studies.framework.errors import TrialFailed
 
 ORDERS = tuple(range(2, 33))
 """The notebook's λ. With none above 32 no figure at δ = 1e-10 can be below 0.72."""
-GAMMA = 1e-16
-"""Failure of one confidence bound, as the notebook has it."""
+GAMMA = 1e-16  # Failure of one confidence bound, as the notebook has it
 LEFT_OUT = 8
 """Records of a batch that are left out in turn; their means make 28 pairs, not independent."""
-KEPT = 0.1
-"""Share of the coordinates that a step moves, drawn anew each step whatever the data is."""
+KEPT = 0.1  # Share of the coordinates that a step moves, drawn anew each step whatever the data is
 _FAKES = 25
 
 
@@ -57,10 +55,8 @@ class PublishedSpending:
     """What was spent, by each way of counting."""
 
     steps: int
-    distances: dict[str, float]
-    """Median and largest of all measured distances, over C."""
-    clipped: float
-    """Share of steps whose mean gradient was longer than C."""
+    distances: dict[str, float]  # Median and largest of all measured distances, over C
+    clipped: float  # Share of steps whose mean gradient was longer than C
     epsilon_bdp_as_published: float
     epsilon_bdp_corrected: float
     """With Hölder's inequality over the steps and Student-t bounds: the notebook's later form."""

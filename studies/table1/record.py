@@ -31,17 +31,11 @@ NEEDED = (f"students.{HEADLINE}", "users", "training.delta_dp", "training.delta_
 
 @dataclass(frozen=True)
 class KeptLine:
-    """A line of the table, the plan by which its seeds were trained and measured, and all of them.
+    """A line of the table, the plan that its seeds were trained and measured by, and all seeds."""
 
-    Attributes:
-        line: what is shown: the groups that are counted.
-        plan: how all of it was made.
-        groups: every group of seeds that is known.
-    """
-
-    line: TableLine
-    plan: dict[str, Any]
-    groups: tuple[Group, ...]
+    line: TableLine  # what is shown: the groups that are counted
+    plan: dict[str, Any]  # how all of it was made
+    groups: tuple[Group, ...]  # every group of seeds that is known
 
     @classmethod
     def of(cls, line: TableLine, effort: EvaluationBudget) -> KeptLine:

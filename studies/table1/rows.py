@@ -15,8 +15,7 @@ from studies.framework.errors import StudyError
 
 PRESETS = Path(simulations.__file__).parent / "presets"
 STRONG, USUAL, WEAK, OPEN = "1@1e-10", "1@1e-5", "10@1e-5", "none"
-PRESET = "preset"
-"""The guarantee of a row whose noise is left as its preset has it."""
+PRESET = "preset"  # The guarantee of a row whose noise is left as its preset has it
 GUARANTEES = (STRONG, USUAL, WEAK, OPEN)
 """The guarantees of the full table, as `studies.table1.guarantees` reads them."""
 SEEDS = (0, 1, 2)
@@ -27,32 +26,23 @@ class TableRow:
     """One row of the table, at every guarantee and seed."""
 
     name: str
-    title: str
-    """For people to read."""
-    preset: str
-    """Name of its file of settings in ``folder``."""
-    data: str
-    """``mnist`` or ``fashion-mnist``: decides networks that judge, and changes of images."""
-    unit: str = "record"
-    """What the guarantee protects: ``user`` or ``record``."""
-    users: int = 0
-    """Enrolled users, or silos where the unit is a record; 0 for the preset's."""
+    title: str  # For people to read
+    preset: str  # Name of its file of settings in ``folder``
+    data: str  # ``mnist`` or ``fashion-mnist``: decides networks that judge, and changes of images
+    unit: str = "record"  # What the guarantee protects: ``user`` or ``record``
+    users: int = 0  # Enrolled users, or silos where the unit is a record; 0 for the preset's
     settings: Mapping[str, object] = field(default_factory=dict)
     """Flat settings on top of the preset."""
     settings_at: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     """More of them at single guarantees, keyed as in ``GUARANTEES``; applied last, before the
     noise is scaled."""
-    guarantees: tuple[str, ...] = GUARANTEES
-    """The guarantees that the full table has of this row."""
-    quick: bool = False
-    """Whether ``--quick`` has it."""
+    guarantees: tuple[str, ...] = GUARANTEES  # The guarantees that the full table has of this row
+    quick: bool = False  # Whether ``--quick`` has it
     curve: bool = False
     """Whether accuracy against the number of labelled samples is measured: not at the full table's
     guarantees after the first."""
-    fault: float = 0.0
-    """Share of users (or records) whose images are rotated by 90 degrees."""
-    clean: str = ""
-    """The row without the fault, to compare with."""
+    fault: float = 0.0  # Share of users (or records) whose images are rotated by 90 degrees
+    clean: str = ""  # The row without the fault, to compare with
     provider: str = "studies.table1.federated"
     """Module that trains the row and draws from it: see `studies.table1.providers`."""
     folder: Path = PRESETS
@@ -109,8 +99,7 @@ _ALL = (
         provider="studies.table1.published", folder=Path(__file__).parent),
 )  # fmt: skip
 
-ROWS: dict[str, TableRow] = {row.name: row for row in _ALL}
-"""All rows, in the table's order."""
+ROWS: dict[str, TableRow] = {row.name: row for row in _ALL}  # All rows, in the table's order
 
 
 def chosen_rows(names: Sequence[str], *, quick: bool = False) -> tuple[TableRow, ...]:

@@ -65,7 +65,7 @@ def measure(folder: Path, out: Path) -> None:
     )
     found |= {"peak_mb": peak_mb(), "real": measuring.real_reference()}
     known = {key: plan[key] for key in ("name", "measures")}
-    known |= {"seed": config.seed, "users": config.data.users, "lesson": plan["effort"]["lesson"]}
+    known |= {"seed": config.seed, "users": config.data.users, "images": plan["effort"]["images"]}
     write_json(folder / MEASURED_FILE, {**known, "training": trained, **found})
 
 

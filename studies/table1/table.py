@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,8 +18,7 @@ from studies.table1.guarantees import Guarantee
 from studies.table1.rows import TableRow
 from studies.table1.trials import TableTrial
 
-HEADLINE = "cnn"
-"""The architecture whose accuracy is a row's figure; the others stand beside it."""
+HEADLINE = "cnn"  # The architecture whose accuracy is a row's figure; the others stand beside it
 
 
 @dataclass(frozen=True)
@@ -28,10 +27,8 @@ class TableLine:
 
     row: TableRow
     guarantee: Guarantee
-    groups: tuple[Group, ...]
-    """What was measured, by seeds; no seed is in two of them."""
-    sheet: Path
-    """Contact sheet of the first seed."""
+    groups: tuple[Group, ...]  # What was measured, by seeds; no seed is in two of them
+    sheet: Path  # Contact sheet of the first seed
 
     @cached_property
     def seeds(self) -> tuple[int, ...]:
@@ -65,13 +62,13 @@ class TableLine:
     @cached_property
     def images(self) -> tuple[int, ...]:
         """How many images students learned from; several where seeds differ."""
-        whole = SeedFigure.of([evaluation.FULL.on(self.row.data).lesson])  # older trials do not say
-        return tuple(sorted({int(g.figures.get("lesson", whole).mean) for g in self.groups}))
+        whole = SeedFigure.of([evaluation.FULL.on(self.row.data).images])  # older trials do not say
+        return tuple(sorted({int(g.figures.get("images", whole).mean) for g in self.groups}))
 
     @property
     def whole(self) -> bool:
         """Whether students of all seeds learned from as many images as the full table gives."""
-        return self.images == (evaluation.FULL.on(self.row.data).lesson,)
+        return self.images == (evaluation.FULL.on(self.row.data).images,)
 
     def to_json(self) -> dict[str, Any]:
         """The row as the command prints it. Accuracies and shares are in [0, 1]."""
@@ -184,6 +181,14 @@ COLUMNS: tuple[tuple[str, Callable[[TableLine], str]], ...] = (
     ("MiB", lambda line: decimals(line.most("training", "peak_mb"), 0)),
 )
 """What people see of a line."""
+
+
+def by_data(lines: Iterable[TableLine]) -> dict[str, list[TableLine]]:
+    """Lines by their data set, in the table's order."""
+    found: dict[str, list[TableLine]] = {}
+    for line in lines:
+        found.setdefault(line.row.data, []).append(line)
+    return found
 
 
 def counts(numbers: Sequence[int]) -> str:

@@ -33,12 +33,9 @@ NONE_WORDS = (
 
 @dataclass(frozen=True)
 class Certified:
-    """A bound that no attacker passes, or that there is none.
+    """A bound that no attacker passes, or that there is none."""
 
-    Attributes:
-        nats: I(X;Q) is at most that, for records with the train part's covariance; None for none.
-    """
-
+    # I(X;Q) is at most that, for records with the train part's covariance; None for none
     nats: float | None
 
     def row(self) -> dict[str, object]:

@@ -19,14 +19,10 @@ ACCURACY, CLOSENESS = "accuracy", "1 - normalised squared error"
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """One place of a curve, or raw records, with what each seed measured there.
+    """One place of a curve, or raw records, with what each seed measured there."""
 
-    Attributes:
-        setting: what was turned; None for raw records.
-        seeds: one's figures each, in the order of the curve's seeds; at least one.
-    """
-
-    setting: OperatingPoint | None
+    setting: OperatingPoint | None  # what was turned; None for raw records
+    # one's figures each, in the order of the curve's seeds; at least one
     seeds: Sequence[FilterFigures]
 
     def figure(self, of: Callable[[FilterFigures], float | None]) -> SeedFigure | None:
@@ -83,29 +79,17 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class Curve:
-    """A whole curve.
+    """A whole curve."""
 
-    Attributes:
-        method: by name.
-        data: the source's name.
-        quick: fewer steps and smaller networks than the study's own.
-        seeds: of what was trained.
-        raw: raw records, and the lines of reference.
-        places: the trained ones, in order.
-        least_sum: K, nats; None where it cannot be computed.
-        series: the record is its own utility.
-        plots: names of files in the curve's folder.
-    """
-
-    method: str
-    data: str
-    quick: bool
-    seeds: tuple[int, ...]
-    raw: CurvePoint
-    places: tuple[CurvePoint, ...]
-    least_sum: float | None
-    series: bool
-    plots: tuple[str, ...] = field(default=())
+    method: str  # by name
+    data: str  # the source's name
+    quick: bool  # fewer steps and smaller networks than the study's own
+    seeds: tuple[int, ...]  # of what was trained
+    raw: CurvePoint  # raw records, and the lines of reference
+    places: tuple[CurvePoint, ...]  # the trained ones, in order
+    least_sum: float | None  # K, nats; None where it cannot be computed
+    series: bool  # the record is its own utility
+    plots: tuple[str, ...] = field(default=())  # names of files in the curve's folder
 
     @property
     def measure(self) -> str:

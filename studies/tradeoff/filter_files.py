@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,36 @@ from privatizers.networks.masks import MaskFilter
 from privatizers.networks.releasers import ConvReleaser, LstmReleaser
 from privatizers.protocol import PrivatizerError
 
-Parts = dict[str, Any]
-_KNOWN = "filter"
-"""Where a file says what its tensors are the numbers of."""
+_KNOWN = "filter"  # Where a file says what its tensors are the numbers of
+_ARGUMENTS: dict[str, dict[str, str]] = {
+    "UNet": {
+        "width": "enter.out_channels", "noise": "noise_shape", "choices": "choices",
+        "limits": "limits",
+    },
+    "DenseFilter": {
+        "width": "enter.out_features", "noise": "noise_shape", "residual": "residual",
+        "limits": "limits",
+    },
+    "LinearFilter": {"dim": "noise_shape"},
+    "ConvReleaser": {
+        "width": "down1.out_channels", "code": "encode.out_features", "noisy": "coded",
+        "output_noise_std": "output_noise_std", "low": "low", "high": "high",
+    },
+    "LstmReleaser": {
+        "channels": "correct.out_features", "hidden": "correct.in_features",
+        "layers": "lstm.num_layers", "low": "low", "high": "high", "steps": "noise_shape",
+        "level": "level", "output_noise_std": "output_noise_std",
+    },
+    "MaskFilter": {"trained": "values"},
+}  # fmt: skip
+"""Where a filter has the arguments that it was built with."""
+_READ: dict[str, Callable[[Any], Any]] = {
+    "noise_shape": itemgetter(0),
+    "coded": bool,
+    "values": lambda values: isinstance(values, nn.Parameter),
+}
+"""What such a place says, where it is not the argument itself."""
+_SHAPED = ("UNet", "DenseFilter", "ConvReleaser")  # Those whose first argument is a record's shape
 
 
 def save_filter(filter_: nn.Module, shape: Sequence[int], path: Path) -> Path:
@@ -34,14 +62,17 @@ def save_filter(filter_: nn.Module, shape: Sequence[int], path: Path) -> Path:
     if kind not in _ARGUMENTS:
         raise PrivatizerError(f"filters of kind {kind} have no file; keep {', '.join(_ARGUMENTS)}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    known = {
-        "kind": kind,
-        "shape": list(shape),
-        "arguments": _ARGUMENTS[kind](filter_, tuple(shape)),
-    }
+    arguments = {name: _value(filter_, place) for name, place in _ARGUMENTS[kind].items()}
+    if kind in _SHAPED:
+        arguments["shape"] = tuple(shape)
+    known = {"kind": kind, "shape": list(shape), "arguments": arguments}
     state = {name: value.contiguous() for name, value in filter_.state_dict().items()}
     save_file(state, path, {_KNOWN: json.dumps(known)})
     return path
+
+
+def _value(filter_: nn.Module, place: str) -> Any:
+    return _READ.get(place, lambda value: value)(attrgetter(place)(filter_))
 
 
 def load_filter(path: Path) -> tuple[nn.Module, tuple[int, ...]]:
@@ -52,7 +83,9 @@ def load_filter(path: Path) -> tuple[nn.Module, tuple[int, ...]]:
         OSError: it cannot be read.
     """
     try:
-        known, state = _read(path)
+        with safe_open(path, framework="pt") as content:
+            known = json.loads((content.metadata() or {})[_KNOWN])
+            state = {name: content.get_tensor(name) for name in content.keys()}  # noqa: SIM118
         shape = tuple(int(side) for side in known["shape"])
         filter_ = _BUILDERS[known["kind"]](known["arguments"], state)
         filter_.load_state_dict(state)
@@ -66,79 +99,15 @@ def load_filter(path: Path) -> tuple[nn.Module, tuple[int, ...]]:
     return filter_.eval().requires_grad_(False), shape
 
 
-def _read(path: Path) -> tuple[Parts, dict[str, Any]]:
-    with safe_open(path, framework="pt") as content:
-        known: Parts = json.loads((content.metadata() or {})[_KNOWN])
-        return known, {name: content.get_tensor(name) for name in content.keys()}  # noqa: SIM118
-
-
-def _unet(filter_: Any, shape: tuple[int, ...]) -> Parts:
-    limits = filter_.limits
-    return {
-        "shape": shape,
-        "width": filter_.enter.out_channels,
-        "noise": filter_.noise_shape[0],
-        "choices": filter_.choices,
-        "limits": None if limits is None else tuple(limits),
-    }
-
-
-def _dense(filter_: Any, shape: tuple[int, ...]) -> Parts:
-    limits = filter_.limits
-    return {
-        "shape": shape,
-        "width": filter_.enter.out_features,
-        "noise": filter_.noise_shape[0],
-        "residual": filter_.residual,
-        "limits": None if limits is None else tuple(limits),
-    }
-
-
-def _conv_releaser(filter_: Any, shape: tuple[int, ...]) -> Parts:
-    return {
-        "shape": shape,
-        "width": filter_.down1.out_channels,
-        "code": filter_.encode.out_features,
-        "noisy": bool(filter_.coded),
-        "output_noise_std": filter_.output_noise_std,
-        "low": filter_.low,
-        "high": filter_.high,
-    }
-
-
-def _lstm_releaser(filter_: Any, _shape: tuple[int, ...]) -> Parts:
-    return {
-        "channels": filter_.correct.out_features,
-        "hidden": filter_.correct.in_features,
-        "layers": filter_.lstm.num_layers,
-        "low": filter_.low,
-        "high": filter_.high,
-        "steps": filter_.noise_shape[0],
-        "level": filter_.level,
-        "output_noise_std": filter_.output_noise_std,
-    }
-
-
-_ARGUMENTS: dict[str, Callable[[Any, tuple[int, ...]], Parts]] = {
-    "UNet": _unet,
-    "DenseFilter": _dense,
-    "LinearFilter": lambda filter_, _: {"dim": filter_.noise_shape[0]},
-    "ConvReleaser": _conv_releaser,
-    "LstmReleaser": _lstm_releaser,
-    "MaskFilter": lambda filter_, _: {"trained": isinstance(filter_.values, nn.Parameter)},
-}
-
-
-def _mask(arguments: Parts, state: Mapping[str, Any]) -> nn.Module:
+def _mask(arguments: Mapping[str, Any], state: Mapping[str, Any]) -> nn.Module:
     sigma, keep, values = state["sigma"], state["keep"], state["values"]
     return MaskFilter(sigma, keep, values, shift=state["shift"], **arguments)
 
 
-_BUILDERS: dict[str, Callable[[Parts, Mapping[str, Any]], nn.Module]] = {
-    "UNet": lambda arguments, _: UNet(**arguments),
-    "DenseFilter": lambda arguments, _: DenseFilter(**arguments),
-    "LinearFilter": lambda arguments, _: LinearFilter(**arguments),
-    "ConvReleaser": lambda arguments, _: ConvReleaser(**arguments),
-    "LstmReleaser": lambda arguments, _: LstmReleaser(**arguments),
+_BUILDERS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any]], nn.Module]] = {
     "MaskFilter": _mask,
+    **{
+        kind.__name__: lambda arguments, _, kind=kind: kind(**arguments)  # type: ignore[misc]
+        for kind in (UNet, DenseFilter, LinearFilter, ConvReleaser, LstmReleaser)
+    },
 }

@@ -8,7 +8,7 @@ it flatters a filter, since a real attacker trains again.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -21,12 +21,18 @@ from privatizers.classifiers import noise_shape_of
 from privatizers.export import example_inputs, latency_ms
 from privatizers.networks.information import InformationError, mutual_information
 from studies.attackers import ATTACKERS, FittedAttacker
-from studies.attackers.protocol import Attacker, cautious
 from studies.attackers.reading_nets import accuracy, read_images, read_points
 from studies.attackers.stroke_formula import formula_of
 from studies.metrics.fairness import FairnessError, fairness
-from studies.metrics.scores import score
-from studies.papers.attacking import CHUNK, build_attackers
+from studies.metrics.reading import (
+    CHUNK,
+    build_attackers,
+    normalised_error,
+    released_parts,
+    reweighted,
+    shares_of,
+)
+from studies.metrics.scores import by_owner, score
 from studies.tradeoff.certified import certify
 from studies.tradeoff.points import IMAGES, SERIES, TrainedFilter, kind_of
 
@@ -40,52 +46,36 @@ FRESH_SEED = 104_729
 
 @dataclass(frozen=True)
 class AttackFigures:
-    """What one attacker reads; shares in [0, 1], nats, and 95% bootstrap intervals over owners.
+    """What one attacker reads; shares in [0, 1], nats, and 95% bootstrap intervals over owners."""
 
-    Attributes:
-        balanced: balanced accuracy, its answers divided by the classes' shares first, which is
-            what that measure rewards; 1 / classes for who knows nothing.
-        low: of the interval of ``balanced``.
-        high: of it.
-        accuracy: share of sensitive attributes guessed right, answers as they are.
-        leak: H(S) less its cross-entropy: I(S;Q) is at least that, in expectation.
-        leak_low: of the interval of ``leak``.
-        leak_high: of it.
-        frozen: balanced accuracy of the same attacker as fitted on raw records; None for raw ones.
-    """
-
+    # balanced accuracy, its answers divided by the classes' shares first, which is what that
+    # measure rewards; 1 / classes for who knows nothing
     balanced: float
-    low: float
-    high: float
-    accuracy: float
-    leak: float
-    leak_low: float
-    leak_high: float
+    low: float  # of the interval of ``balanced``
+    high: float  # of it
+    accuracy: float  # share of sensitive attributes guessed right, answers as they are
+    leak: float  # H(S) less its cross-entropy: I(S;Q) is at least that, in expectation
+    leak_low: float  # of the interval of ``leak``
+    leak_high: float  # of it
+    # balanced accuracy of the same attacker as fitted on raw records; None for raw ones
     frozen: float | None = None
 
 
 @dataclass(frozen=True)
 class FilterFigures:
-    """All figures of one filter of one seed, or of no filter.
+    """All figures of one filter of one seed, or of no filter."""
 
-    Attributes:
-        utility: what the service still gets: its network's accuracy, or for series 1 − NE, the
-            normalised squared error.
-        fresh: accuracy of a fresh network fitted on released records; None for series.
-        attacks: by attacker.
-        certified: I(X;Q) is at most that, nats; None where nothing is certified.
-        fairness: of the service's answers between groups, by name; empty where undefined.
-        latency: median time of the filter for one record on one CPU thread, ms; 0 without one.
-        seconds: that training and measuring took.
-    """
-
+    # what the service still gets: its network's accuracy, or for series 1 − NE, the normalised
+    # squared error
     utility: float
-    fresh: float | None
-    attacks: Mapping[str, AttackFigures]
-    certified: float | None = None
+    fresh: float | None  # accuracy of a fresh network fitted on released records; None for series
+    attacks: Mapping[str, AttackFigures]  # by attacker
+    certified: float | None = None  # I(X;Q) is at most that, nats; None where nothing is certified
+    # of the service's answers between groups, by name; empty where undefined
     fairness: Mapping[str, float] = field(default_factory=dict)
+    # median time of the filter for one record on one CPU thread, ms; 0 without one
     latency: float = 0.0
-    seconds: float = 0.0
+    seconds: float = 0.0  # that training and measuring took
 
     def row(self) -> dict[str, Any]:
         """A JSON object."""
@@ -100,32 +90,20 @@ class FilterFigures:
 
 @dataclass(frozen=True, eq=False)
 class FilterJudge:
-    """What the filters of one seed are judged with.
+    """What the filters of one seed are judged with."""
 
-    Attributes:
-        split: the source's parts.
-        provider: the service's network, trained on raw records; None for series.
-        names: attackers by name.
-        reading_steps: of fresh networks for the utility.
-        attacker_steps: of the networks among the attackers, at least.
-        group: int64 [test], a protected attribute; None takes the sensitive attribute.
-        seed: of noise, attackers and bootstraps.
-    """
-
-    split: Split
-    provider: nn.Module | None
-    names: tuple[str, ...]
-    reading_steps: int
-    attacker_steps: int
-    group: Tensor | None
-    seed: int
+    split: Split  # the source's parts
+    provider: nn.Module | None  # the service's network, trained on raw records; None for series
+    names: tuple[str, ...]  # attackers by name
+    reading_steps: int  # of fresh networks for the utility
+    attacker_steps: int  # of the networks among the attackers, at least
+    group: Tensor | None  # int64 [test], a protected attribute; None takes the sensitive attribute
+    seed: int  # of noise, attackers and bootstraps
 
     @cached_property
     def shares(self) -> Tensor:
         """Of the classes of the sensitive attribute in the attack part, float64 [classes]."""
-        attack = self.split.attack
-        counts = torch.bincount(attack.sensitive.flatten(), minlength=attack.sensitive_classes)
-        return torch.where(counts > 0, counts.double() / counts.sum(), 1.0)
+        return shares_of(self.split.attack)
 
     @cached_property
     def raw_reader(self) -> nn.Module | None:
@@ -147,58 +125,55 @@ class FilterJudge:
         attack = self.split.attack
         for name in blind:
             lines[name] = self._read(ATTACKERS[name]().fit(attack, self.seed), test)
-        return FilterFigures(
-            utility=self._utility(self.provider, test),
-            fresh=_accuracy(self.raw_reader, test),
-            attacks=lines,
-            fairness=self._fairness(self.provider, test),
-        )
+        return self._figures(self.provider, self.raw_reader, lines, test)
 
     def measure(self, trained: TrainedFilter) -> FilterFigures:
         """All figures of a filter; the time that training took is the caller's to add."""
-        attack = released(trained.filter, self.split.attack, FRESH_SEED + 2 * self.seed)
-        test = released(trained.filter, self.split.test, FRESH_SEED + 2 * self.seed + 1)
+        attack, test = released_parts(trained.filter, self.split, FRESH_SEED + 2 * self.seed)
         reader = self._fresh_reader(attack)
-        attacks = {}
-        for name, fitted in self._fit(attack, reader).items():
-            frozen = self._read(self.raw_fitted[name], test).balanced
-            attacks[name] = AttackFigures(**{**asdict(self._read(fitted, test)), "frozen": frozen})
+        attacks = {
+            name: replace(
+                self._read(fitted, test), frozen=self._read(self.raw_fitted[name], test).balanced
+            )
+            for name, fitted in self._fit(attack, reader).items()
+        }
         inputs = example_inputs(trained.filter, self.split.test.records[0])
         if not noise_shape_of(trained.filter):
             inputs = (*inputs, inputs[0].new_zeros(1, 0))
-        return FilterFigures(
-            utility=self._utility(trained.reader, test),
-            fresh=_accuracy(reader, test),
-            attacks=attacks,
-            certified=certify(trained.filter, self.split.train.records).nats,
-            fairness=self._fairness(trained.reader, test),
-            latency=latency_ms(trained.filter, inputs),
-        )
+        certified = certify(trained.filter, self.split.train.records).nats
+        latency = latency_ms(trained.filter, inputs)
+        found = self._figures(trained.reader, reader, attacks, test)
+        return replace(found, certified=certified, latency=latency)
+
+    def _figures(
+        self,
+        reader: nn.Module | None,
+        fresh: nn.Module | None,
+        attacks: Mapping[str, AttackFigures],
+        test: PrivateData,
+    ) -> FilterFigures:
+        """What the service's network and a fresh one read of the test part, and attackers."""
+        known = None if fresh is None else accuracy(fresh, test.records, test.utility)
+        if reader is None:
+            return FilterFigures(1 - normalised_error(self.split.test, test), known, attacks)
+        utility = accuracy(reader, test.records, test.utility)
+        return FilterFigures(utility, known, attacks, fairness=self._fairness(reader, test))
 
     def _fit(self, attack: PrivateData, reader: nn.Module | None) -> dict[str, FittedAttacker]:
-        fresh: dict[str, Attacker] = build_attackers(self.names, self.attacker_steps)
-        formula = formula_of(attack.name, reader)
-        if formula is not None:
-            fresh["formula"] = formula
-        return {
-            name: attacker.fit(attack, FRESH_SEED + self.seed) for name, attacker in fresh.items()
-        }
+        fresh, formula = (
+            build_attackers(self.names, self.attacker_steps),
+            formula_of(attack.name, reader),
+        )
+        every = fresh if formula is None else {**fresh, "formula": formula}
+        return {name: one.fit(attack, FRESH_SEED + self.seed) for name, one in every.items()}
 
     def _read(self, fitted: FittedAttacker, test: PrivateData) -> AttackFigures:
         guesses = fitted.log_probabilities(test.records, test.side)
-        plain = score(
-            guesses, test.sensitive, seed=self.seed, owners=test.owners, resamples=RESAMPLES
-        )
-        fair = cautious((guesses - self.shares.log()).softmax(-1)).argmax(-1)
-        balanced, low, high = balanced_accuracy(fair, test, self.seed)
-        return AttackFigures(
-            balanced,
-            low,
-            high,
-            plain.accuracy,
-            plain.leak_lower_bound,
-            *plain.leak_interval,
-        )
+        truth, owners = test.sensitive, test.owners
+        plain = score(guesses, truth, seed=self.seed, owners=owners, resamples=RESAMPLES)
+        fair = balanced_accuracy(reweighted(guesses, self.shares).argmax(-1), test, self.seed)
+        leak = plain.leak_lower_bound, *plain.leak_interval
+        return AttackFigures(*fair, plain.accuracy, *leak)
 
     def _fresh_reader(self, attack: PrivateData) -> nn.Module | None:
         kind, seed = kind_of(attack), FRESH_SEED + self.seed
@@ -207,17 +182,8 @@ class FilterJudge:
         read = read_images if kind == IMAGES else read_points
         return read(attack, self.reading_steps, seed)
 
-    def _utility(self, reader: nn.Module | None, test: PrivateData) -> float:
-        if reader is not None:
-            return accuracy(reader, test.records, test.utility)
-        raw = self.split.test.records
-        error = (raw - test.records).square().mean() / raw.square().mean()
-        return 1 - float(error)
-
     @torch.no_grad()
-    def _fairness(self, reader: nn.Module | None, test: PrivateData) -> dict[str, float]:
-        if reader is None:
-            return {}
+    def _fairness(self, reader: nn.Module, test: PrivateData) -> dict[str, float]:
         answers = torch.cat([reader(part).argmax(1) for part in torch.split(test.records, CHUNK)])
         group = test.sensitive if self.group is None else self.group
         try:
@@ -226,22 +192,11 @@ class FilterJudge:
             return {}
 
 
-def released(filter_: nn.Module, data: PrivateData, seed: int) -> PrivateData:
-    """The same data with fresh noise in place of the raw records."""
-    from dataclasses import replace
-
-    from privatizers.export import release
-
-    source = torch.Generator().manual_seed(seed)
-    parts = [release(filter_, part, source) for part in torch.split(data.records, CHUNK)]
-    return replace(data, records=torch.cat(parts))
-
-
 def balanced_accuracy(answers: Tensor, test: PrivateData, seed: int) -> tuple[float, float, float]:
     """Mean over classes of the share guessed right, and its bootstrap interval over owners.
 
     Args:
-        answers: int64, of the shape of ``test.secret``.
+        answers: int64, of the shape of ``test.sensitive``.
         test: who was guessed; without owners each record is drawn by itself.
         seed: of the bootstrap.
     """
@@ -249,9 +204,7 @@ def balanced_accuracy(answers: Tensor, test: PrivateData, seed: int) -> tuple[fl
     hot = torch.nn.functional.one_hot(test.sensitive.reshape(len(test), -1), classes).double()
     right = hot * (answers == test.sensitive).reshape(len(test), -1, 1)
     cells = torch.cat([right.sum(1), hot.sum(1)], 1)
-    if test.owners is not None:
-        _, who = torch.unique(test.owners, return_inverse=True)
-        cells = cells.new_zeros(int(who.max()) + 1, 2 * classes).index_add_(0, who, cells)
+    cells = by_owner(cells, test.owners)
     source = np.random.default_rng(seed)
     size = len(cells)
     counts = source.multinomial(size, np.full(size, 1 / size), RESAMPLES)
@@ -284,7 +237,3 @@ def least_sum_of(data: PrivateData) -> float | None:
         return max(0.0, float(mutual_information(joint)))
     except InformationError:
         return None
-
-
-def _accuracy(reader: nn.Module | None, test: PrivateData) -> float | None:
-    return None if reader is None else accuracy(reader, test.records, test.utility)

@@ -15,16 +15,12 @@ CURVE_METHODS = ("information", "cloak", "alpha")
 
 @dataclass(frozen=True)
 class OperatingPoint:
-    """A place on a curve.
+    """A place on a curve."""
 
-    Attributes:
-        alpha: information: of (1−α)A² + αB², in [0, 1]; alpha: the order of Arimoto's information.
-        weight: alpha: λ of the adversary's doubt.
-        suppression_ratio: cloak: share of the entries that are not sent, in [0, 1).
-    """
-
+    # information: of (1−α)A² + αB², in [0, 1]; alpha: the order of Arimoto's information
     alpha: float | None = None
-    weight: float | None = None
+    weight: float | None = None  # alpha: λ of the adversary's doubt
+    # cloak: share of the entries that are not sent, in [0, 1)
     suppression_ratio: float | None = None
 
     @property

@@ -6,11 +6,10 @@ are taken as they are; for a quick curve with fewer steps and smaller networks, 
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import nn
@@ -26,8 +25,8 @@ from privatizers.information import (
     Objective,
 )
 from privatizers.networks.filters import LinearFilter
-from privatizers.networks.masks import masked, threshold_of
-from privatizers.protocol import FILTER, PrivatizerError
+from privatizers.networks.masks import threshold_of
+from privatizers.protocol import FILTER, Privatizer, PrivatizerError
 from privatizers.training import Stage, train_privatizer
 from studies.attackers.reading_nets import read_images, read_points
 from studies.papers import STUDIES
@@ -48,35 +47,45 @@ QUICK: dict[str, dict[str, Any]] = {
 """What a quick curve has less of than the study's quick form."""
 POINT_BATCH, POINT_READER_RATE, POINT_FILTER_RATE = 512, 3e-3, 1e-2
 """Of the mixture study's linear filter; points need far larger batches than images."""
-POINT_STEPS = 2
-"""Times the steps of images: they are cheap."""
+POINT_STEPS = 2  # Times the steps of images: they are cheap
 
 
 @dataclass(frozen=True, eq=False)
 class TrainedFilter:
-    """A filter, where it is on the curve, and who reads the utility of what it releases.
+    """A filter, where it is on the curve, and who reads the utility of what it releases."""
 
-    Attributes:
-        point: the place.
-        filter: the network that devices run, in evaluation mode.
-        reader: the service's network for released records: its unchanged one, or the one that the
-            method trains beside the filter; None where the record is its own utility.
-    """
-
-    point: OperatingPoint
-    filter: nn.Module
+    point: OperatingPoint  # the place
+    filter: nn.Module  # the network that devices run, in evaluation mode
+    # the service's network for released records: its unchanged one, or the one that the method
+    # trains beside the filter; None where the record is its own utility
     reader: nn.Module | None
 
 
-class Recipe(Protocol):
+class CurveJob(NamedTuple):
+    """What a recipe is carried out on."""
+
+    settings: Any  # a frozen dataclass: all numbers of the recipe
+    train: PrivateData
+    provider: nn.Module | None
+    points: Sequence[OperatingPoint]
+    seed: int
+
+
+@dataclass(frozen=True)
+class Recipe:
     """How a method's points are trained on one kind of data."""
 
-    settings: Any
-    """A frozen dataclass: all numbers of the recipe."""
+    study: str  # whose settings it takes
+    provider: Callable[[Any, PrivateData, int], nn.Module | None]
+    """The service's network, trained on raw records; None where that is the record."""
+    filters: Callable[[CurveJob], Iterator[TrainedFilter]]  # one for each point, in order
+    points: tuple[str, ...]  # as written, where none are asked for
+    quick_points: tuple[str, ...]  # those of a quick curve
+    settings: Any = None
 
     def provide(self, train: PrivateData, seed: int) -> nn.Module | None:
         """The service's network, trained on raw records; None where that is the record."""
-        ...
+        return self.provider(self.settings, train, seed)
 
     def train(
         self,
@@ -86,7 +95,7 @@ class Recipe(Protocol):
         seed: int,
     ) -> Iterator[TrainedFilter]:
         """A trained filter for each point, in order."""
-        ...
+        return self.filters(CurveJob(self.settings, train, provider, points, seed))
 
 
 def kind_of(data: PrivateData) -> str:
@@ -94,8 +103,10 @@ def kind_of(data: PrivateData) -> str:
     return {3: IMAGES, 2: SERIES}.get(len(data.shape), POINTS)
 
 
-def build_recipe(method: str, data: PrivateData, *, quick: bool) -> Recipe:
-    """The recipe for a method on this data.
+def build_recipe(
+    method: str, data: PrivateData, *, quick: bool, changes: Mapping[str, Any]
+) -> Recipe:
+    """The recipe for a method on this data, with changes of its settings.
 
     Raises:
         PrivatizerError: the method has none for records of this kind.
@@ -107,194 +118,127 @@ def build_recipe(method: str, data: PrivateData, *, quick: bool) -> Recipe:
             f"method={method!r} has no curve for {data.name}, whose records are {kind}; "
             f"methods that have: {able}"
         )
-    study, recipe = _RECIPES[method, kind]
-    settings = STUDIES[study].settings(quick=quick)
+    recipe = _RECIPES[method, kind]
+    settings = STUDIES[recipe.study].settings(quick=quick)
     if quick:
-        settings = dataclasses.replace(settings, **QUICK[study])
-    made: Recipe = recipe(settings)
-    return made
+        settings = replace(settings, **QUICK[recipe.study])
+    return replace(recipe, settings=replace(settings, **changes))
 
 
-@dataclass(frozen=True)
-class InformationImages:
-    """Algorithm 2 of Bertran et al., with the filter and training of study ``attributes``."""
+def _information_images(job: CurveJob) -> Iterator[TrainedFilter]:
+    """Algorithm 2 of Bertran et al., as ``attributes`` does; the service's network stays as is."""
+    from studies.papers.attributes_training import train_point
 
-    settings: Any
-
-    def provide(self, train: PrivateData, seed: int) -> nn.Module:
-        """A small convolutional network."""
-        return read_images(train, self.settings.reading_steps, seed)
-
-    def train(
-        self,
-        train: PrivateData,
-        provider: nn.Module | None,
-        points: Sequence[OperatingPoint],
-        seed: int,
-    ) -> Iterator[TrainedFilter]:
-        """A filter for each α; the provider's network stays as it is."""
-        from studies.papers.attributes_training import train_point
-
-        reader = cast(nn.Module, provider)
-        for point in points:
-            objective = Objective(cast(float, point.alpha))
-            method = train_point(self.settings, train, reader, objective, seed)
-            yield TrainedFilter(point, method.networks[FILTER].eval(), reader)
+    reader = cast(nn.Module, job.provider)
+    for point in job.points:
+        objective = Objective(cast(float, point.alpha))
+        method = train_point(job.settings, job.train, reader, objective, job.seed)
+        yield _trained(point, method, reader)
 
 
-@dataclass(frozen=True)
-class InformationPoints:
+def _information_points(job: CurveJob) -> Iterator[TrainedFilter]:
     """Algorithm 1 of Bertran et al. 2019 with the linear filter θx + z (equation 22)."""
-
-    settings: Any
-
-    def provide(self, train: PrivateData, seed: int) -> nn.Module:
-        """Two hidden layers."""
-        return read_points(train, self.settings.reading_steps, seed)
-
-    def train(
-        self,
-        train: PrivateData,
-        provider: nn.Module | None,
-        points: Sequence[OperatingPoint],
-        seed: int,
-    ) -> Iterator[TrainedFilter]:
-        """A linear filter for each α, with the utility network that learned beside it."""
-        for point in points:
-            method = self._method(train, cast(float, point.alpha), seed)
-            readers = dict.fromkeys((RAW_UTILITY, UTILITY, ADVERSARY), POINT_READER_RATE)
-            rates = {**readers, FILTER: POINT_FILTER_RATE}
-            steps = POINT_STEPS * self.settings.steps
-            stage = Stage("linear", rates, steps, last_rate=0.1, together=True)
-            train_privatizer(method, train, [stage], batch=POINT_BATCH, seed=seed)
-            yield TrainedFilter(
-                point, method.networks[FILTER].eval(), method.networks[UTILITY].eval()
-            )
-
-    def _method(self, train: PrivateData, alpha: float, seed: int) -> InformationPrivatizer:
-        generator = torch.Generator().manual_seed(seed)
-        entries = math.prod(train.shape)
-        raw, utility, sensitive = (
-            Mlp(entries, classes, generator=generator)
-            for classes in (train.utility_classes, train.utility_classes, train.sensitive_classes)
-        )
-        return InformationPrivatizer(
-            LinearFilter(entries, generator=generator),
-            prior_of(train.sensitive, train.sensitive_classes),
-            Objective(alpha),
-            raw_utility=raw,
-            utility=utility,
-            adversary=sensitive,
-        )
+    rates = dict.fromkeys((RAW_UTILITY, UTILITY, ADVERSARY), POINT_READER_RATE)
+    rates[FILTER] = POINT_FILTER_RATE
+    stage = Stage("linear", rates, POINT_STEPS * job.settings.steps, last_rate=0.1, together=True)
+    for point in job.points:
+        method = _linear(job.train, cast(float, point.alpha), job.seed)
+        train_privatizer(method, job.train, [stage], batch=POINT_BATCH, seed=job.seed)
+        yield _trained(point, method, method.networks[UTILITY])
 
 
-@dataclass(frozen=True)
-class CloakImages:
-    """Mireshghallah et al. with trained constants, along a path of ratios, as ``cloak`` does."""
-
-    settings: Any
-
-    def provide(self, train: PrivateData, seed: int) -> nn.Module:
-        """A LeNet."""
-        from studies.papers.cloak_training import CloakTraining, train_provider
-
-        return train_provider(CloakTraining(self.settings, train, seed))
-
-    def train(
-        self,
-        train: PrivateData,
-        provider: nn.Module | None,
-        points: Sequence[OperatingPoint],
-        seed: int,
-    ) -> Iterator[TrainedFilter]:
-        """A mask for each ratio; every map is trained on from the one before."""
-        from studies.papers.cloak_training import CloakTraining, train_path, train_values
-
-        network = cast(nn.Module, provider)
-        wanted = {cast(float, point.suppression_ratio): point for point in points}
-        lesson = CloakTraining(self._path(list(wanted)), train, seed)
-        for ratio, noise in train_path(lesson, network):
-            if ratio in wanted:
-                threshold = threshold_of(noise.sigma(), ratio)
-                mask = masked(noise, threshold, "trained", mean=lesson.mean, shifted=True)
-                train_values(lesson, mask, network)
-                yield TrainedFilter(wanted[ratio], mask.eval(), network)
-
-    def _path(self, wanted: Sequence[float]) -> Any:
-        """The study's path as far as is needed, through the wanted ratios."""
-        steps = dict(zip(self.settings.ratios, self.settings.steps, strict=True))
-        near = {one: min(steps, key=lambda known: abs(known - one)) for one in wanted}
-        path = {ratio: count for ratio, count in steps.items() if ratio <= max(wanted)}
-        path |= {one: steps[near[one]] for one in wanted}
-        ratios = tuple(sorted(path))
-        return dataclasses.replace(
-            self.settings,
-            ratios=ratios,
-            steps=tuple(path[ratio] for ratio in ratios),
-            reported=tuple(wanted),
-        )
+def _linear(train: PrivateData, alpha: float, seed: int) -> InformationPrivatizer:
+    generator = torch.Generator().manual_seed(seed)
+    entries = math.prod(train.shape)
+    raw, utility, sensitive = (
+        Mlp(entries, classes, generator=generator)
+        for classes in (train.utility_classes, train.utility_classes, train.sensitive_classes)
+    )
+    net = LinearFilter(entries, generator=generator)
+    prior = prior_of(train.sensitive, train.sensitive_classes)
+    networks = {"raw_utility": raw, "utility": utility, "adversary": sensitive}
+    return InformationPrivatizer(net, prior, Objective(alpha), **networks)
 
 
-@dataclass(frozen=True)
-class AlphaImages:
+def _lenet(settings: Any, train: PrivateData, seed: int) -> nn.Module:
+    from studies.papers.cloak_training import CloakTraining, train_provider
+
+    return train_provider(CloakTraining(settings, train, seed))
+
+
+def _cloak_images(job: CurveJob) -> Iterator[TrainedFilter]:
+    """Mireshghallah et al. with trained constants, every map trained on from the one before."""
+    from studies.papers.cloak_training import CloakTraining, train_path, train_values
+
+    network = cast(nn.Module, job.provider)
+    wanted = {cast(float, point.suppression_ratio): point for point in job.points}
+    training = CloakTraining(_path(job.settings, list(wanted)), job.train, job.seed)
+    for ratio, noise in train_path(training, network):
+        if ratio in wanted:
+            mask = training.mask(noise, threshold_of(noise.sigma(), ratio))
+            train_values(training, mask, network)
+            yield TrainedFilter(wanted[ratio], mask.eval(), network)
+
+
+def _path(settings: Any, wanted: Sequence[float]) -> Any:
+    """The study's path as far as is needed, through the wanted ratios."""
+    steps = dict(zip(settings.ratios, settings.steps, strict=True))
+    path = {ratio: count for ratio, count in steps.items() if ratio <= max(wanted)}
+    path |= {one: steps[min(steps, key=lambda known: abs(known - one))] for one in wanted}
+    ratios = tuple(sorted(path))
+    counts = tuple(path[ratio] for ratio in ratios)
+    return replace(settings, ratios=ratios, steps=counts, reported=tuple(wanted))
+
+
+def _alpha_images(job: CurveJob) -> Iterator[TrainedFilter]:
     """Jafarzadeh Asl et al.'s releaser of images, as study ``alpha-images`` trains it."""
+    from studies.papers.alpha_images import reproducing, train_point
 
-    settings: Any
-
-    def provide(self, train: PrivateData, seed: int) -> nn.Module:
-        """A small convolutional network."""
-        return read_images(train, self.settings.reading_steps, seed)
-
-    def train(
-        self,
-        train: PrivateData,
-        provider: nn.Module | None,
-        points: Sequence[OperatingPoint],
-        seed: int,
-    ) -> Iterator[TrainedFilter]:
-        """A releaser for each order and weight, with the utility network that learned beside it."""
-        from studies.papers.alpha_images import reproducing, train_point
-
-        start = reproducing(self.settings, train, seed)
-        for point in points:
-            alpha, weight = cast(float, point.alpha), cast(float, point.weight)
-            mode = self.settings.modes[0]
-            method = train_point(self.settings, train, start, mode, alpha, weight, seed)
-            yield TrainedFilter(
-                point, method.networks[FILTER].eval(), method.networks["utility"].eval()
-            )
+    start, mode = reproducing(job.settings, job.train, job.seed), job.settings.modes[0]
+    for point in job.points:
+        turned = cast(float, point.alpha), cast(float, point.weight)
+        method = train_point(job.settings, job.train, start, mode, *turned, job.seed)
+        yield _trained(point, method, method.networks[UTILITY])
 
 
-@dataclass(frozen=True)
-class AlphaSeries:
-    """Jafarzadeh Asl et al.'s releaser of series, as study ``alpha-load`` trains it."""
+def _alpha_series(job: CurveJob) -> Iterator[TrainedFilter]:
+    """The causal LSTM of study ``alpha-load``, without its error budget."""
+    from studies.papers.alpha_load import objective_of, train_point
 
-    settings: Any
-
-    def provide(self, train: PrivateData, seed: int) -> None:
-        """None: the series is its own utility."""
-
-    def train(
-        self,
-        train: PrivateData,
-        provider: nn.Module | None,
-        points: Sequence[OperatingPoint],
-        seed: int,
-    ) -> Iterator[TrainedFilter]:
-        """A causal LSTM for each order and weight, without the study's error budget."""
-        from studies.papers.alpha_load import objective_of, train_point
-
-        for point in points:
-            alpha, weight = cast(float, point.alpha), cast(float, point.weight)
-            plain = objective_of(self.settings, train, self.settings.modes[0], alpha)
-            method = train_point(self.settings, train, replace(plain, weight=weight), seed)
-            yield TrainedFilter(point, method.networks[FILTER].eval(), None)
+    for point in job.points:
+        alpha, weight = cast(float, point.alpha), cast(float, point.weight)
+        plain = objective_of(job.settings, job.train, job.settings.modes[0], alpha)
+        objective = replace(plain, weight=weight)
+        yield _trained(point, train_point(job.settings, job.train, objective, job.seed), None)
 
 
-_RECIPES: dict[tuple[str, str], tuple[str, type[Any]]] = {
-    ("information", IMAGES): ("attributes", InformationImages),
-    ("information", POINTS): ("attributes", InformationPoints),
-    ("cloak", IMAGES): ("cloak", CloakImages),
-    ("alpha", IMAGES): ("alpha-images", AlphaImages),
-    ("alpha", SERIES): ("alpha-load", AlphaSeries),
+def _trained(point: OperatingPoint, method: Privatizer, reader: nn.Module | None) -> TrainedFilter:
+    return TrainedFilter(point, method.networks[FILTER].eval(), reader and reader.eval())
+
+
+def _images(settings: Any, train: PrivateData, seed: int) -> nn.Module:
+    return read_images(train, settings.reading_steps, seed)
+
+
+def _points(settings: Any, train: PrivateData, seed: int) -> nn.Module:
+    return read_points(train, settings.reading_steps, seed)
+
+
+_RECIPES = {
+    ("information", IMAGES): Recipe(
+        "attributes", _images, _information_images, ("0.3", "0.5", "0.8", "0.95"), ("0.8", "0.95")
+    ),
+    ("information", POINTS): Recipe(
+        "attributes", _points, _information_points, ("0.1", "0.5", "0.8"), ("0.5",)
+    ),
+    ("cloak", IMAGES): Recipe(
+        "cloak", _lenet, _cloak_images, ("0.4", "0.72", "0.9", "0.95"), ("0.4", "0.8")
+    ),
+    ("alpha", IMAGES): Recipe(
+        "alpha-images", _images, _alpha_images, ("1:0.5", "1:1", "1:1.5", "1:3"), ("1:1.5",)
+    ),
+    ("alpha", SERIES): Recipe(
+        "alpha-load", lambda *_: None, _alpha_series, ("1:1", "1:2", "1:3", "1:4"), ("1:2",)
+    ),
 }
+"""By method and kind of record."""

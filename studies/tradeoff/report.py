@@ -6,51 +6,35 @@ counts only for exactly the settings that it was made with.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from client.datasets.attributes import load_private
-from client.datasets.attributes.data import PrivateData, Split
+from client.datasets.attributes.data import Split
+from privatizers.export import one_thread
 from privatizers.protocol import PrivatizerError
 from studies.attackers import ATTACKERS, BLIND, FRESH
 from studies.framework.errors import StudyError
 from studies.framework.settings import as_mapping, check_names
 from studies.framework.store import TrialStore, digest, write_json
 from studies.framework.trials import Report
+from studies.metrics.reading import released
 from studies.tradeoff.charts import plot_examples, plot_leak, plot_sensitive
 from studies.tradeoff.figures import Curve, CurvePoint
 from studies.tradeoff.filter_files import load_filter, save_filter
 from studies.tradeoff.measuring import FRESH_SEED, FilterFigures, FilterJudge, least_sum_of
-from studies.tradeoff.measuring import released as release_part
 from studies.tradeoff.operating_points import OperatingPoint, parse_operating_points
 from studies.tradeoff.points import SERIES, Recipe, build_recipe, kind_of
 
-VERSION = 2
-"""Of the kept files: raised when the same settings would measure another thing."""
+VERSION = 2  # Of the kept files: raised when the same settings would measure another thing
 MEASURED, FILTERS = "measured", "filters"
 SHOWN = 10
-POINTS: dict[tuple[str, str], tuple[str, ...]] = {
-    ("information", "images"): ("0.3", "0.5", "0.8", "0.95"),
-    ("information", "points"): ("0.1", "0.5", "0.8"),
-    ("cloak", "images"): ("0.4", "0.72", "0.9", "0.95"),
-    ("alpha", "images"): ("1:0.5", "1:1", "1:1.5", "1:3"),
-    ("alpha", "series"): ("1:1", "1:2", "1:3", "1:4"),
-}
-QUICK_POINTS: dict[tuple[str, str], tuple[str, ...]] = {
-    ("information", "images"): ("0.8", "0.95"),
-    ("information", "points"): ("0.5",),
-    ("cloak", "images"): ("0.4", "0.8"),
-    ("alpha", "images"): ("1:1.5",),
-    ("alpha", "series"): ("1:2",),
-}
 QUICK_ATTACKERS = ("logistic", "same")
 PROTECTED = {
     "mnist-greater5": "mnist-thickness",
@@ -64,33 +48,23 @@ sensitive attribute of another source of the same test records."""
 class CurvePlan:
     """What is reported.
 
-    Attributes:
-        method: ``information``, ``cloak`` or ``alpha``.
-        data: the source's name.
-        out: folder of everything that is made.
-        seeds: of data, training and attackers.
-        points: places as written; none takes the method's own.
-        attackers: by name; none takes all fresh ones (of a quick report two).
-        quick: fewer steps, smaller networks, fewer records.
-        data_dir: folder of data files.
-        changes: settings of the recipe that differ.
-        attack_records: that attackers are fitted on at most; None for 10,000 (quick: 2,000).
-        test_records: that everything is scored on at most; None for all (quick: 1,000).
-
     Raises:
         PrivatizerError: there is no seed, or an attacker that looks at no record.
     """
 
-    method: str
-    data: str
-    out: Path
-    seeds: tuple[int, ...] = (0,)
-    points: tuple[str, ...] = ()
-    attackers: tuple[str, ...] = ()
-    quick: bool = False
-    data_dir: Path | None = None
+    method: str  # ``information``, ``cloak`` or ``alpha``
+    data: str  # the source's name
+    out: Path  # folder of everything that is made
+    seeds: tuple[int, ...] = (0,)  # of data, training and attackers
+    points: tuple[str, ...] = ()  # places as written; none takes the method's own
+    attackers: tuple[str, ...] = ()  # by name; none takes all fresh ones (of a quick report two)
+    quick: bool = False  # fewer steps, smaller networks, fewer records
+    data_dir: Path | None = None  # folder of data files
+    # settings of the recipe that differ
     changes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    # that attackers are fitted on at most; None for 10,000 (quick: 2,000)
     attack_records: int | None = None
+    # that everything is scored on at most; None for all (quick: 1,000)
     test_records: int | None = None
 
     def __post_init__(self) -> None:
@@ -124,17 +98,16 @@ def run_curve(plan: CurvePlan, tell: Report = lambda _: None) -> Curve:
         PrivatizerError: the method, a point or the settings cannot be used.
         PrivateDataError: the data cannot.
     """
-    with _one_thread():
+    with one_thread():
         return _report(plan, tell)
 
 
 def _report(plan: CurvePlan, tell: Report) -> Curve:
     splits = {plan.seeds[0]: _load(plan, plan.seeds[0])}
     first = splits[plan.seeds[0]]
-    kind = kind_of(first.train)
-    recipe = _recipe(plan, first.train)
-    own = QUICK_POINTS if plan.quick else POINTS
-    points = parse_operating_points(plan.method, plan.points or own[plan.method, kind])
+    recipe = build_recipe(plan.method, first.train, quick=plan.quick, changes=plan.changes)
+    own = recipe.quick_points if plan.quick else recipe.points
+    points = parse_operating_points(plan.method, plan.points or own)
     plan.out.mkdir(parents=True, exist_ok=True)
     seeds = []
     for seed in plan.seeds:
@@ -148,7 +121,7 @@ def _report(plan: CurvePlan, tell: Report) -> Curve:
         raw=CurvePoint(None, [raw for raw, _ in seeds]),
         places=tuple(CurvePoint(one, [found[one] for _, found in seeds]) for one in points),
         least_sum=least_sum_of(first.train),
-        series=kind == SERIES,
+        series=kind_of(first.train) == SERIES,
         plots=tuple(str(plan.out / name) for name in ("secret.png", "leak.png", "examples.png")),
     )
     _draw(curve, plan, recipe, first)
@@ -250,27 +223,8 @@ class _Seed:
         return measured
 
 
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 def _load(plan: CurvePlan, seed: int) -> Split:
     return plan.limited(load_private(plan.data, plan.data_dir, seed))
-
-
-def _recipe(plan: CurvePlan, train: PrivateData) -> Recipe:
-    recipe: Any = build_recipe(plan.method, train, quick=plan.quick)
-    if plan.changes:
-        settings = dataclasses.replace(recipe.settings, **plan.changes)
-        recipe = dataclasses.replace(recipe, settings=settings)
-    made: Recipe = recipe
-    return made
 
 
 def _protected(plan: CurvePlan, seed: int, records: int) -> Tensor | None:
@@ -290,5 +244,5 @@ def _draw(curve: Curve, plan: CurvePlan, recipe: Recipe, split: Split) -> None:
         if place.setting is not None:
             made = _Seed(plan, recipe, split, seed, lambda _: None)
             filter_, _ = load_filter(made.filter_path(place.setting))
-            shown[place.setting.name] = release_part(filter_, few, FRESH_SEED + 2 * seed + 1)
+            shown[place.setting.name] = released(filter_, few, FRESH_SEED + 2 * seed + 1)
     plot_examples(few, shown, plan.out / "examples.png")

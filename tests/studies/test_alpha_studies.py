@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from PIL import Image
-from torch import Tensor
+from torch import Tensor, nn
 
 from client.datasets.attributes import load_private
 from client.datasets.attributes.data import PrivateData, Split
@@ -20,20 +21,21 @@ from studies.attackers import ATTACKERS
 from studies.attackers.ink_formula import InkFormula
 from studies.attackers.reading_nets import accuracy, learn
 from studies.framework.errors import StudyError
+from studies.framework.settings import parse_points
 from studies.framework.study import run_seeds
 from studies.framework.tables import table_of
+from studies.metrics.reading import normalised_error, read_sensitive, released, released_parts
 from studies.papers import STUDIES, alpha_images, alpha_load, attributes
-from studies.papers.attacking import parse_points, read_sensitive, release
 
 NAMES = ("attributes", "alpha-images", "alpha-load")
 
 
-class _Pass:
+class _Pass(nn.Module):
     """Releases what it is given."""
 
     noise_shape = ()
 
-    def filter(self, records: Tensor, noise: Tensor, choice: Tensor | None = None) -> Tensor:
+    def forward(self, records: Tensor, noise: Tensor, choice: Tensor | None = None) -> Tensor:
         return records
 
 
@@ -226,7 +228,8 @@ def test_the_formula_of_thickness_is_one_of_the_attackers() -> None:
     )
     split = _few(load_private("embedded-mnist-thickness"), 1500)
     provider = attributes.provide(settings, split, 0)
-    row = attributes.point_row(settings, _Pass(), provider, split, 0)
+    passing = SimpleNamespace(networks={"filter": _Pass()})
+    row = attributes.point_row(settings, passing, provider, split, 0)
     assert row["attacker_formula"] > 0.8 > row["attacker_logistic"]
     assert row["attacker"] == row["attacker_formula"] == provider.attacker
 
@@ -249,15 +252,14 @@ def test_error_of_loads_settles_near_its_budget() -> None:
     for budget in (0.1, 0.4):
         objective = alpha_load.objective_of(settings, split.train, "loss", 1.0, budget)
         method = alpha_load.train_point(settings, split.train, objective, 0)
-        records = release(method, split.train, 0).records
-        error = alpha_load.normalised_error(split.train, replace(split.train, records=records))
+        error = normalised_error(split.train, released(method.networks["filter"], split.train, 0))
         assert 0.6 * budget < error < 1.6 * budget
         found.append(method)
     raw, low, high = (
         read_sensitive(settings.fresh()["same"], attack, test, 0).balanced
         for attack, test in (
             (split.attack, split.test),
-            *((release(m, split.attack, 1), release(m, split.test, 2)) for m in found),
+            *(released_parts(method.networks["filter"], split, 1) for method in found),
         )
     )
     assert high < low < raw - 0.05
@@ -289,14 +291,14 @@ def test_the_formula_measures_the_digits_own_row() -> None:
 
 def test_releasing_changes_records_alone() -> None:
     data = load_private("embedded-household").test
-    released = release(_Pass(), data, 0)  # type: ignore[arg-type]
-    assert torch.equal(released.records, data.records)
-    assert released.sensitive is data.sensitive
-    assert alpha_load.normalised_error(data, released) == 0
+    passed = released(_Pass(), data, 0)
+    assert torch.equal(passed.records, data.records)
+    assert passed.sensitive is data.sensitive
+    assert normalised_error(data, passed) == 0
     doubled = replace(data, records=2 * data.records)
-    assert alpha_load.normalised_error(data, doubled) == pytest.approx(1)
+    assert normalised_error(data, doubled) == pytest.approx(1)
     silent = replace(data, records=torch.zeros_like(data.records))
-    assert alpha_load.normalised_error(data, silent) == pytest.approx(1)
+    assert normalised_error(data, silent) == pytest.approx(1)
 
 
 def test_reweighting_pays_where_a_class_is_common() -> None:

@@ -193,7 +193,7 @@ def test_records_of_one_owner_are_drawn_together() -> None:
     ("guesses", "sensitive", "says"),
     [
         (torch.zeros(3, 2), torch.tensor([0, 1, 0]), "no log-probabilities"),
-        (torch.full((2, 2), 0.5).log(), torch.tensor([0, 1, 0]), "one row"),
+        (torch.full((2, 2), 0.5).log(), torch.tensor([0, 1, 0]), "give a row of"),
         (torch.full((3, 2), 0.5).log(), torch.tensor([0, 2, 0]), "run from 0 to 2"),
         (torch.full((3, 2), 0.5).log(), torch.tensor([1, 1, 1]), "at least two classes"),
     ],

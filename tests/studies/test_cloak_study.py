@@ -151,10 +151,10 @@ def test_paths_that_lead_nowhere_are_refused() -> None:
 
 def test_the_provider_is_asked_again_and_again_while_a_filter_learns() -> None:
     changed = replace(settings(), follow_every=20)
-    lesson = CloakTraining(changed, load_private("embedded-mnist-greater5").train, 0)
-    method = CloakPrivatizer(NoiseMap(lesson.data.shape), LeNet5((1, 28, 28), 2))
+    training = CloakTraining(changed, load_private("embedded-mnist-greater5").train, 0)
+    method = CloakPrivatizer(NoiseMap(training.data.shape), LeNet5((1, 28, 28), 2))
     asked: list[torch.nn.Module] = []
-    lesson.train(method, 0.01, 50, 1.0, asked.append)  # type: ignore[arg-type]
+    training.train(method, 0.01, 50, 1.0, asked.append)  # type: ignore[arg-type]
     assert asked == [method.networks["filter"]] * 3, "before the first step, after 20 and 40"
 
 
@@ -163,12 +163,12 @@ def test_a_map_on_a_substitute_takes_its_share_of_the_steps_and_shifts_slowly() 
     changed = replace(
         settings(), ratios=(0.0,), steps=(40,), reported=(0.0,), black_share=0.25, follow_every=1
     )
-    lesson = CloakTraining(changed, load_private("embedded-mnist-greater5").train, 0)
-    network = LeNet5((1, 28, 28), 2, generator=lesson.generator(1))
+    training = CloakTraining(changed, load_private("embedded-mnist-greater5").train, 0)
+    network = LeNet5((1, 28, 28), 2, generator=training.generator(1))
     asked: list[torch.nn.Module] = []
-    ((_, slow),) = train_path(lesson, network, asked.append)  # type: ignore[arg-type]
+    ((_, slow),) = train_path(training, network, asked.append)  # type: ignore[arg-type]
     assert len(asked) == 1 + 10, "before the first step and after each of a quarter of 40"
-    ((_, fast),) = train_path(lesson, network)
+    ((_, fast),) = train_path(training, network)
     assert float(slow.shift_unit) == pytest.approx(CAUTIOUS)
     assert float(fast.shift_unit) == 1.0
     assert 0 < float(slow.mu().abs().max()) < float(fast.mu().abs().max()) / 4

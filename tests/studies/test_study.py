@@ -64,7 +64,7 @@ components = 8
 guided_steps = 2
 """
 SMALL = EvaluationBudget(
-    lesson=300,
+    images=300,
     epochs={"cnn": 1, "mlp": 1, "residual": 1},
     judged=200,
     labels=(10, 30),
@@ -286,7 +286,7 @@ def test_the_quick_form_spends_half_the_images_and_a_page_all(capsys, tiny, tmp_
         study(capsys, "--quick", "--out", out, *flags)
     quick, whole = (plan["effort"] for plan in begun)
     assert whole == SMALL.to_json()
-    assert quick["lesson"] == SMALL.lesson // 2
+    assert quick["images"] == SMALL.images // 2
     assert quick["labels"] == [30], "the largest stays"
 
 
@@ -422,7 +422,7 @@ def test_students_of_clothes_learn_from_twice_as_many_images(tmp_path):
         plan(ROWS[n], tmp_path, guarantee="1@1e-5")[1] for n in ("mnist-record", "fashion-record")
     )
     assert digits["effort"] == SMALL.to_json()
-    assert clothes["effort"] == {**digits["effort"], "lesson": 2 * SMALL.lesson}
+    assert clothes["effort"] == {**digits["effort"], "images": 2 * SMALL.images}
 
 
 def test_what_is_kept_is_shown_and_nothing_computed(capsys, tiny, tmp_path, monkeypatch):

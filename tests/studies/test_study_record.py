@@ -126,7 +126,7 @@ def measured(
     known = plan_of(trial, configuration(row, trial.guarantee, seed), effort)
     trial.begin(known)
     write_json(trial.folder / "training.json", {})
-    found = cell_json(student, seed=seed, measures=known["measures"], lesson=effort.lesson)
+    found = cell_json(student, seed=seed, measures=known["measures"], images=effort.images)
     write_json(trial.folder / "trial.json", found)
     Image.new("L", (8, 8), seed).save(trial.folder / "contact-sheet.png")
 
