@@ -37,7 +37,7 @@ class Provenance:
         purpose: ``release`` or ``strip`` in the store; ``fresh`` for samples drawn by request.
         seed: of the generator's noise.
         checkpoint_sha256: digest of the generator.
-        private: False where the run guarantees nothing; the figures then protect nobody.
+        private: False where the run guarantees nothing; the figures then protect no user.
         dp_epsilon: differential privacy at ``delta_dp``; None where it is infinite.
         delta_dp: δ of ``dp_epsilon``.
         bayesian_epsilon: Bayesian differential privacy at ``delta_bayesian``, corrected; an

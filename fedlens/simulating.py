@@ -199,7 +199,7 @@ def _check_apart(config: Config, out: Path) -> None:
     named = _other_run(config)
     if named and Path(named).resolve() == out.resolve():
         raise WrongUse(
-            f"overwrite would set {out} aside, whose filter is to be taken: name another folder"
+            f"overwrite would set {out} aside, whose filter is to be taken: name another --out"
         )
 
 

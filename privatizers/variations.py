@@ -38,7 +38,7 @@ class Variations:
     Each record gets a suppression ratio, uniform up to :data:`GREATEST_RATIO`; a mask that keeps
     what a random field and the entries' spread put first; on what is kept noise whose deviation is
     a field in (0, ``most``); in the place of the rest the mean record and a field. How fine fields
-    are, smooth or grainy, is drawn at each call.
+    are, smooth or rough, is drawn at each call.
 
     Args:
         records: float32 [n, ...], at least two, finite: their mean and spread are kept.

@@ -134,7 +134,7 @@ def _print(summary: Summary, tests: str) -> None:
     say(f"  plots           {summary.plots}")
     say(f"  store           {summary.store}")
     if not summary.private:
-        say("  guarantee       none; the figures below protect nobody")
+        say("  guarantee       none; the figures below protect no user")
     say(
         f"  DP              ε = {figure(epsilon['dp'])} at δ = {delta['dp']:g}, "
         f"{figure(epsilon['dp_at_bayesian_delta'])} at δ = {delta['bdp']:g}"

@@ -17,9 +17,9 @@ from server.population import population_folder
 BUDGET = "2.18"
 """Four rounds and not five, by each of the accountants: 1.91 or 2.17, and 2.19 or 2.48."""
 SETTINGS = (
-    "critic.family=frozen", "warmup.rounds=0", "annotator.rounds=0", "release.agreement=0.0",
-    "data.users=30", "data.nodes=2", "data.samples_per_user=4", "privacy.noise_multiplier=3.0",
-    "privacy.delta=1e-3", "rounds.count=3", "generator.steps=1", "generator.batch=20",
+    "schedule=critic", "tasks.critic.kind=frozen", "release.agreement=0.0",
+    "data.users=30", "data.nodes=2", "data.samples_per_user=4", "tasks.critic.noise_multiplier=3.0",
+    "privacy.delta=1e-3", "tasks.critic.rounds=3", "tasks.critic.generator_steps=1", "generator.batch=20",
     "generator.width=8", "release.samples=20", "release.strip=1",
 )  # fmt: skip
 
@@ -172,7 +172,7 @@ def test_an_export_has_every_line_and_both_accounts_and_nothing_private(capsys, 
 
 
 def test_an_export_of_a_run_without_noise_has_null_for_infinity(capsys, tmp_path):
-    assert simulate(capsys, tmp_path / "open", "privacy.noise_multiplier=0.0")[0] == 0
+    assert simulate(capsys, tmp_path / "open", "tasks.critic.noise_multiplier=0.0")[0] == 0
     status, printed, _ = run(capsys, "ledger", "export", tmp_path / "open")
     assert status == 0 and last(printed)["figures"]["dp_epsilon"] is None
 
@@ -257,7 +257,13 @@ def test_a_population_that_is_not_there_leaves_no_run_behind(capsys, tmp_path):
 def test_parts_that_a_population_cannot_pay_leave_no_run_behind(capsys, tmp_path):
     terms = ("--epsilon", BUDGET, "--delta", "1e-3", "--unit", "user")
     assert run(capsys, "population", "create", "ward", *terms)[0] == 0
-    settings = ("privacy.population=ward", "annotator.rounds=5", "annotator.noise_multiplier=3.0")
+    settings = (
+        "privacy.population=ward",
+        "schedule=critic annotator",
+        "tasks.annotator.kind=annotator",
+        "tasks.annotator.rounds=5",
+        "tasks.annotator.noise_multiplier=3.0",
+    )
     status, _, errors = simulate(capsys, tmp_path / "run", *settings)
-    assert status == 1 and "in its part 'annotator'" in errors and "Traceback" not in errors
+    assert status == 1 and "in its task 'annotator'" in errors and "Traceback" not in errors
     assert not (tmp_path / "run").exists()

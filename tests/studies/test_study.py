@@ -483,7 +483,7 @@ def test_rows_of_one_guarantee_are_made_at_others_only_where_they_are_named(tmp_
 
 
 def test_a_recipe_as_published_cannot_be_given_a_guarantee(tmp_path):
-    """Its noise protects nobody, whatever factor it is multiplied with."""
+    """Its noise protects no user, whatever factor it is multiplied with."""
     published = [ROWS["mnist-record-paper003"]]
     for text in ("1@1e-10", "none"):
         with pytest.raises(StudyError, match="'mnist-record-paper003' is a recipe as published"):
