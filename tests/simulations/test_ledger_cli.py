@@ -19,7 +19,8 @@ BUDGET = "2.18"
 SETTINGS = (
     "schedule=critic", "tasks.critic.kind=frozen", "release.agreement=0.0",
     "data.users=30", "data.nodes=2", "data.samples_per_user=4", "tasks.critic.noise_multiplier=3.0",
-    "privacy.delta=1e-3", "tasks.critic.rounds=3", "tasks.critic.generator_steps=1", "generator.batch=20",
+    "privacy.delta=1e-3", "tasks.critic.rounds=3", "tasks.critic.generator_steps=1",
+    "generator.batch=20",
     "generator.width=8", "release.samples=20", "release.strip=1",
 )  # fmt: skip
 
