@@ -54,7 +54,7 @@ class GeneratorTrainer:
         """Some steps against a loss; returns the mean loss, 0 for no steps.
 
         The learning rate falls along one cosine over ``planned`` steps, however many calls share
-        them out; each part of a run has its own cosine.
+        them out; each task has its own cosine.
 
         Args:
             loss: of images [n, c, h, w] and labels int64 [n], every class equally often in blocks.

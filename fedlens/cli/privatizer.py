@@ -37,7 +37,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 def _add_curve(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     curve = actions.add_parser(
         "curve",
-        help="a curve of use against secret, every point attacked afresh",
+        help="a curve of utility against leakage, every point attacked afresh",
         description="Train a method at several points and seeds, attack every filter with fresh "
         "attackers on records that it never saw, print a table, draw plots and a sheet of records "
         "before and after, and store the figures. Goes on where it was stopped. Simulation only: "
@@ -131,7 +131,7 @@ def _print(curve: Curve, out: Path, seeds: int) -> None:
 
     print_table(table_of(curve.table(), columns_of(curve)))
     say()
-    say("secret: balanced accuracy of attackers fitted on released records, scored on others")
+    say("attackers: balanced accuracy, fitted on released records and scored on others")
     for name in BLIND:
         if name in curve.raw.attackers:
             level = curve.raw.attack(name, "balanced") or 0.0
@@ -159,7 +159,7 @@ def run_export(args: argparse.Namespace) -> int:
     say(f"{found['latency_ms_p50']:.3f} ms a record (median, one CPU thread)")
     say("noise is an input: it must be fresh for each record, from a source that cannot be guessed")
     if found["choices"]:
-        say("choice is an input: 1 where the record's owner wants the secret hidden, else 0")
+        say("choice is an input: 1 where the record's owner wants the attribute hidden, else 0")
     if args.json:
         print_json(found)
     return ExitStatus.DONE

@@ -123,7 +123,7 @@ class PrivatizerTask:
         return images.new_zeros(())
 
     def filter_weights(self) -> Vector:
-        """The filter as it travels in the requests of all later parts, float32 [n]."""
+        """The filter as it travels in the requests of all later tasks, float32 [n]."""
         return to_vector(self._mean)
 
     def figures(self) -> dict[str, float]:
