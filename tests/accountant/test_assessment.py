@@ -68,7 +68,7 @@ def test_the_figures_agree_with_sixty_digits_but_for_the_union_over_orders(case)
                 of_row(case, delta)
             continue
         found = of_row(case, delta)
-        expected = epsilon_by_order(costs, orders, float(delta), failure)
+        expected = epsilon_by_order(costs, orders, float(delta) - failure)
         assert found.confidence_failure == pytest.approx(failure)
         assert found.corrected.epsilon == pytest.approx(expected.min(), rel=1e-9)
         assert found.corrected.order == orders[expected.argmin()]
