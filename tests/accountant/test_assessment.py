@@ -112,7 +112,7 @@ def own_epsilons(norms, rounds, delta, lambdas, convert):
     """Each user's own ε by the same conversion, float64 [m]."""
     costs = rounds * left_log_moments(lambdas, 0.01, norms, 1.0)
     orders = np.array(lambdas, dtype=float)
-    return np.array([convert(c, orders, delta, 0.0).min() for c in costs.T])
+    return np.array([convert(c, orders, delta).min() for c in costs.T])
 
 
 @pytest.mark.parametrize("figure", ["sound", "corrected"])
