@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Literal, get_args
 
-from accountant.bayesian.accountant import BayesianAccountant, NormHistogram
+from accountant.bayesian.accountant import BayesianAccountant
+from accountant.bayesian.norms import NormHistogram
 from accountant.bayesian.percentiles import percentile_curve
 from accountant.bounds import Bound, require_probability
 from accountant.dp.differential import DifferentialAccountant
@@ -29,7 +30,7 @@ class Account:
         total_rounds: int,
         delta_dp: float,
         delta_bdp: float,
-        noise_source: str = "os-entropy",
+        noise_source: NoiseSource = "os-entropy",
     ) -> None:
         """Declare the run.
 
@@ -43,7 +44,12 @@ class Account:
             WrongUse: naming the argument.
         """
         require_probability("delta_dp", delta_dp)
-        self._noise_source = _noise_source(noise_source)
+        known = get_args(NoiseSource)
+        if noise_source not in known:
+            raise WrongUse(
+                f"noise_source = {noise_source!r} cannot be used: {' or '.join(map(repr, known))}"
+            )
+        self._noise_source = noise_source
         self._delta_dp, self._delta_bdp = delta_dp, delta_bdp
         self._differential = DifferentialAccountant()
         self._bayesian = BayesianAccountant(total_rounds, delta_bdp)
@@ -141,11 +147,3 @@ def _fits(norms: NormHistogram, event: Event) -> bool:
     if not isinstance(event, SubsampledGaussian) or event.adjacency != "add-remove":
         return False
     return norms.clipping_norm == event.clipping_norm
-
-
-def _noise_source(value: str) -> NoiseSource:
-    if value == "os-entropy":
-        return "os-entropy"
-    if value == "fixed-seed":
-        return "fixed-seed"
-    raise WrongUse(f"noise_source = {value!r} cannot be used: 'os-entropy' or 'fixed-seed'")

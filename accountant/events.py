@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, get_args
 
 from foundation.errors import WrongUse
 
@@ -21,9 +21,6 @@ LEAST_NOISE = 1e-6
 _LARGEST = 1e300
 _TEXT_LIMIT = 200
 _MOST = 10**15
-_UNITS = ("user", "record")
-_SAMPLERS = ("poisson", "without-replacement", "none")
-_ADJACENCIES = ("add-remove", "replace-one")
 
 
 class EventError(WrongUse):
@@ -58,7 +55,8 @@ def _require(holds: bool, name: str, value: object, mend: str) -> None:
         raise EventError(f"{name} = {value!r} cannot be used: {mend}")
 
 
-def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
+def _one_of(name: str, value: object, choices: object) -> None:
+    allowed = get_args(choices)
     _require(value in allowed, name, value, "choose one of " + ", ".join(map(repr, allowed)))
 
 
@@ -76,8 +74,8 @@ class _Noised:
 
     def __post_init__(self) -> None:
         values = self.__dict__
-        _one_of("unit", values["unit"], _UNITS)
-        _one_of("adjacency", values["adjacency"], _ADJACENCIES)
+        _one_of("unit", values["unit"], Unit)
+        _one_of("adjacency", values["adjacency"], Adjacency)
         for name in self._numbers:
             _positive_real(name, values[name])
             object.__setattr__(self, name, float(values[name]))
@@ -146,20 +144,19 @@ class SubsampledGaussian(_Noised):
     """What was released, in words."""
 
     def __post_init__(self) -> None:
-        _one_of("sampler", self.sampler, _SAMPLERS)
+        _one_of("sampler", self.sampler, Sampler)
         super().__post_init__()
         q, bound = self.sampling_rate, self.clipping_norm
         _require(0 < q <= 1, "sampling_rate", q, "give a probability in (0, 1]")
         full = self.sampler != "none" or q == 1
         _require(full, "sampling_rate", q, "must be 1 when sampler is 'none'")
         _require(bound > 0, "clipping_norm", bound, "give a number above 0")
-        _require(
-            not (self.sampler == "without-replacement" and self.adjacency == "add-remove"),
-            "adjacency",
-            self.adjacency,
+        fixed = self.sampler == "without-replacement"
+        mend = (
             "a cohort of fixed size is drawn from a population of fixed size, so adding or "
-            "removing a unit is not defined there: account for 'replace-one'",
+            "removing a unit is not defined there: account for 'replace-one'"
         )
+        _require(not fixed or self.adjacency != "add-remove", "adjacency", self.adjacency, mend)
 
     @property
     def sensitivity(self) -> float:
@@ -212,10 +209,6 @@ class GaussianRelease(_Noised):
 
 Event = SubsampledGaussian | GaussianRelease
 """Any event that the accountants know."""
-_EVENTS: tuple[type[SubsampledGaussian] | type[GaussianRelease], ...] = (
-    SubsampledGaussian,
-    GaussianRelease,
-)
 
 
 def event_from_json(data: Mapping[str, Any]) -> Event:
@@ -225,8 +218,8 @@ def event_from_json(data: Mapping[str, Any]) -> Event:
         EventError: a mechanism that is not known, or fields that do not fit it.
     """
     tag = data.get("mechanism")
-    for kind in _EVENTS:
+    for kind in (SubsampledGaussian, GaussianRelease):
         if kind.mechanism_tag == tag:
             return kind.from_json(data)
-    known = ", ".join(repr(kind.mechanism_tag) for kind in _EVENTS)
+    known = ", ".join(repr(kind.mechanism_tag) for kind in (SubsampledGaussian, GaussianRelease))
     raise EventError(f"mechanism = {tag!r} cannot be used: only {known} are known")

@@ -204,10 +204,7 @@ def _read_sensitive(
 
 
 def _read_choices(
-    path: Path,
-    found: dict[str, NDArray[Any]],
-    owners: NDArray[np.int64],
-    firsts: NDArray[np.int64],
+    path: Path, found: dict[str, NDArray[Any]], owners: NDArray[np.int64], firsts: NDArray[np.int64]
 ) -> NDArray[np.bool_] | None:
     """Whether each user hides the attribute, in the users' order, where the file says so."""
     if "hides" not in found:

@@ -11,21 +11,15 @@ from __future__ import annotations
 import argparse
 import ast
 import inspect
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-
-from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 
 import fedlens
 from client.datasets.registry import DATASETS
 from fedlens.cli import build_parser
 from fedlens.presets import PRESETS, preset_names
-from server.config.privatizer import PRIVATIZER_KINDS, PrivatizerConfig
-from server.config.section import Section
-from server.config.tasks import TASK_KINDS, TaskConfig
-from server.config.tree import Config
+from server.config.reference import Setting, tables
 
 TARGET = Path(__file__).with_name("reference")
 ROOT = TARGET.parents[1]
@@ -41,11 +35,6 @@ fedlens imports a plug-in when somebody asks for it by name. It refuses an unkno
 what there is. What a plug-in must have is the type in the last column: its docstring is the
 contract.
 """
-KINDS = {
-    "tasks": ("tasks.NAME.", "A task", TaskConfig, {k: v.config for k, v in TASK_KINDS.items()}),
-    "privatizer": ("privatizer.", "A filter", PrivatizerConfig, PRIVATIZER_KINDS),
-}
-"""Sections whose keys depend on their kind: prefix, title, what all kinds have, each kind's own."""
 HEAD = "\n\nWritten by `python docs/make_reference.py` from the code.\n"
 STATUSES = """## Exit status
 
@@ -67,63 +56,24 @@ ENVIRONMENT = """## Environment
 def settings() -> str:
     """Every setting with its default and meaning, a table for each section and kind."""
     lines = ["`--set KEY=VALUE`, a TOML file for `--config`, or `flwr run -c`.", ""]
-    lines += ["## The run", "", *_table(Config, "", _single_keys(Config))]
-    for name in (key for key in Config.model_fields if key not in (*_single_keys(Config), *KINDS)):
-        section = type(getattr(Config(), name))
-        lines += [f"## `[{name}]`", "", *_table(section, f"{name}.", section.model_fields)]
-    for prefix, title, common, kinds in KINDS.values():
-        lines += [f"## `[{prefix.strip('.')}]`", "", *_table(common, prefix, common.model_fields)]
-        for kind, model in kinds.items():
-            own = [key for key in model.model_fields if _differs(model, common, key)]
-            if own:
-                lines += [f"### {title} of kind `{kind}`", "", _said(model.__doc__), ""]
-                lines += _table(model, prefix, own)
+    for table in tables():
+        lines += [f"## `{table.title}`" if table.title else "## The run", ""]
+        lines += [_said(table.meaning), ""] if table.meaning else []
+        lines += ["| setting | default | meaning |", "|---|---|---|"]
+        lines += [f"| `{s.key}` | {_default(s)} | {_said(s.meaning)} |" for s in table.settings]
+        lines += [""]
     return "\n".join(lines)
 
 
-def _single_keys(model: type[BaseModel]) -> list[str]:
-    return [key for key, field in model.model_fields.items() if field.description]
-
-
-def _differs(model: type[BaseModel], common: type[BaseModel], key: str) -> bool:
-    if key == "kind":
-        return False
-    known = common.model_fields.get(key)
-    return known is None or _default(known) != _default(model.model_fields[key])
-
-
-def _table(model: type[BaseModel], prefix: str, keys: Iterable[str]) -> list[str]:
-    rows = [
-        f"| `{prefix}{key}` | {_default(model.model_fields[key])} | {meaning(model, key)} |"
-        for key in keys
-    ]
-    return ["| setting | default | meaning |", "|---|---|---|", *rows, ""]
-
-
-def _default(field: FieldInfo) -> str:
-    if field.is_required():
+def _default(setting: Setting) -> str:
+    if setting.default is None:
         return "none: say it"
-    value = field.get_default(call_default_factory=True)
+    value = setting.default
     return f"`{' '.join(value) if isinstance(value, tuple) else value!r}`"
 
 
-def meaning(model: type[BaseModel], key: str) -> str:
-    """The text of a setting: its own, or that of the class which first has it."""
-    fields = (base.model_fields.get(key) for base in model.__mro__ if issubclass(base, Section))
-    return next((_said(field.description) for field in fields if field and field.description), "")
-
-
-def _said(text: str | None) -> str:
-    return " ".join((text or "").split()).replace("``", "`")
-
-
-def all_settings() -> Iterator[tuple[type[BaseModel], str]]:
-    """Every section's and kind's class with each of its keys."""
-    sections = (type(getattr(Config(), n)) for n in Config.model_fields if n not in KINDS)
-    kinds = (model for *_, models in KINDS.values() for model in models.values())
-    for model in (*sections, *kinds):
-        if issubclass(model, BaseModel):
-            yield from ((model, key) for key in model.model_fields if key != "kind")
+def _said(text: str) -> str:
+    return " ".join(text.split()).replace("``", "`")
 
 
 def presets() -> str:

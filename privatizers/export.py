@@ -81,8 +81,6 @@ def export_filter(
     kind: Kind,
     *,
     choices: int | None = None,
-    tolerance: float = TOLERANCE,
-    seed: int = 0,
 ) -> Exported:
     """Write a filter to ``path`` if the file then does what the filter does.
 
@@ -96,24 +94,22 @@ def export_filter(
         kind: ``torch`` or ``onnx`` (needs the extra ``export``).
         choices: opt-in bits that the file takes; None for those that the filter was built for.
             A mask is built for none and takes any number.
-        tolerance: see `TOLERANCE`.
-        seed: of the records and noises of the check.
 
     Raises:
         ExportError: the filter does not take the record, draws numbers of its own, cannot be
-            exported, or the file's answers are off.
+            exported, or the file's answers are off by more than `TOLERANCE`.
     """
     if kind not in _WRITERS:
         raise ExportError(f"kind={kind!r} is unknown: choose one of {', '.join(_WRITERS)}")
     device = copy.deepcopy(filter).cpu().eval().requires_grad_(False)
     online = _Online(device, bool(noise_shape_of(filter)))
-    trials = _trials(filter, record, choices, seed)
+    trials = _trials(filter, record, choices)
     _check_function(online, trials[0])
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".export-") as folder:
         written = Path(folder) / path.name
         _write(online, trials[0], written, kind)
-        difference = _difference(online, load_filter(written, kind), trials, tolerance)
+        difference = _difference(online, load_filter(written, kind), trials)
         size = written.stat().st_size
         written.replace(path)
     return Exported(path, kind, size, difference)
@@ -174,20 +170,13 @@ def latency_ms(call: Call, inputs: tuple[Tensor, ...], *, runs: int = RUNS) -> f
 def example_inputs(
     filter: nn.Module,  # noqa: A002 - what it is
     record: Tensor,
-    choices: int | None = None,
-    seed: int = 0,
 ) -> tuple[Tensor, ...]:
-    """What a filter's file takes: a record like ``record``, noise, and bits, as far as it does.
-
-    ``choices`` is the number of bits, as in `export_filter`.
-    """
-    return _trials(filter, record, choices, seed)[0]
+    """What a filter's file takes: a record like ``record``, noise, and bits, as far as it does."""
+    return _trials(filter, record, None)[0]
 
 
-def _trials(
-    filter_: nn.Module, record: Tensor, choices: int | None, seed: int
-) -> list[tuple[Tensor, ...]]:
-    source = torch.Generator().manual_seed(seed)
+def _trials(filter_: nn.Module, record: Tensor, choices: int | None) -> list[tuple[Tensor, ...]]:
+    source = torch.Generator().manual_seed(0)
     shape = noise_shape_of(filter_)
     bits_taken = choices_of(filter_) if choices is None else choices
     found = []
@@ -256,9 +245,7 @@ _WRITERS: dict[str, Callable[[_Online, tuple[Tensor, ...], Path], None]] = {
 
 
 @torch.no_grad()
-def _difference(
-    online: _Online, exported: Call, trials: list[tuple[Tensor, ...]], tolerance: float
-) -> float:
+def _difference(online: _Online, exported: Call, trials: list[tuple[Tensor, ...]]) -> float:
     """The greatest difference over the trials.
 
     Raises:
@@ -273,9 +260,9 @@ def _difference(
                 f"{tuple(wanted.shape)}; nothing was written"
             )
         off = float((found - wanted).abs().max())
-        if not off <= tolerance * max(1.0, float(wanted.abs().max())):
+        if not off <= TOLERANCE * max(1.0, float(wanted.abs().max())):
             raise ExportError(
-                f"the exported filter is off by {off:g} (tolerance {tolerance:g}); nothing was "
+                f"the exported filter is off by {off:g} (tolerance {TOLERANCE:g}); nothing was "
                 "written. Export to the other kind, or report the filter's layers"
             )
         worst = max(worst, off)

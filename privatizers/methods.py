@@ -67,10 +67,7 @@ class PrivatizerMethod(Protocol):
 METHODS: Registry[PrivatizerMethod] = Registry(
     "privatizer",
     "fedlens.privatizers",
-    {
-        "information": "privatizers.federated:INFORMATION",
-        "alpha": "privatizers.federated:ALPHA",
-    },
+    {"information": "privatizers.federated:INFORMATION", "alpha": "privatizers.federated:ALPHA"},
 )
 
 

@@ -127,15 +127,7 @@ def train_privatizer(
 
 
 def train_identity(
-    net: nn.Module,
-    data: Records,
-    *,
-    steps: int,
-    rate: float,
-    batch: int,
-    seed: int,
-    head: nn.Module | None = None,
-    labels: Tensor | None = None,
+    net: nn.Module, data: Records, *, steps: int, rate: float, batch: int, seed: int
 ) -> float:
     """Bring a filter near the identity before its method trains it (Bertran et al. 2019, 7.3).
 
@@ -146,21 +138,12 @@ def train_identity(
         rate: Adam's learning rate.
         batch: records of a minibatch.
         seed: decides minibatches and noise.
-        head: reads ``labels`` (say who consents) from what is released, and learns beside the
-            filter, so that the released record shows it; not needed afterwards.
-        labels: int64 [n], what the head reads.
 
     Returns:
         The root of the last minibatch's mean squared error.
-
-    Raises:
-        PrivatizerError: a head is given without labels for every record.
     """
-    if head is not None and (labels is None or len(labels) != len(data)):
-        raise PrivatizerError(f"give the head one label for each of the {len(data)} records")
     generator = torch.Generator().manual_seed(seed)
-    learning = [*net.parameters(), *(head.parameters() if head is not None else ())]
-    adam = torch.optim.Adam(learning, lr=rate)
+    adam = torch.optim.Adam(net.parameters(), lr=rate)
     shape = noise_shape_of(net)
     error = torch.zeros(())
     for _ in range(steps):
@@ -168,11 +151,8 @@ def train_identity(
         noise = torch.randn(batch, *(shape or (0,)), generator=generator)
         released = net(data.records[rows], noise)
         error = F.mse_loss(released, data.records[rows]).clamp_min(1e-12).sqrt()
-        loss = error
-        if head is not None and labels is not None:
-            loss = error + F.cross_entropy(head(released), labels[rows])
         adam.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        error.backward()  # type: ignore[no-untyped-call]
         adam.step()
     return float(error.detach())
 

@@ -11,6 +11,7 @@ from accountant.events import SubsampledGaussian
 from accountant.ledger.evidence import EvidenceFile
 from accountant.ledger.ledger import Ledger, LedgerEntry, LedgerError
 from accountant.ledger.population import Population
+from accountant.statement import NoiseSource
 from foundation.rounding import rounded_up
 from server.config.tree import Config
 from server.population import joined, population_folder
@@ -213,7 +214,7 @@ def planned(config: Config) -> Spending:
     return presentable(account.spending())
 
 
-def noise_source(config: Config) -> str:
+def noise_source(config: Config) -> NoiseSource:
     """``os-entropy``, or ``fixed-seed`` in tests."""
     return "os-entropy" if config.privacy.fixed_seed < 0 else "fixed-seed"
 

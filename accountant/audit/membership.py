@@ -80,12 +80,7 @@ def attack(
 
 
 def split_bound(
-    members: Scores,
-    others: Scores,
-    *,
-    delta: float,
-    source: np.random.Generator,
-    confidence: float,
+    members: Scores, others: Scores, *, delta: float, source: np.random.Generator, confidence: float
 ) -> float:
     """log((TPR − δ)/FPR) at a threshold that one half chose, both rates bounded on the other."""
     (choosing, measuring) = zip(_halves(members, source), _halves(others, source), strict=True)

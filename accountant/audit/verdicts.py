@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from accountant.audit import one_run
@@ -43,13 +43,13 @@ def choose_guesses(canaries: int, claim: Claim) -> int:
     Decided by the claim alone, before any score is seen, as the bound needs it.
     """
     choices = [max(2, canaries // share // 2 * 2) for share in _GUESS_SHARES]
-    caps = {r: _alarm_cap(canaries, r, claim.delta) for r in choices}
+    caps = {r: _cap(canaries, r, claim.delta) for r in choices}
     enough = [r for r in choices if caps[r] >= 1.25 * claim.epsilon]
     return enough[0] if enough else max(choices, key=lambda r: caps[r])
 
 
-def _alarm_cap(canaries: int, guesses: int, delta: float) -> float:
-    return one_run.cap(canaries=canaries, guesses=guesses, delta=delta, confidence=1 - BOUND_ERROR)
+def _cap(canaries: int, guesses: int, delta: float, confidence: float = 1 - BOUND_ERROR) -> float:
+    return one_run.cap(canaries=canaries, guesses=guesses, delta=delta, confidence=confidence)
 
 
 def one_run_finding(
@@ -70,13 +70,10 @@ def one_run_finding(
         one_run.lower_bound(canaries=m, guesses=guesses, correct=correct, delta=at, confidence=c)
         for c in (confidence, max(confidence, 1 - BOUND_ERROR))
     )
-    cap = _alarm_cap(m, guesses, at)
+    cap = _cap(m, guesses, at)
     said = f"{correct} of {guesses} guesses about {m} canaries were right: ε ≥ {bound:.3g}"
-    seems = (
-        "perhaps above the claim; audit it again"
-        if bound > claim.epsilon
-        else "which does not contradict the claim"
-    )
+    above = "perhaps above the claim; audit it again"
+    seems = above if bound > claim.epsilon else "which does not contradict the claim"
     words: Mapping[AuditVerdict, str] = {
         "alarm": f"{said}, above the {claim.epsilon:.3g} that is claimed: more leaks than "
         "accounted",
@@ -90,9 +87,7 @@ def one_run_finding(
         "correct": correct,
         "confidence": confidence,
         "lower_bound_of_alarm": sure,
-        "cap_at_confidence": one_run.cap(
-            canaries=m, guesses=guesses, delta=at, confidence=confidence
-        ),
+        "cap_at_confidence": _cap(m, guesses, at, confidence),
     }
     return _judged("one-run", claim, sure, words, figures, lower_bound=bound, cap=cap)
 
@@ -136,10 +131,8 @@ def one_shot_finding(
         "confidence": confidence,
         "estimate_of_alarm": sure,
     }
-    interval = (low, high)
-    return _judged(
-        "one-shot", claim, sure, words, figures, estimate=estimate, interval=interval, cap=cap
-    )
+    measured: dict[str, Any] = {"estimate": estimate, "interval": (low, high), "cap": cap}
+    return _judged("one-shot", claim, sure, words, figures, **measured)
 
 
 def noise_finding(
@@ -176,11 +169,7 @@ def noise_finding(
     figures = {
         "values": test.count,
         "deviation_ratio": test.ratio,
-        "p_variance": test.p_variance,
-        "p_mean": test.p_mean,
-        "p_shape": test.p_shape,
-        "p_rounds": test.p_rounds,
-        "p_neighbours": test.p_neighbours,
+        **{name: p for name, p in asdict(test).items() if name.startswith("p_")},
         "repeats": test.repeats,
         "restarts_repeat": restarts_repeat,
     }
@@ -199,14 +188,7 @@ def sampling_finding(test: SamplingTest, *, sampling_rate: float, claim: Claim) 
     wrong = [name for name, p in sure.items() if p < TEST_ERROR]
     said = f"{test.share:.4g} of the canaries were drawn, {sampling_rate:g} are claimed"
     words = f"{said}; wrong: {', '.join(wrong)}" if wrong else said
-    figures = {
-        "share": test.share,
-        "p_rounds": test.p_rounds,
-        "p_total": test.p_total,
-        "p_users": test.p_users,
-        "p_overlap": test.p_overlap,
-    }
-    return _plain("sampling", claim, bool(wrong), words, figures)
+    return _plain("sampling", claim, bool(wrong), words, asdict(test))
 
 
 def clipping_finding(
@@ -258,7 +240,7 @@ def membership_finding(
         f"telling members from others by the samples: AUC {found.auc:.3f} ({blind.auc:.3f} by "
         f"pictures of nothing), ε ≥ {found.lower_bound:.3g}"
     )
-    bound = found.lower_bound
+    measured: dict[str, Any] = {"lower_bound": found.lower_bound, "cap": cap}
     words: Mapping[AuditVerdict, str] = {
         "alarm": f"{said}, above the {claim.epsilon:.3g} that is claimed",
         "cannot-detect": f"with so few members no more than ε = {cap:.3g} could have been shown",
@@ -279,14 +261,9 @@ def membership_finding(
             f"the attack is broken: on replayed training records its AUC is {control.auc:.3f}, "
             "which should be near 1"
         )
-        finding = _undetectable(broken, claim, figures)
-        return replace(finding, lower_bound=bound, cap=cap)
-    marked: Mapping[AuditVerdict, str] = {
-        verdict: f"{_SIMULATED}{text}" for verdict, text in words.items()
-    }
-    return _judged(
-        "membership", claim, sure.lower_bound, marked, figures, lower_bound=bound, cap=cap
-    )
+        return replace(_undetectable(broken, claim, figures), **measured)
+    finding = _judged("membership", claim, sure.lower_bound, words, figures, **measured)
+    return replace(finding, words=f"{_SIMULATED}{finding.words}")
 
 
 def no_attack(reason: str, *, claim: Claim) -> Finding:

@@ -42,27 +42,11 @@ from accountant.bayesian.costs import (
 )
 from accountant.bayesian.diagnostics import FEWEST, Diagnostics
 from accountant.bayesian.loss_moments import checked_lambdas
-from accountant.bayesian.norms import NORM_BINS, NormHistogram
 from accountant.bayesian.pricing import Norms, PricedDistances, at_largest, priced
-from accountant.bounds import (
-    NOTHING_SPENT,
-    UNBOUNDED,
-    Bound,
-    require_count,
-    require_probability,
-)
+from accountant.bounds import NOTHING_SPENT, UNBOUNDED, Bound, require_count, require_probability
 from accountant.dp.binomial import Floats
 from accountant.events import Event, GaussianRelease
 from foundation.errors import WrongUse
-
-__all__ = [
-    "DEFAULT_LAMBDAS",
-    "NORM_BINS",
-    "BayesianAccountant",
-    "MixedEvents",
-    "NormHistogram",
-    "TooManyRounds",
-]
 
 DEFAULT_LAMBDAS: tuple[int, ...] = (
     *range(1, 65),
@@ -71,7 +55,7 @@ DEFAULT_LAMBDAS: tuple[int, ...] = (
 """Orders λ: every whole number to 64, then in steps of an eighth to 512."""
 
 
-_Conversion = Callable[[Floats, Floats, float, float], Floats]
+_Conversion = Callable[[Floats, Floats, float], Floats]
 
 
 class TooManyRounds(WrongUse):
@@ -319,7 +303,7 @@ class BayesianAccountant:
             return UNBOUNDED
         if not self._rounds:
             return NOTHING_SPENT
-        found = np.array([convert(costs, self._orders, left, 0.0) for costs, left in candidates])
+        found = np.array([convert(costs, self._orders, left) for costs, left in candidates])
         best = found.argmin()
         return Bound(float(found.flat[best]), float(self._orders[best % self._orders.size]))
 

@@ -104,7 +104,7 @@ def assess(
     differential = DifferentialAccountant()
     differential.compose(event, rounds)
     dp = differential.epsilon(delta)
-    counted = _enrolled(users, panel, distances.size)
+    counted = distances.size if panel and users is None else users
     return Assessment(
         as_published=bayesian.as_published(),
         corrected=bayesian.corrected(),
@@ -116,10 +116,6 @@ def assess(
         percentiles_corrected=percentile_curve(bayesian, dp, users=counted, figure="corrected"),
         warnings=bayesian.warnings(),
     )
-
-
-def _enrolled(users: int | None, panel: bool, norms: int) -> int | None:
-    return norms if panel and users is None else users
 
 
 def _panel(
@@ -135,6 +131,6 @@ def _panel(
     if sample is None:
         return UNBOUNDED
     cost = hoelder_cost(sample.moments, sample.weights, power=rounds, rounds=1, quantile=0.0)
-    found = epsilon_by_order(cost, np.array(lambdas, dtype=np.float64), delta, 0.0)
+    found = epsilon_by_order(cost, np.array(lambdas, dtype=np.float64), delta)
     best = int(found.argmin())
     return Bound(float(found[best]), float(lambdas[best]))

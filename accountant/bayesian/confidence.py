@@ -17,13 +17,7 @@ _LARGE = 30.0
 
 
 def sound_cost(
-    log_moments: Floats,
-    weights: Floats,
-    largest: Floats,
-    *,
-    power: int,
-    rounds: int,
-    gamma: float,
+    log_moments: Floats, weights: Floats, largest: Floats, *, power: int, rounds: int, gamma: float
 ) -> Floats:
     """Distribution-free upper confidence bound on (1/T)·log E_x[M(x)^power], float64 [orders].
 

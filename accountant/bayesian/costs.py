@@ -11,16 +11,9 @@ import math
 
 import numpy as np
 
+from accountant.bounds import require_probability
 from accountant.dp.binomial import Floats
 from foundation.errors import WrongUse
-
-__all__ = [
-    "divergence_epsilon_by_order",
-    "epsilon_by_order",
-    "hoelder_cost",
-    "largest_share",
-    "plug_in_cost",
-]
 
 
 def plug_in_cost(log_moments: Floats, weights: Floats) -> Floats:
@@ -75,7 +68,7 @@ def largest_share(log_moments: Floats, weights: Floats, power: int) -> Floats:
     return result
 
 
-def epsilon_by_order(costs: Floats, lambdas: Floats, delta: float, failure: float) -> Floats:
+def epsilon_by_order(costs: Floats, lambdas: Floats, delta: float) -> Floats:
     """Equation 8 solved for epsilon, each order by itself: float64 [orders], each ≥ 0.
 
     The privacy loss exceeds this ε with probability ``delta`` at most, over the mechanism and over
@@ -84,18 +77,17 @@ def epsilon_by_order(costs: Floats, lambdas: Floats, delta: float, failure: floa
     Args:
         costs: Σ_t c_t(λ), float64 [orders].
         lambdas: λ, float64 [orders].
-        delta: δ_μ that must hold altogether.
-        failure: probability that a confidence bound in ``costs`` fails; it is part of ``delta``.
+        delta: what is left of δ_μ once the probability that a confidence bound in ``costs`` fails
+            is taken off.
 
     Raises:
-        WrongUse: delta is not above ``failure``, or is no probability.
+        WrongUse: delta is no probability.
     """
-    return np.maximum((costs - _log_left(delta, failure)) / lambdas, 0.0)
+    require_probability("delta", delta)
+    return np.maximum((costs - math.log(delta)) / lambdas, 0.0)
 
 
-def divergence_epsilon_by_order(
-    costs: Floats, lambdas: Floats, delta: float, failure: float
-) -> Floats:
+def divergence_epsilon_by_order(costs: Floats, lambdas: Floats, delta: float) -> Floats:
     """ε of definition 4 of the paper, each order by itself: float64 [orders], each ≥ 0.
 
     Definition 4 bounds Pr[A(D) ∈ S] − e^ε·Pr[A(D') ∈ S], which is E[(1 − e^(ε−L))₊] at worst; as
@@ -103,8 +95,9 @@ def divergence_epsilon_by_order(
     `epsilon_by_order`. It is linear in the law of x, so it holds on average over x too. At one x:
     Canonne, Kamath, Steinke, arXiv:2004.00010, proposition 12. Arguments and errors as there.
     """
+    require_probability("delta", delta)
     gain = np.log1p(lambdas) + lambdas * np.log1p(1 / lambdas)
-    return np.maximum((costs - _log_left(delta, failure) - gain) / lambdas, 0.0)
+    return np.maximum((costs - math.log(delta) - gain) / lambdas, 0.0)
 
 
 def seen(values: Floats, weights: Floats) -> tuple[Floats, Floats]:
@@ -117,19 +110,3 @@ def seen(values: Floats, weights: Floats) -> tuple[Floats, Floats]:
     if not positive.any() or (weights < 0).any():
         raise WrongUse("weights: give numbers ≥ 0, one of them at least above 0")
     return values[:, positive], weights[positive]
-
-
-def _log_left(delta: float, failure: float) -> float:
-    """Log of what is left of δ for the privacy loss itself."""
-    _require_failure(failure)
-    if not failure < delta < 1.0:
-        raise WrongUse(
-            f"delta = {delta!r} cannot be used: give one above the confidence bounds' own "
-            f"probability of failure, {failure:.3g}, and below 1"
-        )
-    return math.log(delta - failure)
-
-
-def _require_failure(failure: float) -> None:
-    if not 0.0 <= failure < 1.0:
-        raise WrongUse(f"failure = {failure!r} cannot be used: give a probability in [0, 1)")

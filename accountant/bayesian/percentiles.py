@@ -52,11 +52,7 @@ def percentile_curve(
         require_count("users", users)
     found = accountant.percentiles(shares, figure)
     return tuple(
-        Percentile(
-            share,
-            capped(bound, dp),
-            users is None or (1 - share) * users >= 1 - _ROUNDING,
-        )
+        Percentile(share, capped(bound, dp), users is None or (1 - share) * users >= 1 - _ROUNDING)
         for share, bound in zip(shares, found, strict=True)
     )
 

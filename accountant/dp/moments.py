@@ -13,13 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from accountant.bounds import (
-    NOTHING_SPENT,
-    UNBOUNDED,
-    Bound,
-    require_count,
-    require_probability,
-)
+from accountant.bounds import NOTHING_SPENT, UNBOUNDED, Bound, require_count, require_probability
 from accountant.dp.binomial import Floats
 from accountant.dp.renyi import DEFAULT_ORDERS, deltas, epsilons, renyi_divergences
 from accountant.dp.replaced import replaced_divergences

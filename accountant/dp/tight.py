@@ -136,11 +136,7 @@ def _one_way(what: Composition, direction: Direction, moments: Floats, target: f
 
 
 def _smoothest(
-    what: Composition,
-    direction: Direction,
-    moments: Floats,
-    at: int,
-    target: tuple[float, float],
+    what: Composition, direction: Direction, moments: Floats, at: int, target: tuple[float, float]
 ) -> ContourPlace:
     """The place near abscissa number ``at`` that needs the least extra release."""
     near = [i for i in (at, at + _LEFT, at - _LEFT) if 0 <= i < moments.size]

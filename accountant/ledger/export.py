@@ -120,12 +120,8 @@ def _figures(spending: Spending) -> dict[str, Any]:
 
 def _line_rows(which: str, ledger: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     header = ledger["header"]
-    yield {
-        "what": "header",
-        "ledger": which,
-        "sha256": header["record"]["sha256"],
-        "line": header["line"],
-    }
+    digest = header["record"]["sha256"]
+    yield {"what": "header", "ledger": which, "sha256": digest, "line": header["line"]}
     for entry in ledger["entries"]:
         record, cost = entry["record"], entry["priced_as"]
         line = {name: record[name] for name in _LINE_COLUMNS if name in record}

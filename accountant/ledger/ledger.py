@@ -99,10 +99,7 @@ class Ledger:
 
     @classmethod
     def read(
-        cls,
-        path: str | Path,
-        expected_head: str | None = None,
-        expected_entries: int | None = None,
+        cls, path: str | Path, expected_head: str | None = None, expected_entries: int | None = None
     ) -> Ledger:
         """Check a ledger without changing it; no right to write is needed.
 
@@ -130,10 +127,7 @@ class Ledger:
 
     @classmethod
     def verify(
-        cls,
-        path: str | Path,
-        expected_head: str | None = None,
-        expected_entries: int | None = None,
+        cls, path: str | Path, expected_head: str | None = None, expected_entries: int | None = None
     ) -> tuple[LedgerEntry, ...]:
         """All entries of a ledger that `read` finds nothing wrong with."""
         return cls.read(path, expected_head, expected_entries).entries

@@ -77,23 +77,15 @@ class PopulationTerms:
         text = isinstance(self.population, str) and self.population
         _require(bool(text), "population", self.population, "give it a name")
         _require(self.unit in ("user", "record"), "unit", self.unit, "'user' or 'record'")
-        _require(
-            self.adjacency in ("add-remove", "replace-one"),
-            "adjacency",
-            self.adjacency,
-            "'add-remove' or 'replace-one'",
-        )
+        known = self.adjacency in ("add-remove", "replace-one")
+        _require(known, "adjacency", self.adjacency, "'add-remove' or 'replace-one'")
         delta, budget, users = self.delta, self.epsilon_budget, self.users
         _require(_real(delta) and 0 < delta < 1, "delta", delta, "give a probability in (0, 1)")
         _require(_real(budget) and budget > 0, "epsilon", budget, "give a finite number above 0")
         whole = isinstance(users, int) and not isinstance(users, bool)
         _require(whole and users >= 0, "users", users, "give a whole number ≥ 0")
-        _require(
-            self.unit == "record" or users == 0 or delta <= 1 / users,
-            "delta",
-            delta,
-            f"make it at most 1/N for N = {users} users: a larger δ protects no one",
-        )
+        mend = f"make it at most 1/N for N = {users} users: a larger δ protects no one"
+        _require(self.unit == "record" or users == 0 or delta <= 1 / users, "delta", delta, mend)
 
     @classmethod
     def from_header(cls, header: Mapping[str, Any]) -> PopulationTerms:
@@ -268,9 +260,8 @@ class Population:
             self._book()
             account = copy.deepcopy(self._account)
         for number, event in enumerate(events):
-            if account.would_exceed(
-                event, epsilon=self.terms.epsilon_budget, delta=self.terms.delta
-            ):
+            budget = {"epsilon": self.terms.epsilon_budget, "delta": self.terms.delta}
+            if account.would_exceed(event, **budget):
                 return number
             account.compose(event)
         return len(events)

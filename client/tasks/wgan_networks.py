@@ -43,10 +43,7 @@ def load_networks(users: LocalUsers, request: TrainRequest) -> tuple[WganCritic,
     critic = WganCritic(users.shape, users.classes, settings.width, settings.hidden)
     vector_to_parameters(torch.from_numpy(request.weights["critic"].copy()), critic.parameters())
     generator = Generator(
-        users.shape,
-        users.classes,
-        settings.generator_width,
-        settings.generator_latent,
+        users.shape, users.classes, settings.generator_width, settings.generator_latent
     )
     load_vector(generator, request.weights["generator"])
     return critic.to(device), generator.to(device)

@@ -11,9 +11,9 @@ from accountant.account import Account
 from accountant.bayesian.accountant import (
     BayesianAccountant,
     MixedEvents,
-    NormHistogram,
     TooManyRounds,
 )
+from accountant.bayesian.norms import NormHistogram
 from accountant.dp.differential import DifferentialAccountant
 from accountant.events import GaussianRelease, SubsampledGaussian
 from accountant.ledger.evidence import EvidenceFile

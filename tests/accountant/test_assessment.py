@@ -68,7 +68,7 @@ def test_the_figures_agree_with_sixty_digits_but_for_the_union_over_orders(case)
                 of_row(case, delta)
             continue
         found = of_row(case, delta)
-        expected = epsilon_by_order(costs, orders, float(delta), failure)
+        expected = epsilon_by_order(costs, orders, float(delta) - failure)
         assert found.confidence_failure == pytest.approx(failure)
         assert found.corrected.epsilon == pytest.approx(expected.min(), rel=1e-9)
         assert found.corrected.order == orders[expected.argmin()]
@@ -112,7 +112,7 @@ def own_epsilons(norms, rounds, delta, lambdas, convert):
     """Each user's own ε by the same conversion, float64 [m]."""
     costs = rounds * left_log_moments(lambdas, 0.01, norms, 1.0)
     orders = np.array(lambdas, dtype=float)
-    return np.array([convert(c, orders, delta, 0.0).min() for c in costs.T])
+    return np.array([convert(c, orders, delta).min() for c in costs.T])
 
 
 @pytest.mark.parametrize("figure", ["sound", "corrected"])

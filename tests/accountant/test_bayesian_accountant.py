@@ -8,12 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from loss_sides import left_log_moments, right_log_moments
 
-from accountant.bayesian.accountant import (
-    NORM_BINS,
-    BayesianAccountant,
-    NormHistogram,
-    TooManyRounds,
-)
+from accountant.bayesian.accountant import BayesianAccountant, TooManyRounds
 from accountant.bayesian.confidence import sound_cost, student_quantile
 from accountant.bayesian.costs import (
     divergence_epsilon_by_order,
@@ -21,6 +16,7 @@ from accountant.bayesian.costs import (
     hoelder_cost,
     plug_in_cost,
 )
+from accountant.bayesian.norms import NORM_BINS, NormHistogram
 from accountant.dp.moments import MomentsAccountant
 from accountant.dp.renyi import renyi_divergences
 from accountant.events import SubsampledGaussian
@@ -61,15 +57,15 @@ def test_figures_are_what_the_formulas_say():
     failure = 7 * len(lambdas) * gamma
     accountant = spent(7, evidence, total, delta, lambdas=lambdas)
     orders = np.array(lambdas, float)
-    expected = epsilon_by_order(corrected, orders, delta, failure)
+    expected = epsilon_by_order(corrected, orders, delta - failure)
     assert accountant.corrected().epsilon == pytest.approx(expected.min(), rel=1e-12)
     assert accountant.corrected().order == orders[expected.argmin()]
     assert accountant.confidence_failure == pytest.approx(failure)
-    expected = epsilon_by_order(published, orders, delta, 0.0)
+    expected = epsilon_by_order(published, orders, delta)
     assert accountant.as_published().epsilon == pytest.approx(expected.min(), rel=1e-12)
     clip = left_log_moments(lambdas, 0.05, [1.0], 1.5)[:, 0]
     sound = 7 * sound_cost(left, weights, clip, power=total, rounds=total, gamma=gamma)
-    expected = divergence_epsilon_by_order(sound, orders, delta, failure)
+    expected = divergence_epsilon_by_order(sound, orders, delta - failure)
     assert accountant.sound().epsilon == pytest.approx(expected.min(), rel=1e-12)
     assert accountant.sound_failure == pytest.approx(failure)
 

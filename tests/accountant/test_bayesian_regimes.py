@@ -9,11 +9,10 @@ import pytest
 from accountant.bayesian.accountant import (
     BayesianAccountant,
     MixedEvents,
-    NormHistogram,
     TooManyRounds,
 )
 from accountant.bayesian.costs import divergence_epsilon_by_order, epsilon_by_order
-from accountant.bayesian.norms import norms_of
+from accountant.bayesian.norms import NormHistogram, norms_of
 from accountant.dp.moments import MomentsAccountant
 from accountant.events import GaussianRelease, SubsampledGaussian
 
@@ -44,11 +43,11 @@ class TestOneShotReleases:
         accountant = spent((SHOT, None), (SHOT, None))
         lambdas = np.arange(1.0, 65)
         cost = 2 * lambdas * (lambdas + 1) / (2 * 20.0**2)
-        tail = epsilon_by_order(cost, lambdas, DELTA, 0.0).min()
+        tail = epsilon_by_order(cost, lambdas, DELTA).min()
         accountant_64 = spent((SHOT, None), (SHOT, None), lambdas=range(1, 65))
         assert accountant_64.corrected().epsilon == pytest.approx(tail, rel=1e-12)
         assert accountant_64.as_published().epsilon == pytest.approx(tail, rel=1e-12)
-        sharp = divergence_epsilon_by_order(cost, lambdas, DELTA, 0.0).min()
+        sharp = divergence_epsilon_by_order(cost, lambdas, DELTA).min()
         assert accountant_64.sound().epsilon == pytest.approx(sharp, rel=1e-12)
         assert accountant.warnings() == () and accountant.confidence_failure == 0
 
@@ -93,7 +92,7 @@ class TestReplacedUnits:
         accountant = spent((event, d), total=1, lambdas=(4, 9))
         moments = np.multiply.outer(lambdas * (lambdas + 1), (d / (8 * CLIP)) ** 2 / 2)
         published = np.log(np.exp(moments).mean(axis=1))
-        expected = epsilon_by_order(published, lambdas, DELTA, 0.0).min()
+        expected = epsilon_by_order(published, lambdas, DELTA).min()
         assert accountant.as_published().epsilon == pytest.approx(expected, rel=1e-9)
 
     def test_norms_in_a_histogram_are_refused(self):

@@ -4,7 +4,7 @@ import stat
 import numpy as np
 import pytest
 
-from accountant.bayesian.accountant import NormHistogram
+from accountant.bayesian.norms import NormHistogram
 from accountant.events import SubsampledGaussian
 from accountant.ledger.evidence import EvidenceFile, Sealed
 from accountant.ledger.ledger import Ledger

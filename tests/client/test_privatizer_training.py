@@ -173,21 +173,11 @@ def stripes(n=300, seed=0):
     return PrivateData("stripes", images, bits[:, 1], bits[:, 0], None, None, 2, 2, -1.0, 1.0)
 
 
-def test_identity_training_brings_a_filter_back_to_its_record_and_its_head_reads():
-    data = stripes()
+def test_identity_training_brings_a_filter_back_to_its_record():
     net = UNet((1, 8, 8), 2, generator=seeded())
     with torch.no_grad():
         net.correct.bias.fill_(0.8)
-    head = Mlp(64, 2, (), generator=seeded(1))
-    error = train_identity(
-        net, data, steps=150, rate=1e-2, batch=32, seed=0, head=head, labels=data.sensitive
-    )
-    assert error < 0.15
-    noise = torch.randn(300, *net.noise_shape, generator=seeded(2))
-    guesses = head(net(data.records, noise)).argmax(1)
-    assert float((guesses == data.sensitive).float().mean()) > 0.95
-    with pytest.raises(PrivatizerError, match="one label for each"):
-        train_identity(net, data, steps=1, rate=1e-2, batch=4, seed=0, head=head)
+    assert train_identity(net, stripes(), steps=150, rate=1e-2, batch=32, seed=0) < 0.15
 
 
 def test_a_fader_paints_the_attribute_it_is_told_and_keeps_the_rest():

@@ -47,9 +47,7 @@ def load_orl(name: str, argument: str, data_dir: Path | None, seed: int) -> Spli
     for person in range(faces.utility_classes):
         rows = random.permutation(np.flatnonzero(people == person)).tolist()
         for part, chosen in zip(
-            parts,
-            (rows[:TRAIN], rows[TRAIN : TRAIN + ATTACK], rows[TRAIN + ATTACK :]),
-            strict=True,
+            parts, (rows[:TRAIN], rows[TRAIN : TRAIN + ATTACK], rows[TRAIN + ATTACK :]), strict=True
         ):
             part.extend(chosen)
     return Split(*(faces.take(torch.tensor(part, dtype=torch.int64)) for part in parts))
