@@ -46,7 +46,7 @@ from studies.attackers import ATTACKERS
 from studies.framework.charts import plot_lines, plot_sheet
 from studies.framework.settings import check_names
 from studies.framework.study import SeedTrial
-from studies.framework.tables import Row
+from studies.framework.tables import Row, number
 from studies.metrics.reading import released
 from studies.papers.faces import SHAKEN, shaken
 
@@ -131,12 +131,25 @@ def run_seed(settings: SubjectsSettings, trial: SeedTrial) -> list[Row]:
     sheets: dict[str, Tensor] = {"raw": split.test.records}
     for alpha in settings.alphas:
         trial.report(f"subjects: seed {seed}, alpha={alpha:g}")
-        row, sheets[f"α={alpha:g}"] = _point(settings, split, people, provider, alpha, seed)
-        rows.append({**row, **{f"raw_{group}": share for group, share in raw.items()}})
+        started = time.perf_counter()
+        method = train_filter(settings, split, people, provider, alpha, seed)
+        faces = _released(method, split.test, seed + 1).records
+        known = replace(_released(method, split.attack, seed + 2), side=None)
+        fitted = [ATTACKERS[name]().fit(known, seed) for name in settings.attackers]
+        found = [_first_five(one.log_probabilities(faces), split.test, people) for one in fitted]
+        shares = {
+            "raw": raw,
+            "fixed": recognised(provider, faces, split.test, people),
+            "fresh": {group: max(one[group] for one in found) for group in GROUPS},
+        }
+        row: Row = {f"{name}_{group}": own[group] for name, own in shares.items() for group in own}
+        head: Row = {"alpha": alpha, "seed": seed, "chance": FIRST / people.count}
+        rows.append({**head, **row, "seconds": time.perf_counter() - started})
+        sheets[f"α={alpha:g}"] = faces
     if trial.first:
         shown = torch.cat([people.rows(split.test, group).nonzero()[:4, 0] for group in GROUPS])
-        faces = {name: images[shown] for name, images in sheets.items()}
-        plot_sheet(faces, trial.out / "subjects-faces.png")
+        some = {name: images[shown] for name, images in sheets.items()}
+        plot_sheet(some, trial.out / "subjects-faces.png")
     return rows
 
 
@@ -145,7 +158,7 @@ def draw(rows: Sequence[Row], settings: SubjectsSettings, out: Path) -> None:
     own = [row for row in rows if row["seed"] == rows[0]["seed"]]
     lines = {
         f"{reader} network, {group}": [
-            (float(row["alpha"] or 0.0), float(row[f"{reader}_{group}"] or 0.0)) for row in own
+            (number(row, "alpha"), number(row, f"{reader}_{group}")) for row in own
         ]
         for reader in ("fixed", "fresh")
         for group in GROUPS
@@ -154,7 +167,7 @@ def draw(rows: Sequence[Row], settings: SubjectsSettings, out: Path) -> None:
         lines,
         xlabel="α",
         ylabel=f"owner among the first {FIRST}",
-        level=("chance", float(rows[0]["chance"] or 0.0)),
+        level=("chance", number(rows[0], "chance")),
         path=out / "subjects-recognised.png",
     )
 
@@ -211,37 +224,22 @@ def train_filter(
     """
     known = split.train.take(~people.rows(split.train, "unseen"))
     check_reads(provider, known.records[:1], people.count, "the provider's network")
-    net = FILTERS[settings.filter](
-        known.shape,
-        settings.width,
-        limits=(known.low, known.high),
-        generator=torch.Generator().manual_seed(seed),
-    )
-    if settings.identity_steps:
-        train_identity(
-            net,
-            known,
-            steps=settings.identity_steps,
-            rate=settings.rate,
-            batch=settings.batch,
-            seed=seed,
-        )
+    limits, source = (known.low, known.high), torch.Generator().manual_seed(seed)
+    net = FILTERS[settings.filter](known.shape, settings.width, limits=limits, generator=source)
+    rate, batch, steps = settings.rate, settings.batch, settings.identity_steps
+    if steps:
+        train_identity(net, known, steps=steps, rate=rate, batch=batch, seed=seed)
+    answer = wanted_answer(people, settings.private_share)
+    objective = Objective(alpha, leak="divergence", exclusive=True)
     method = InformationPrivatizer(
-        net,
-        wanted_answer(people, settings.private_share),
-        Objective(alpha, leak="divergence", exclusive=True),
-        fixed_utility=provider,
-        fixed_adversary=provider,
+        net, answer, objective, fixed_utility=provider, fixed_adversary=provider
     )
+    stage = Stage(FILTER, {FILTER: rate}, settings.steps, last_rate=0.1)
+    choice = (~people.rows(known, "consenting")).float().unsqueeze(1)
     train_privatizer(
-        method,
-        known,
-        [Stage(FILTER, {FILTER: settings.rate}, settings.steps, last_rate=0.1)],
-        batch=settings.batch,
-        seed=seed,
-        choice=(~people.rows(known, "consenting")).float().unsqueeze(1),
-        change=lambda batch, generator: shaken(batch, settings.mixed, generator),
-    )
+        method, known, [stage], batch=batch, seed=seed, choice=choice,
+        change=lambda some, generator: shaken(some, settings.mixed, generator),
+    )  # fmt: skip
     return method
 
 
@@ -266,50 +264,8 @@ def recognised(
         return _first_five(reader(faces), data, people)
 
 
-def _point(
-    settings: SubjectsSettings,
-    split: Split,
-    people: People,
-    provider: nn.Module,
-    alpha: float,
-    seed: int,
-) -> tuple[Row, Tensor]:
-    """A row, and the released test faces."""
-    started = time.perf_counter()
-    method = train_filter(settings, split, people, provider, alpha, seed)
-    faces = _released(method, split.test, seed + 1).records
-    fixed = recognised(provider, faces, split.test, people)
-    fresh = _attacked(settings, method, split, people, faces, seed)
-    row: Row = {
-        "alpha": alpha,
-        "seed": seed,
-        **{f"fixed_{group}": share for group, share in fixed.items()},
-        **{f"fresh_{group}": share for group, share in fresh.items()},
-        "chance": FIRST / people.count,
-        "seconds": time.perf_counter() - started,
-    }
-    return row, faces
-
-
 def _released(method: InformationPrivatizer, data: PrivateData, seed: int) -> PrivateData:
     return released(method.networks[FILTER], data, seed, chunk=len(data))
-
-
-def _attacked(
-    settings: SubjectsSettings,
-    method: InformationPrivatizer,
-    split: Split,
-    people: People,
-    faces: Tensor,
-    seed: int,
-) -> dict[str, float]:
-    """The strongest fresh attacker in each group, trained on the released attack part."""
-    known = replace(_released(method, split.attack, seed + 2), side=None)
-    found = []
-    for name in settings.attackers:
-        fitted = ATTACKERS[name]().fit(known, seed)
-        found.append(_first_five(fitted.log_probabilities(faces), split.test, people))
-    return {group: max(shares[group] for shares in found) for group in GROUPS}
 
 
 def _first_five(answers: Tensor, data: PrivateData, people: People) -> dict[str, float]:
