@@ -32,10 +32,10 @@ from torch import nn
 from client.datasets.attributes import load_private
 from client.datasets.attributes.data import PrivateData, Split
 from privatizers.protocol import FILTER, Privatizer
+from studies.attackers.formula import with_formula
 from studies.attackers.networks import NetworkAttacker
 from studies.attackers.protocol import Attacker, FittedAttacker
 from studies.attackers.reading_nets import accuracy, learn, small_reader
-from studies.attackers.stroke_formula import with_formula
 from studies.framework.charts import plot_lines, plot_sheet
 from studies.framework.study import SeedTrial
 from studies.framework.tables import Row, number

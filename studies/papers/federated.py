@@ -38,7 +38,7 @@ from server.run_ledger import spending_of
 from simulations.engine import train_in_process
 from simulations.students.students import train_student
 from studies.attackers import ATTACKERS
-from studies.attackers.stroke_formula import with_formula
+from studies.attackers.formula import with_formula
 from studies.framework.errors import StudyError
 from studies.framework.settings import check_names
 from studies.framework.study import SeedTrial

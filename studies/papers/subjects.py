@@ -35,11 +35,12 @@ from torch.nn import functional as F
 
 from client.datasets.attributes import load_private
 from client.datasets.attributes.data import PrivateData, Split
+from client.datasets.spec import Augmentation
 from models.classifiers import ConvClassifier
 from privatizers.classifiers import check_reads
 from privatizers.information import InformationPrivatizer, Objective
 from privatizers.networks.filters import DenseFilter, UNet
-from privatizers.protocol import FILTER, PrivatizerError
+from privatizers.protocol import FILTER, Batch, PrivatizerError
 from privatizers.training import Stage, train_identity, train_privatizer
 from simulations.students.augmentation import affine
 from studies.attackers import ATTACKERS
@@ -48,7 +49,6 @@ from studies.framework.settings import check_names
 from studies.framework.study import SeedTrial
 from studies.framework.tables import Row, number
 from studies.metrics.reading import released
-from studies.papers.faces import SHAKEN, shaken
 
 GROUPS = ("consenting", "seen", "unseen")
 """Who is recognised, private people the filter learned from, private people it never saw."""
@@ -271,3 +271,43 @@ def _released(method: InformationPrivatizer, data: PrivateData, seed: int) -> Pr
 def _first_five(answers: Tensor, data: PrivateData, people: People) -> dict[str, float]:
     hit = (answers.topk(FIRST, 1).indices == data.sensitive.unsqueeze(1)).any(1)
     return {group: float(hit[people.rows(data, group)].float().mean()) for group in GROUPS}
+
+
+SHAKEN = Augmentation("affine", rotation=0.05, scale=0.04, shear=0.02, shift=0.04)
+"""How far a face is moved."""
+
+
+def shaken(batch: Batch, mixed: float, generator: torch.Generator) -> Batch:
+    """Every face moved a little; some become faces of no real person, labelled private.
+
+    A filter is to lose people whom it never saw. It sees some: blends of two people, and faces
+    whose lower or right half is another person's.
+
+    Args:
+        batch: faces [n, c, h, w] with the choice of each.
+        mixed: share that becomes a face of no real person.
+        generator: CPU generator of all that is drawn.
+    """
+    faces = affine(batch.records, SHAKEN, generator)
+    count = int(mixed * len(faces))
+    if count == 0 or batch.choice is None:
+        return replace(batch, records=faces)
+    others = faces[torch.randperm(len(faces), generator=generator)[:count]]
+    strangers = _strangers(faces[:count], others, generator)
+    return replace(
+        batch,
+        records=torch.cat([strangers, faces[count:]]),
+        choice=torch.cat([torch.ones(count, 1), batch.choice[count:]]),
+    )
+
+
+def _strangers(faces: Tensor, others: Tensor, generator: torch.Generator) -> Tensor:
+    """Blends for about a half of the faces, patched ones for the others."""
+    share = 0.35 + 0.3 * torch.rand(len(faces), 1, 1, 1, generator=generator)
+    blends = torch.lerp(faces, others, share)
+    patched = faces.clone()
+    height, breadth = faces.shape[2] // 2, faces.shape[3] // 2
+    patched[::2, :, height:] = others[::2, :, height:]
+    patched[1::2, :, :, breadth:] = others[1::2, :, :, breadth:]
+    blended = torch.rand(len(faces), 1, 1, 1, generator=generator) < 0.5
+    return torch.where(blended, blends, patched)

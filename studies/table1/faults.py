@@ -6,11 +6,13 @@ stay as they are.
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from foundation.files import write_durably
 from server.config.tree import Config
 from simulations.federation.apps import simulated_federation
 
@@ -33,15 +35,10 @@ def write_faulty_copy(config: Config, share: float, path: Path) -> None:
     turned = faulty_records(config, share)
     images[turned] = np.rot90(images[turned], 1, (2, 3))
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part.npz")
-    np.savez(
-        part,
-        train_images=images,
-        train_labels=dataset.train_labels,
-        test_images=dataset.test_images,
-        test_labels=dataset.test_labels,
-    )
-    part.replace(path)
+    parts = ("train_labels", "test_images", "test_labels")
+    content = io.BytesIO()
+    np.savez(content, train_images=images, **{name: getattr(dataset, name) for name in parts})
+    write_durably(path, content.getvalue())
 
 
 def faulty_records(config: Config, share: float) -> NDArray[np.int64]:

@@ -108,11 +108,9 @@ class Measuring:
         if whole is None:
             return {}
         images = whole().draw(labels, self._draws)
-        seen = predict(self._judge, images).argmax(1)
-        return {
-            "recognised_unfiltered": _share(seen == labels),
-            "judged_rotated_unfiltered": self._rotated(images),
-        }
+        recognised = _share(predict(self._judge, images).argmax(1) == labels)
+        rotated = self._rotated(images)
+        return {"recognised_unfiltered": recognised, "judged_rotated_unfiltered": rotated}
 
     def _rotated(self, images: Tensor) -> float:
         return _share(predict(self._orientation, images).argmax(1) == 1)
@@ -130,37 +128,29 @@ class Measuring:
         if self._teacher is None:
             others = (a for a in ARCHITECTURES if a != CONTROL_STUDENT)
             return {CONTROL_STUDENT: own_label, **{a: self.own_labels(a) for a in others}}
-        images, targets = training_set(
-            self._teacher,
-            images=self._effort.images,
-            seed=self._draws,
-            augmentation=self._augmentation,
-            distortion=self._distortion,
-        )
+        images, targets = self._taught(self._teacher)
         return {a: self._student(images, targets, a) for a in ARCHITECTURES}
+
+    def _taught(self, teacher: Teacher) -> tuple[Tensor, Tensor]:
+        return training_set(
+            teacher, images=self._effort.images, seed=self._draws,
+            augmentation=self._augmentation, distortion=self._distortion,
+        )  # fmt: skip
 
     def own_labels(self, architecture: str) -> float:
         """Accuracy of a student of samples and changed samples with their requested classes."""
-        images, targets = varied_samples(
-            self._sampler,
-            images=self._effort.images,
-            seed=self._draws,
-            augmentation=self._augmentation,
+        images, augmentation = self._effort.images, self._augmentation
+        varied = varied_samples(
+            self._sampler, images=images, seed=self._draws, augmentation=augmentation
         )
-        return self._student(images, targets, architecture)
+        return self._student(*varied, architecture)
 
     def control(self) -> float | None:
         """Accuracy of a student taught on noise images by the same annotator."""
         if self._teacher is None:
             return None
-        images, targets = training_set(
-            NoiseTeacher(self._teacher, self._dataset.shape),
-            images=self._effort.images,
-            seed=self._draws,
-            augmentation=self._augmentation,
-            distortion=self._distortion,
-        )
-        return self._student(images, targets, CONTROL_STUDENT)
+        taught = self._taught(NoiseTeacher(self._teacher, self._dataset.shape))
+        return self._student(*taught, CONTROL_STUDENT)
 
     def annotator(self) -> float | None:
         """Accuracy of the annotator itself."""
@@ -173,13 +163,9 @@ class Measuring:
     def curve(self) -> list[Any]:
         """Accuracy against the number of labelled samples."""
         return label_curve(
-            self._sampler,
-            self._judge,
-            self._test,
-            effort=self._effort,
-            seed=self._draws,
+            self._sampler, self._judge, self._test, effort=self._effort, seed=self._draws,
             augmentation=self._augmentation,
-        )
+        )  # fmt: skip
 
     def draw_sheet(self, path: Path, caption: str) -> None:
         """Write a contact sheet: a column a class."""
@@ -189,14 +175,9 @@ class Measuring:
 
     def _student(self, images: Tensor, targets: Tensor, architecture: str) -> float:
         return train_student(
-            images,
-            targets,
-            *self._test,
-            classes=self._sampler.classes,
-            architecture=architecture,
-            epochs=self._effort.epochs[architecture],
-            seed=self._seed,
-        ).accuracy
+            images, targets, *self._test, classes=self._sampler.classes, architecture=architecture,
+            epochs=self._effort.epochs[architecture], seed=self._seed,
+        ).accuracy  # fmt: skip
 
 
 def _distances(judge: JudgeNet, real: Tensor, others: Tensor) -> dict[str, float]:

@@ -114,8 +114,6 @@ def _section(title: str, *parts: Sequence[str]) -> list[str]:
 def _columned(columns: Columns, lines: Iterable[TableLine]) -> list[str]:
     rows = [[show(line) for show in columns.values()] for line in lines]
     return markdown_table(list(columns), rows)
-        list(columns), [[show(one) for show in columns.values()] for one in lines]
-    )
 
 
 def _tables(lines: Sequence[TableLine]) -> list[str]:

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from client.datasets.attributes.data import PrivateData
 from simulations.plots.style import BLUE, GREEN, GREY, ORANGE
-from studies.framework.charts import plot_sheet, save
+from studies.framework.charts import plot_loads, plot_sheet, save
 from studies.tradeoff.figures import BLIND, LABEL, Curve, CurvePoint
 from studies.tradeoff.points import IMAGES, SERIES, kind_of
 
@@ -65,8 +65,6 @@ def plot_examples(raw: PrivateData, shown: Mapping[str, PrivateData], path: Path
         images = {name: data.records for name, data in rows.items()}
         return plot_sheet(images, path, limits=(raw.low, raw.high))
     if kind_of(raw) == SERIES:
-        from studies.papers.load_plot import plot_loads
-
         return plot_loads(rows, path)
     return _plot_points(rows, path)
 

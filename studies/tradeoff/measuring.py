@@ -21,8 +21,8 @@ from privatizers.classifiers import noise_shape_of
 from privatizers.export import example_inputs, latency_ms
 from privatizers.networks.information import InformationError, mutual_information
 from studies.attackers import ATTACKERS, FittedAttacker
+from studies.attackers.formula import formula_of
 from studies.attackers.reading_nets import accuracy, read_images, read_points
-from studies.attackers.stroke_formula import formula_of
 from studies.metrics.fairness import FairnessError, fairness
 from studies.metrics.reading import (
     CHUNK,

@@ -22,7 +22,7 @@ from privatizers.networks.masks import MaskFilter
 from privatizers.networks.releasers import ConvReleaser, LstmReleaser
 from privatizers.protocol import PrivatizerError
 from server.store import open_store
-from studies.attackers.stroke_formula import formula_of
+from studies.attackers.formula import formula_of
 from studies.tradeoff.certified import certify
 from studies.tradeoff.figures import LABEL, Curve, CurvePoint
 from studies.tradeoff.filter_files import load_filter, save_filter
