@@ -124,9 +124,7 @@ class StrokeFormula:
 def formula_of(name: str, reader: nn.Module | None) -> Attacker | None:
     """The attacker that computes the attribute of a source; None where no formula is known.
 
-    Args:
-        name: of the source.
-        reader: fresh network for the utility of the records that it is to attack.
+    ``reader`` is a fresh network for the utility of the records that it is to attack.
     """
     kind = name.partition(":")[0]
     formula = SOURCES[kind].formula if kind in SOURCES else ""
@@ -144,14 +142,9 @@ def formula_of(name: str, reader: nn.Module | None) -> Attacker | None:
 def with_formula(
     attackers: Mapping[str, Attacker], attack: PrivateData, source: str, *, steps: int, seed: int
 ) -> dict[str, Attacker]:
-    """The attackers and, where the attribute of images has a formula, the one that computes it.
+    """The attackers and, as ``formula``, the one that computes the attribute of the source.
 
-    Args:
-        attackers: by name; the formula's is ``formula``.
-        attack: images as the attackers are fitted on, of which a fresh network reads the utility.
-        source: whose sensitive attribute it is, as in `formula_of`.
-        steps: of that network.
-        seed: of it.
+    A fresh network that reads the utility of ``attack`` serves it; without a formula there is none.
     """
     if formula_of(source, nn.Identity()) is None:  # before a network is trained for nothing
         return dict(attackers)

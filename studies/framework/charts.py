@@ -72,15 +72,7 @@ def plot_lines(
     level: tuple[str, float] | None = None,
     path: Path,
 ) -> Path:
-    """Named lines through points (x, y), with one level marked.
-
-    Args:
-        lines: name -> points, in any order.
-        xlabel: of the horizontal axis.
-        ylabel: of the vertical axis.
-        level: a name and a height, drawn dotted.
-        path: PNG file to write.
-    """
+    """Named lines through points (x, y), in any order, with one level's name and height, dotted."""
     figure = Figure(figsize=(5.4, 3.8), layout="constrained")
     axes = figure.subplots()
     for place, (name, points) in enumerate(lines.items()):
@@ -97,12 +89,9 @@ def plot_lines(
 def plot_sheet(
     rows: Mapping[str, Tensor], path: Path, *, limits: tuple[float, float] = (-1.0, 1.0)
 ) -> Path:
-    """Images side by side, a row each, say before and after a filter.
+    """Images side by side, say before and after a filter, black and white at ``limits``.
 
-    Args:
-        rows: row's name -> images float32 [n, c, h, w], all rows of one n.
-        path: PNG file to write.
-        limits: values shown as black and white.
+    A row each: its name -> images float32 [n, c, h, w], all rows of one n.
     """
     columns = len(next(iter(rows.values())))
     figure = Figure(figsize=(0.8 * columns + 1, 1.0 * len(rows)), layout="constrained")
@@ -120,9 +109,7 @@ def plot_sheet(
 def plot_loads(loads: Mapping[str, PrivateData], path: Path) -> Path:
     """Released loads over the raw ones, hours with a person active shaded.
 
-    Args:
-        loads: panel's name -> the same sequences; the first panel has the raw ones.
-        path: PNG file to write.
+    Panel's name -> the same sequences; the first panel has the raw ones.
     """
     raw = next(iter(loads.values()))
     hours = np.arange(raw.records[..., 0].numel())

@@ -90,16 +90,8 @@ def run_study(
 ) -> list[Row]:
     """Run a study; rows and settings are written to ``out`` too, as JSON.
 
-    A seed that was finished in ``out`` with the same settings is read, not run again.
-
-    Args:
-        study: of the registry.
-        quick: its small form.
-        changes: settings over those of its file.
-        seeds: a trial each.
-        data_dir: folder of data files.
-        out: folder of everything that is made.
-        report: told what is under way.
+    ``changes`` are settings over those of its file. A seed that was finished in ``out`` with the
+    same settings is read, not run again.
 
     Raises:
         StudyError: it cannot be made as asked.

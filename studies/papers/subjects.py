@@ -278,15 +278,10 @@ SHAKEN = Augmentation("affine", rotation=0.05, scale=0.04, shear=0.02, shift=0.0
 
 
 def shaken(batch: Batch, mixed: float, generator: torch.Generator) -> Batch:
-    """Every face moved a little; some become faces of no real person, labelled private.
+    """Every face moved a little; a share ``mixed`` becomes faces of no real person, and private.
 
     A filter is to lose people whom it never saw. It sees some: blends of two people, and faces
-    whose lower or right half is another person's.
-
-    Args:
-        batch: faces [n, c, h, w] with the choice of each.
-        mixed: share that becomes a face of no real person.
-        generator: CPU generator of all that is drawn.
+    whose lower or right half is another person's. Faces are [n, c, h, w] with the choice of each.
     """
     faces = affine(batch.records, SHAKEN, generator)
     count = int(mixed * len(faces))

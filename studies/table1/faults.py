@@ -22,13 +22,8 @@ SEED = 9_000_011
 def write_faulty_copy(config: Config, share: float, path: Path) -> None:
     """Write the data set of ``config`` with a share of its users' or records' images rotated.
 
-    The order of records and all labels stay, so the same seed deals the same records to the same
-    users.
-
-    Args:
-        config: whose data set, partition, unit and seed count.
-        share: share of users (``privacy.unit`` = user) or of records that are rotated, in [0, 1].
-        path: the ``.npz`` file to write; whole or not at all.
+    Whole or not at all. The order of records and all labels stay, so the same seed deals the same
+    records to the same users; ``privacy.unit`` says whose share in [0, 1] it is.
     """
     dataset, _ = simulated_federation(config.data, config.seed)
     images = dataset.train_images.copy()

@@ -27,13 +27,7 @@ SEED = 77
 
 
 class JudgeNet(nn.Module):
-    """Two convolutions with max pooling, then 120 and 84 units (after LeCun et al. 1998).
-
-    Args:
-        shape: (channels, height, width) of an image.
-        classes: number of classes.
-        generator: CPU generator of the weights.
-    """
+    """Two convolutions with max pooling, then 120 and 84 units (after LeCun et al. 1998)."""
 
     features = 84  # Units of the penultimate layer
 

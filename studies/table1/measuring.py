@@ -43,12 +43,8 @@ class Measuring:
     ) -> None:
         """Take what is measured and what it is measured against.
 
-        Args:
-            sampler: of the trial's run.
-            dataset: clean; its test images measure, its training images train the judges.
-            effort: how much of everything.
-            seed: the trial's; decides samples and students.
-            judges: folder that keeps the judging networks.
+        The clean data's test images measure, its training images train the judges, which
+        ``judges`` keeps.
         """
         self._sampler, self._dataset, self._effort, self._seed = sampler, dataset, effort, seed
         self._test = test_tensors(dataset)
@@ -60,14 +56,7 @@ class Measuring:
         self._draws = seed * 1_000 + DRAW_SEED
 
     def all(self, *, curve: bool, sheet: Path, caption: str, report: Report) -> dict[str, Any]:
-        """Every figure of the trial, as a JSON object; writes its contact sheet.
-
-        Args:
-            curve: whether to measure accuracy against the number of labels.
-            sheet: PNG file for samples of every class.
-            caption: provenance, below them.
-            report: told what is being measured.
-        """
+        """Every figure of the trial as a JSON object; writes its contact sheet with a caption."""
         started = time.perf_counter()
         found: dict[str, Any] = {"taught": self._teacher is not None}
         report("judging samples")

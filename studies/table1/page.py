@@ -67,12 +67,7 @@ _GUARANTEES: Columns = {
 
 
 def write_page(path: Path, lines: Sequence[TableLine], plots: Path) -> list[Path]:
-    """Write the Markdown page with its plots and contact sheets beside it.
-
-    Args:
-        path: the page; pictures go to ``images/results`` beside it.
-        lines: of the table.
-        plots: folder for the plots, from which those of the page are copied.
+    """Write the Markdown page, pictures in ``images/results`` beside it, plots in ``plots``.
 
     Returns:
         The files that were written, contact sheets aside.

@@ -50,16 +50,12 @@ def published(
 ) -> dict[str, Any]:
     """Train the recipe centrally; returns its figures as a plain dict.
 
-    Args:
-        config: its task ``critic`` says how many steps (``rounds``), of batches of ``local_batch``,
-            C and the noise; the preset ``mnist-record-paper003`` has the notebook's.
-        folder: keeps the generator, the figures and a contact sheet.
-        report: told in words how far it is.
-        student: whether to train a student on the samples and test it on real images.
+    The task ``critic`` says how many steps (``rounds``), of batches of ``local_batch``, C and the
+    noise; the preset ``mnist-record-paper003`` has the notebook's. The folder keeps the generator,
+    the figures and a contact sheet.
 
     Returns:
-        `PublishedSpending` as keys, ``student_accuracy`` in [0, 1] or None, and the path of the
-        ``contact_sheet``.
+        `PublishedSpending` as keys, ``student_accuracy`` in [0, 1] or None, ``contact_sheet``.
 
     Raises:
         TrialFailed: fewer records than a batch.

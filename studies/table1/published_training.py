@@ -70,11 +70,7 @@ class PublishedSpending:
 
 
 class PublishedRecipe:
-    """The recipe, step by step, and what is measured on the way.
-
-    Args:
-        config: see `studies.table1.published.published`.
-        dataset: whose training images are the records.
+    """The recipe, step by step, and what is measured on the way; see `studies.table1.published`.
 
     Raises:
         TrialFailed: fewer records than a batch.

@@ -53,13 +53,7 @@ def plot_leak(curve: Curve, path: Path) -> Path:
 
 
 def plot_examples(raw: PrivateData, shown: Mapping[str, PrivateData], path: Path) -> Path:
-    """Test records before and after each filter.
-
-    Args:
-        raw: a few.
-        shown: row's name -> the same, released.
-        path: PNG file to write.
-    """
+    """A few test records before, and as each named filter releases them."""
     rows = {"raw": raw, **shown}
     if kind_of(raw) == IMAGES:
         images = {name: data.records for name, data in rows.items()}

@@ -195,10 +195,7 @@ class FilterJudge:
 def balanced_accuracy(answers: Tensor, test: PrivateData, seed: int) -> tuple[float, float, float]:
     """Mean over classes of the share guessed right, and its bootstrap interval over owners.
 
-    Args:
-        answers: int64, of the shape of ``test.sensitive``.
-        test: who was guessed; without owners each record is drawn by itself.
-        seed: of the bootstrap.
+    Answers are int64, of the shape of ``test.sensitive``; without owners records are redrawn.
     """
     classes = test.sensitive_classes
     hot = torch.nn.functional.one_hot(test.sensitive.reshape(len(test), -1), classes).double()
