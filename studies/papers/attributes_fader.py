@@ -7,6 +7,7 @@ of its code; the U-Net behind it learns by the same objective as the study's own
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -42,27 +43,14 @@ class FaderSettings:
 def train_fader(settings: FaderSettings, train: PrivateData, seed: int) -> FaderPrivatizer:
     """A FaderNet whose images show an attribute drawn from the prior, whatever the owner's."""
     generator = torch.Generator().manual_seed(seed)
-    net = FaderNet(
-        check_image(train.shape),
-        prior_of(train.sensitive, train.sensitive_classes),
-        settings.width,
-        drawn=True,
-        limits=(train.low, train.high),
-        generator=generator,
-    )
-    channels, height, breadth = net.code_shape
-    code = Mlp(
-        channels * height * breadth, train.sensitive_classes, (HIDDEN, HIDDEN), generator=generator
-    )
+    shape, classes = check_image(train.shape), train.sensitive_classes
+    prior, limits = prior_of(train.sensitive, classes), (train.low, train.high)
+    net = FaderNet(shape, prior, settings.width, drawn=True, limits=limits, generator=generator)
+    code = Mlp(math.prod(net.code_shape), classes, (HIDDEN, HIDDEN), generator=generator)
     method = FaderPrivatizer(net, code, weight=settings.weight)
-    stage = Stage(
-        "fading",
-        {FILTER: settings.rate, CODE: settings.rate},
-        settings.steps,
-        settings.discriminator_steps,
-        last_rate=0.1,
-        together=True,
-    )
+    rates = {FILTER: settings.rate, CODE: settings.rate}
+    steps, each = settings.steps, settings.discriminator_steps
+    stage = Stage("fading", rates, steps, each, last_rate=0.1, together=True)
     train_privatizer(method, train, [stage], batch=settings.batch, seed=seed)
     return method
 

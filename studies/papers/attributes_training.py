@@ -89,14 +89,8 @@ class AttributesSettings:
     @property
     def fader(self) -> FaderSettings:
         """How the baseline is trained."""
-        return FaderSettings(
-            self.fader_width,
-            self.fader_weight,
-            self.fader_steps,
-            self.adversary_steps,
-            self.rate,
-            self.batch,
-        )
+        own = self.fader_width, self.fader_weight, self.fader_steps
+        return FaderSettings(*own, self.adversary_steps, self.rate, self.batch)
 
     def fresh(self) -> dict[str, Attacker]:
         """The attackers, not yet fitted."""

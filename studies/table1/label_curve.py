@@ -59,14 +59,8 @@ def label_curve(
         # every sample as it is once, all its other copies changed
         images = samples[:count].repeat(copies, 1, 1, 1)
         images[count:] = augment(images[count:], augmentation, source)
-        return train_student(
-            images,
-            labels[:count].repeat(copies),
-            *test,
-            classes=sampler.classes,
-            epochs=EPOCHS,
-            seed=seed,
-        )
+        targets, classes = labels[:count].repeat(copies), sampler.classes
+        return train_student(images, targets, *test, classes=classes, epochs=EPOCHS, seed=seed)
 
     def point(count: int) -> LabelPoint:
         first = student(count, annotated)

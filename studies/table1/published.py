@@ -92,14 +92,12 @@ def train(config: Config, folder: Path, report: Report) -> TrainedSpending:
     if not (folder / _FIGURES).is_file():
         published(config, folder, report, student=False)
     found = json.loads((folder / _FIGURES).read_text())["figures"]
+    same = ("epsilon_dp", "delta_dp", "epsilon_dp_at_bdp_delta", "delta_bdp")
     return TrainedSpending(
-        epsilon_dp=found["epsilon_dp"],
-        delta_dp=found["delta_dp"],
-        epsilon_dp_at_bdp_delta=found["epsilon_dp_at_bdp_delta"],
+        **{name: found[name] for name in same},
         bdp_as_published=found["epsilon_bdp_as_published"],
         bdp_corrected=found["epsilon_bdp_corrected"],
         bdp_sound=found["epsilon_dp_at_bdp_delta"],  # no bound that is sound takes the distances
-        delta_bdp=found["delta_bdp"],
         rounds=found["steps"],
         statement=_statement(found),
     )
