@@ -41,8 +41,7 @@ from studies.framework.study import SeedTrial
 from studies.framework.tables import Row, number
 from studies.metrics.reading import read_all, released, released_parts
 from studies.metrics.scores import judge
-from studies.papers.attributes_fader import BASELINES
-from studies.papers.attributes_training import AttributesSettings, trained
+from studies.papers.attributes_training import BASELINES, AttributesSettings, trained
 
 COLUMNS = (
     "data", "filter", "alpha", "budget", "seed", "utility_raw", "utility", "paper_utility",

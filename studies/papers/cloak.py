@@ -28,8 +28,8 @@ from studies.framework.study import SeedTrial
 from studies.framework.tables import Row
 from studies.papers.cloak_judging import CloakJudge, raw_row, uniform_rows
 from studies.papers.cloak_plots import plot_curves
-from studies.papers.cloak_settings import CloakSettings
 from studies.papers.cloak_training import (
+    CloakSettings,
     CloakTraining,
     train_path,
     train_provider,

@@ -22,7 +22,7 @@ from studies.metrics.fairness import fairness
 from studies.metrics.indices import ite_style_index
 from studies.metrics.reading import released
 from studies.metrics.scores import attack, judge
-from studies.papers.cloak_settings import CloakSettings
+from studies.papers.cloak_training import CloakSettings
 
 PAPER_RAW = 0.9929
 """Of the LeNet of Mireshghallah et al. on raw MNIST; their curves are pictures without numbers."""

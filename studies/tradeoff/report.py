@@ -29,8 +29,16 @@ from studies.tradeoff.charts import plot_examples, plot_leak, plot_sensitive
 from studies.tradeoff.figures import Curve, CurvePoint
 from studies.tradeoff.filter_files import load_filter, save_filter
 from studies.tradeoff.measuring import FRESH_SEED, FilterFigures, FilterJudge, least_sum_of
-from studies.tradeoff.operating_points import OperatingPoint, parse_operating_points
-from studies.tradeoff.points import POINTS, SERIES, Recipe, build_recipe, kind_of
+from studies.tradeoff.points import (
+    POINTS,
+    SERIES,
+    CurveJob,
+    OperatingPoint,
+    Recipe,
+    build_recipe,
+    kind_of,
+    parse_operating_points,
+)
 
 VERSION = 2  # Of the kept files: raised when the same settings would measure another thing
 MEASURED, FILTERS = "measured", "filters"
@@ -144,7 +152,7 @@ class _Seed:
         raw, found = self._kept(None), {one: self._kept(one) for one in points}
         missing = [one for one in points if found[one] is None]
         if raw is None or missing:
-            provider = self.recipe.provide(self.split.train, self.seed)
+            provider = self.recipe.provider(self.recipe.settings, self.split.train, self.seed)
             judge = self._judge(provider)
             if raw is None:
                 raw = self._keep(None, judge.raw())
@@ -157,10 +165,11 @@ class _Seed:
         self, judge: FilterJudge, provider: nn.Module | None, missing: Sequence[OperatingPoint]
     ) -> dict[OperatingPoint, FilterFigures]:
         found, start = {}, time.perf_counter()
-        for trained in self.recipe.train(self.split.train, provider, missing, self.seed):
+        settings, train = self.recipe.settings, self.split.train
+        for trained in self.recipe.filters(CurveJob(settings, train, provider, missing, self.seed)):
             measured = judge.measure(trained)
             seconds = time.perf_counter() - start
-            save_filter(trained.filter, self.split.train.shape, self.filter_path(trained.point))
+            save_filter(trained.filter, train.shape, self.filter_path(trained.point))
             measured = dataclasses.replace(measured, seconds=seconds)
             found[trained.point] = self._keep(trained.point, measured)
             worst = max(measured.attacks.values(), key=lambda one: one.balanced)

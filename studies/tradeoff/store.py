@@ -7,7 +7,7 @@ from pathlib import Path
 from server.store import PrivatizerAttack, PrivatizerCurve, PrivatizerPoint, open_store
 from studies.framework.figures import SeedFigure
 from studies.tradeoff.figures import LABEL, Curve, CurvePoint
-from studies.tradeoff.operating_points import OperatingPoint
+from studies.tradeoff.points import OperatingPoint
 
 
 def record_of(curve: Curve) -> PrivatizerCurve:

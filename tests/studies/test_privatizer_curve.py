@@ -33,8 +33,7 @@ from studies.tradeoff.measuring import (
     balanced_accuracy,
     least_sum_of,
 )
-from studies.tradeoff.operating_points import OperatingPoint, parse_operating_points
-from studies.tradeoff.points import TrainedFilter
+from studies.tradeoff.points import OperatingPoint, TrainedFilter, parse_operating_points
 from studies.tradeoff.report import CurvePlan, run_curve
 
 SMALL: dict[str, dict[str, Any]] = {
