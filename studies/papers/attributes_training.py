@@ -129,7 +129,7 @@ def train_point(
     """
     generator = torch.Generator().manual_seed(seed)
     method = InformationPrivatizer(
-        behind(fader, settings, train, generator)
+        behind(fader.networks[FILTER], settings, train, generator)
         if fader is not None
         else starting_filter(settings, train, generator, seed),
         prior_of(train.sensitive, train.sensitive_classes),
@@ -188,18 +188,8 @@ def train_fader(settings: AttributesSettings, train: PrivateData, seed: int) -> 
 
 
 def behind(
-    fader: FaderPrivatizer,
-    settings: AttributesSettings,
-    train: PrivateData,
-    generator: torch.Generator,
+    fader: nn.Module, settings: AttributesSettings, train: PrivateData, generator: torch.Generator
 ) -> nn.Module:
     """A fresh U-Net, near the identity, behind a FaderNet that learns no more."""
-    limits = (train.low, train.high)
-    second = UNet(
-        check_image(train.shape),
-        settings.fader_width,
-        noise=PLANES,
-        limits=limits,
-        generator=generator,
-    )
-    return Chained(fader.networks[FILTER], second)
+    shape, limits, width = check_image(train.shape), (train.low, train.high), settings.fader_width
+    return Chained(fader, UNet(shape, width, noise=PLANES, limits=limits, generator=generator))
