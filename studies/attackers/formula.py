@@ -22,6 +22,9 @@ from client.datasets.attributes.thickness import row_widths, stroke_widths
 from studies.attackers.protocol import Attacker, AttackError, FittedAttacker, cautious, check_known
 from studies.attackers.reading_nets import read_images
 
+THRESHOLDS = (-0.9, 0.0)  # Pixels above one of these count as ink
+FINENESS, MOST = 5, 60
+"""Answers in a pixel of stroke width, and the greatest of them."""
 CHUNK = 500
 Rule = Callable[[Tensor, Tensor | None], Tensor]
 """Released records [n, ...] and side information to answers: int64, the attribute's shape, each at
@@ -82,9 +85,6 @@ def _cross_entropy(fitted: FittedAttacker, known: PrivateData) -> float:
     return -float(guesses.gather(-1, known.sensitive.unsqueeze(-1)).mean())
 
 
-THRESHOLDS = (-0.9, 0.0)  # Pixels above one of these count as ink
-
-
 @dataclass(frozen=True, eq=False)
 class InkFormula:
     """What the annotated-MNIST rule measures: the ink in the row of an image's digit."""
@@ -98,10 +98,6 @@ class InkFormula:
         digits = torch.cat([self.reader(part).argmax(-1) for part in torch.split(records, CHUNK)])
         widths = row_widths((records > self.threshold).numpy(), digits.numpy())
         return torch.from_numpy(widths) * 10 + digits
-
-
-FINENESS, MOST = 5, 60
-"""Answers in a pixel of stroke width, and the greatest of them."""
 
 
 @dataclass(frozen=True, eq=False)

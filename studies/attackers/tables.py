@@ -15,6 +15,9 @@ from torch.nn import functional as F
 from client.datasets.attributes.data import PrivateData
 from studies.attackers.protocol import cautious
 
+SIDE = 32  # Larger images are averaged down to at most this many pixels a side
+REACH = 2  # Steps to each side of a step of a series that its row shows
+
 
 class Estimator(Protocol):
     """As much of a scikit-learn classifier as is used."""
@@ -73,10 +76,6 @@ def fit_table(known: PrivateData, view: View, grow: Grow, most: int, seed: int) 
     chosen = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))[:most]
     truth = known.sensitive.flatten()[chosen].numpy()
     return TableFitted(grow(rows[chosen].numpy(), truth, seed), view, known.sensitive_classes)
-
-
-SIDE = 32  # Larger images are averaged down to at most this many pixels a side
-REACH = 2  # Steps to each side of a step of a series that its row shows
 
 
 def table(records: Tensor, side: Tensor | None, *, steps: bool) -> Tensor:

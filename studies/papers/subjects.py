@@ -56,6 +56,8 @@ COLUMNS = (
     "alpha", "seed", *(f"raw_{group}" for group in GROUPS), *(f"fixed_{group}" for group in GROUPS),
     *(f"fresh_{group}" for group in GROUPS), "chance", "seconds",
 )  # fmt: skip
+SHAKEN = Augmentation("affine", rotation=0.05, scale=0.04, shear=0.02, shift=0.04)
+"""How far a face is moved."""
 FIRST = 5  # How many answers are looked at (Bertran et al. 2019: top-5).
 FILTERS: dict[str, Callable[..., nn.Module]] = {
     "dense": partial(DenseFilter, residual=False),
@@ -271,10 +273,6 @@ def _released(method: InformationPrivatizer, data: PrivateData, seed: int) -> Pr
 def _first_five(answers: Tensor, data: PrivateData, people: People) -> dict[str, float]:
     hit = (answers.topk(FIRST, 1).indices == data.sensitive.unsqueeze(1)).any(1)
     return {group: float(hit[people.rows(data, group)].float().mean()) for group in GROUPS}
-
-
-SHAKEN = Augmentation("affine", rotation=0.05, scale=0.04, shear=0.02, shift=0.04)
-"""How far a face is moved."""
 
 
 def shaken(batch: Batch, mixed: float, generator: torch.Generator) -> Batch:
