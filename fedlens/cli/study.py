@@ -82,13 +82,19 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def _add_privatizer_studies(tables: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """A sub-command for each study of privatizers."""
+    from foundation.registry import PluginError
     from studies.papers import STUDIES
 
-    for name, entry in STUDIES.items():
+    for name in STUDIES:
+        try:
+            about = STUDIES[name].about
+        except (PluginError, AttributeError) as error:  # another package's; ours still work
+            tell(f"fedlens: study {name!r} is left out: {error}")
+            continue
         study = tables.add_parser(
             name,
-            help=entry.about,
-            description=f"{entry.about[0].upper()}{entry.about[1:]}. Prints a table with the "
+            help=about,
+            description=f"{about[0].upper()}{about[1:]}. Prints a table with the "
             "paper's figures where it has any, writes rows and plots. Simulation only: raw data is "
             "used and no budget is kept.",
             epilog=f"example: fedlens study {name} --quick",

@@ -10,15 +10,22 @@ made on what it is scored on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from client.datasets.attributes import SOURCES
 from client.datasets.attributes.data import PrivateData
-from studies.attackers.protocol import AttackError, FittedAttacker, cautious, check_known
+from client.datasets.attributes.thickness import row_widths, stroke_widths
+from studies.attackers.protocol import Attacker, AttackError, FittedAttacker, cautious, check_known
+from studies.attackers.reading_nets import read_images
 
+THRESHOLDS = (-0.9, 0.0)  # Pixels above one of these count as ink
+FINENESS, MOST = 5, 60
+"""Answers in a pixel of stroke width, and the greatest of them."""
+CHUNK = 500
 Rule = Callable[[Tensor, Tensor | None], Tensor]
 """Released records [n, ...] and side information to answers: int64, the attribute's shape, each at
 least 0; there may be more answers than classes ("cannot say")."""
@@ -76,3 +83,71 @@ def _meaning(rule: Rule, known: PrivateData) -> Tensor:
 def _cross_entropy(fitted: FittedAttacker, known: PrivateData) -> float:
     guesses = fitted.log_probabilities(known.records, known.side)
     return -float(guesses.gather(-1, known.sensitive.unsqueeze(-1)).mean())
+
+
+@dataclass(frozen=True, eq=False)
+class InkFormula:
+    """What the annotated-MNIST rule measures: the ink in the row of an image's digit."""
+
+    reader: nn.Module  # network that reads the digit from a released image
+    threshold: float  # pixels above it are ink
+
+    @torch.no_grad()
+    def __call__(self, records: Tensor, side: Tensor | None) -> Tensor:
+        """The digit and its row's width as one answer, int64 [n]."""
+        digits = torch.cat([self.reader(part).argmax(-1) for part in torch.split(records, CHUNK)])
+        widths = row_widths((records > self.threshold).numpy(), digits.numpy())
+        return torch.from_numpy(widths) * 10 + digits
+
+
+@dataclass(frozen=True, eq=False)
+class StrokeFormula:
+    """Stroke width by distance transform, and the digit that it is compared among."""
+
+    reader: nn.Module  # network that reads the digit from a released image
+    ink: float = 0.0  # brightness from which on a pixel is ink, of pixels in [-1, 1]
+
+    @torch.no_grad()
+    def __call__(self, records: Tensor, side: Tensor | None) -> Tensor:
+        """The digit and the width in fifths of a pixel as one answer, int64 [n]."""
+        logits = torch.cat([self.reader(part) for part in torch.split(records, CHUNK)])
+        images = ((records > self.ink) * 255).to(torch.uint8).numpy()
+        widths = torch.from_numpy(stroke_widths(images))
+        steps = (FINENESS * widths).round().long().clamp(0, MOST)
+        return steps * logits.shape[-1] + logits.argmax(-1)
+
+
+def formula_of(name: str, reader: nn.Module | None) -> Attacker | None:
+    """The attacker that computes the attribute of a source; None where no formula is known.
+
+    ``reader`` is a fresh network for the utility of the records that it is to attack.
+    """
+    kind = name.partition(":")[0]
+    formula = SOURCES[kind].formula if kind in SOURCES else ""
+    if formula == "coordinate":
+        return FormulaAttacker([_second_coordinate])
+    if reader is None:
+        return None
+    if formula == "ink":
+        return FormulaAttacker([InkFormula(reader, threshold) for threshold in THRESHOLDS])
+    if formula == "strokes":
+        return FormulaAttacker([StrokeFormula(reader, ink) for ink in (-0.5, 0.0)])
+    return None
+
+
+def with_formula(
+    attackers: Mapping[str, Attacker], attack: PrivateData, source: str, *, steps: int, seed: int
+) -> dict[str, Attacker]:
+    """The attackers and, as ``formula``, the one that computes the attribute of the source.
+
+    A fresh network that reads the utility of ``attack`` serves it; without a formula there is none.
+    """
+    if formula_of(source, nn.Identity()) is None:  # before a network is trained for nothing
+        return dict(attackers)
+    formula = formula_of(source, read_images(attack, steps, seed))
+    return {**attackers, **({} if formula is None else {"formula": formula})}
+
+
+def _second_coordinate(records: Tensor, side: Tensor | None) -> Tensor:
+    """Which corner of the mixture a point is nearest to, by its second coordinate."""
+    return (records[:, 1] > 0.5).long()

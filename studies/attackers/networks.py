@@ -14,8 +14,8 @@ from torch.nn import functional as F
 from client.datasets.attributes.data import PrivateData
 from models.classifiers import ConvClassifier, Mlp
 from privatizers.networks.adversaries import LstmAdversary
-from studies.attackers.features import beside
 from studies.attackers.protocol import AttackError, FittedAttacker, cautious, check_known
+from studies.attackers.tables import beside
 
 Build = Callable[[tuple[int, ...], int, float, torch.Generator], nn.Module]
 """From a record's shape (side information beside it), classes, width and a generator: a network of

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from client.datasets.attributes.data import PrivateData
 from studies.attackers.protocol import FittedAttacker, cautious, check_known
+from studies.attackers.shallow import ROWS, TreesAttacker
 from studies.attackers.tables import View, fit_table
-from studies.attackers.trees import ROWS, TreesAttacker
 
 
 @dataclass(frozen=True, eq=False)

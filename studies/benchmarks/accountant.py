@@ -7,6 +7,7 @@ thread, on this machine: compare within a table, not between machines.
 
 from __future__ import annotations
 
+import importlib
 import tempfile
 import time
 import warnings
@@ -72,64 +73,42 @@ def _ours(setting: AccountedSchedule) -> DifferentialAccountant:
     return account
 
 
-def ours_rdp(setting: AccountedSchedule) -> float:
-    """Our moments accountant."""
-    return _ours(setting).rdp(setting.delta).epsilon
+def _opacus(name: str) -> Query:
+    """An accountant of Opacus with its own orders, or (PRV) the upper end of its bracket."""
+
+    def query(setting: AccountedSchedule) -> float:
+        import opacus.accountants
+
+        account = getattr(opacus.accountants, name)()
+        account.history = [(setting.noise, setting.rate, setting.rounds)]
+        return float(account.get_epsilon(setting.delta))
+
+    return query
 
 
-def ours_best(setting: AccountedSchedule) -> float:
-    """The least valid figure of ours."""
-    return _ours(setting).epsilon(setting.delta).epsilon
+def _dp_accounting(module: str, name: str) -> Query:
+    """An accountant of dp-accounting with its own orders or grid (1e-4)."""
+
+    def query(setting: AccountedSchedule) -> float:
+        import dp_accounting as dpa
+
+        account = getattr(importlib.import_module(f"dp_accounting.{module}"), name)()
+        gaussian = dpa.GaussianDpEvent(setting.noise)
+        event = gaussian if setting.rate == 1 else dpa.PoissonSampledDpEvent(setting.rate, gaussian)
+        account.compose(event, setting.rounds)
+        return float(account.get_epsilon(setting.delta))
+
+    return query
 
 
-def opacus_rdp(setting: AccountedSchedule) -> float:
-    """Opacus' RDP accountant with its own orders."""
-    from opacus.accountants import RDPAccountant
-
-    account = RDPAccountant()
-    account.history = [(setting.noise, setting.rate, setting.rounds)]
-    return float(account.get_epsilon(setting.delta))
-
-
-def opacus_prv(setting: AccountedSchedule) -> float:
-    """Opacus' PRV accountant: the upper end of its bracket, error 0.01."""
-    from opacus.accountants import PRVAccountant
-
-    account = PRVAccountant()
-    account.history = [(setting.noise, setting.rate, setting.rounds)]
-    return float(account.get_epsilon(setting.delta))
-
-
-def peer_rdp(setting: AccountedSchedule) -> float:
-    """dp-accounting's RDP accountant with its own orders."""
-    from dp_accounting.rdp import RdpAccountant
-
-    return _dp_accounting(RdpAccountant(), setting)
-
-
-def peer_pld(setting: AccountedSchedule) -> float:
-    """dp-accounting's PLD accountant with its own grid, 1e-4."""
-    from dp_accounting.pld import PLDAccountant
-
-    return _dp_accounting(PLDAccountant(), setting)
-
-
-def _dp_accounting(account: object, setting: AccountedSchedule) -> float:
-    import dp_accounting as dpa
-
-    gaussian = dpa.GaussianDpEvent(setting.noise)
-    event = gaussian if setting.rate == 1 else dpa.PoissonSampledDpEvent(setting.rate, gaussian)
-    account.compose(event, setting.rounds)  # type: ignore[attr-defined]
-    return float(account.get_epsilon(setting.delta))  # type: ignore[attr-defined]
-
-
+SLOW = "Opacus PRV"
 COLUMNS: dict[str, Query] = {
-    "ours, best": ours_best,
-    "ours, RDP": ours_rdp,
-    "dp-accounting PLD": peer_pld,
-    "Opacus PRV": opacus_prv,
-    "dp-accounting RDP": peer_rdp,
-    "Opacus RDP": opacus_rdp,
+    "ours, best": lambda setting: _ours(setting).epsilon(setting.delta).epsilon,
+    "ours, RDP": lambda setting: _ours(setting).rdp(setting.delta).epsilon,
+    "dp-accounting PLD": _dp_accounting("pld", "PLDAccountant"),
+    SLOW: _opacus("PRVAccountant"),
+    "dp-accounting RDP": _dp_accounting("rdp", "RdpAccountant"),
+    "Opacus RDP": _opacus("RDPAccountant"),
 }
 
 
@@ -139,15 +118,15 @@ def accuracy() -> Table:
     for query in COLUMNS.values():
         query(WARM_UP)  # load what has to be loaded
     for setting in SETTINGS:
-        table.add_row(str(setting), *(_cell(query, setting) for query in COLUMNS.values()))
+        table.add_row(str(setting), *(_cell(name, setting) for name in COLUMNS))
     return table
 
 
-def _cell(query: Query, setting: AccountedSchedule) -> str:
-    if query is opacus_prv and setting.rounds > SLOW_PEER_ROUNDS:
+def _cell(name: str, setting: AccountedSchedule) -> str:
+    if name == SLOW and setting.rounds > SLOW_PEER_ROUNDS:
         return "not run"
     started = time.perf_counter()
-    epsilon = query(setting)
+    epsilon = COLUMNS[name](setting)
     return f"{epsilon:.6g} ({time.perf_counter() - started:.2f})"
 
 

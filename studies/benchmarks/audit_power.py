@@ -121,15 +121,9 @@ def main() -> None:
     chosen = parser.parse_args()
     torch.set_num_threads(1)
     rate, noise, rounds = SETTINGS[chosen.setting]
-    schedule = Schedule.of(
-        Config().updated(
-            {
-                "tasks.critic.sampling_rate": rate,
-                "tasks.critic.noise_multiplier": noise,
-                "tasks.critic.rounds": rounds,
-            }
-        )
-    )
+    critic = {"sampling_rate": rate, "noise_multiplier": noise, "rounds": rounds}
+    settings = {f"tasks.critic.{name}": value for name, value in critic.items()}
+    schedule = Schedule.of(Config().updated(settings))
     plan = AuditPlan(canaries=chosen.canaries, dims=chosen.dims)
     title = (
         f"{chosen.setting}: ε = {schedule.stated.epsilon:.3g} at δ = {schedule.stated.delta:g}, "

@@ -10,6 +10,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from client.datasets.attributes.data import PrivateData
 from simulations.plots.style import BLUE, GREEN, GREY, ORANGE
 
 _DPI = 110
@@ -71,15 +72,7 @@ def plot_lines(
     level: tuple[str, float] | None = None,
     path: Path,
 ) -> Path:
-    """Named lines through points (x, y), with one level marked.
-
-    Args:
-        lines: name -> points, in any order.
-        xlabel: of the horizontal axis.
-        ylabel: of the vertical axis.
-        level: a name and a height, drawn dotted.
-        path: PNG file to write.
-    """
+    """Named lines through points (x, y), in any order, with one level's name and height, dotted."""
     figure = Figure(figsize=(5.4, 3.8), layout="constrained")
     axes = figure.subplots()
     for place, (name, points) in enumerate(lines.items()):
@@ -96,12 +89,9 @@ def plot_lines(
 def plot_sheet(
     rows: Mapping[str, Tensor], path: Path, *, limits: tuple[float, float] = (-1.0, 1.0)
 ) -> Path:
-    """Images side by side, a row each, say before and after a filter.
+    """Images side by side, say before and after a filter, black and white at ``limits``.
 
-    Args:
-        rows: row's name -> images float32 [n, c, h, w], all rows of one n.
-        path: PNG file to write.
-        limits: values shown as black and white.
+    A row each: its name -> images float32 [n, c, h, w], all rows of one n.
     """
     columns = len(next(iter(rows.values())))
     figure = Figure(figsize=(0.8 * columns + 1, 1.0 * len(rows)), layout="constrained")
@@ -113,4 +103,26 @@ def plot_sheet(
             axes.imshow(shown.numpy(), cmap="gray", vmin=0, vmax=1)
             axes.set(xticks=[], yticks=[])
         axes_row[0].set_ylabel(name, rotation=0, ha="right", fontsize=7)
+    return save(figure, path)
+
+
+def plot_loads(loads: Mapping[str, PrivateData], path: Path) -> Path:
+    """Released loads over the raw ones, hours with a person active shaded.
+
+    Panel's name -> the same sequences; the first panel has the raw ones.
+    """
+    raw = next(iter(loads.values()))
+    hours = np.arange(raw.records[..., 0].numel())
+    figure = Figure(figsize=(9, 1.5 * len(loads)), layout="constrained")
+    panels = figure.subplots(len(loads), 1, squeeze=False)[:, 0]
+    for axes, (name, data) in zip(panels, loads.items(), strict=True):
+        axes.plot(hours, raw.records.flatten().numpy(), color=GREY, linewidth=0.9, label="raw")
+        if data is not raw:
+            axes.plot(hours, data.records.flatten().numpy(), color=BLUE, linewidth=1.1, label=name)
+        active = raw.sensitive.flatten().numpy() == 1
+        top = float(raw.records.max())
+        axes.fill_between(hours, 0, top, where=active, color=GREEN, alpha=0.15, linewidth=0)
+        axes.set(ylabel="kW", xlim=(0, len(hours)))
+        axes.legend(fontsize=7, loc="upper right")
+    panels[-1].set_xlabel(f"{len(raw)} sequences of {raw.shape[0]} hours; shaded: a person active")
     return save(figure, path)

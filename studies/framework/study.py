@@ -14,17 +14,16 @@ add studies through entry points in the group ``fedlens.studies``, each a `Study
 from __future__ import annotations
 
 import importlib
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+from foundation.json_values import json_value
 from studies.framework.errors import StudyError
-from studies.framework.figures import SeedFigure
 from studies.framework.settings import as_mapping, read_settings
 from studies.framework.store import TrialStore, write_json
-from studies.framework.tables import Row, Value, shown
+from studies.framework.tables import Row
 from studies.framework.trials import Report
 
 ROWS, SETTINGS, TRIALS = "rows.json", "settings.json", "trials"
@@ -91,16 +90,8 @@ def run_study(
 ) -> list[Row]:
     """Run a study; rows and settings are written to ``out`` too, as JSON.
 
-    A seed that was finished in ``out`` with the same settings is read, not run again.
-
-    Args:
-        study: of the registry.
-        quick: its small form.
-        changes: settings over those of its file.
-        seeds: a trial each.
-        data_dir: folder of data files.
-        out: folder of everything that is made.
-        report: told what is under way.
+    ``changes`` are settings over those of its file. A seed that was finished in ``out`` with the
+    same settings is read, not run again.
 
     Raises:
         StudyError: it cannot be made as asked.
@@ -139,30 +130,6 @@ def run_seeds(
     return rows
 
 
-def summarised(rows: Sequence[Row], keys: Sequence[str]) -> list[Row]:
-    """Rows of several seeds as one: numbers as ``mean ± deviation``, for reading.
-
-    Args:
-        rows: of any seeds.
-        keys: columns that tell settings apart; rows that agree in them are one.
-    """
-    groups: dict[tuple[Value, ...], list[Row]] = {}
-    for row in rows:
-        groups.setdefault(tuple(row.get(key) for key in keys), []).append(row)
-    return [
-        {name: _together([row.get(name) for row in group], name in keys) for name in group[0]}
-        for group in groups.values()
-    ]
-
-
-def _together(values: Sequence[Value], key: bool) -> Value:
-    numbers = [value for value in values if isinstance(value, int | float)]
-    if key or len(numbers) != len(values) or len(values) == 1:
-        return values[0]
-    figure = SeedFigure.of(numbers)
-    return f"{shown(figure.mean)} ± {shown(figure.deviation)}"
-
-
 def _plan(study: Study, settings: Any, trial: SeedTrial) -> dict[str, Any]:
     where = None if trial.data_dir is None else str(trial.data_dir.absolute())
     known = {"study": study.module, "settings": as_mapping(settings), "version": VERSION}
@@ -170,13 +137,8 @@ def _plan(study: Study, settings: Any, trial: SeedTrial) -> dict[str, Any]:
 
 
 def _plain(row: Row) -> Row:
-    return {key: _json_value(value) for key, value in row.items()}
-
-
-def _json_value(value: Any) -> Value:
-    """A JSON value: numbers of other libraries as Python's, what is not finite as null."""
-    if hasattr(value, "item"):
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return cast(Value, value)
+    """JSON values: numbers of other libraries as Python's, what is not finite as null."""
+    plain: dict[str, Any] = dict(row)
+    plain = {k: v.item() if hasattr(v, "item") else v for k, v in plain.items()}
+    found: Row = json_value(plain)
+    return found

@@ -26,13 +26,7 @@ class Processes:
         self._stopped, self._changing = False, threading.Lock()
 
     def call(self, function: str, folder: Path, out: Path, *, threads: int = 1) -> None:
-        """Run ``function(folder, out)`` and wait for it.
-
-        Args:
-            function: ``package.module:name``.
-            folder: the trial's own.
-            out: the study's.
-            threads: that its numerical libraries may use.
+        """Run ``package.module:name`` with the trial's folder and the study's, and wait for it.
 
         Raises:
             TrialFailed: it failed, or this was stopped.
@@ -75,13 +69,9 @@ def run_trials(
     jobs: int = 1,
     stop: Callable[[], None] = lambda: None,
 ) -> list[str]:
-    """Carry out trials; one that fails leaves the others alone.
+    """Carry out trials, ``jobs`` at a time; one that fails leaves the others alone.
 
-    Args:
-        trials: what is to be done, in order.
-        work: carries out one; raises `TrialFailed` where it cannot.
-        jobs: trials at a time.
-        stop: ends what is running; called when this is interrupted.
+    ``work`` raises `TrialFailed` where it cannot; ``stop`` ends what runs when this is interrupted.
 
     Returns:
         What went wrong, a text for each trial that failed.

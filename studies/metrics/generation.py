@@ -14,15 +14,11 @@ CHUNK = 1000
 
 
 def frechet_distance(real: Tensor, synthetic: Tensor) -> float:
-    """Squared Fréchet distance of Gaussians fitted to two sets of features.
+    """Squared Fréchet distance of Gaussians fitted to features [n, dim] and [m, dim].
 
     |μ_r - μ_s|² + tr(Σ_r + Σ_s - 2 (Σ_r Σ_s)^½): eq. (6) of Heusel et al. 2017
     (arXiv:1706.08500), there on Inception features and known as FID. On other features its figures
     compare with one another only.
-
-    Args:
-        real: features [n, dim].
-        synthetic: features [m, dim].
 
     Raises:
         ValueError: fewer than two rows, or different dimensions.
@@ -66,14 +62,10 @@ def coverage_and_density(real: Tensor, synthetic: Tensor, k: int = NEAREST) -> C
     """Coverage and density as Naeem et al. 2020 (arXiv:2002.09797, section 3) define them.
 
     A real image's neighbourhood is the ball that reaches to its k-th nearest other real image.
-
-    Args:
-        real: features [n, dim], n > k.
-        synthetic: features [m, dim].
-        k: neighbours.
+    Features are [n, dim], n > k, and [m, dim].
 
     Raises:
-        ValueError: too few real images.
+        ValueError: too few images.
     """
     if len(real) <= k or not len(synthetic):
         raise ValueError(f"{len(real)} real and {len(synthetic)} synthetic images are too few")

@@ -34,12 +34,7 @@ class IteStyle:
 
 
 def ite_style_index(records: Tensor, released: Tensor, *, seed: int) -> IteStyle:
-    """The index of released records; read the module's warning.
-
-    Args:
-        records: float32 [n, ...], raw.
-        released: float32 [n, ...], the same ones, released.
-        seed: of the halves and the permutation.
+    """The index of raw records and the same released, float32 [n, ...]; read the warning above.
 
     Raises:
         PrivateDataError: fewer than 20 records, or not as many of both.

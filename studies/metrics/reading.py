@@ -43,12 +43,8 @@ def released(
 ) -> PrivateData:
     """The same data with what a filter releases, with fresh noise, in place of the raw records.
 
-    Args:
-        filter_: the network that devices run.
-        data: raw records.
-        seed: of the noise, which is drawn for ``chunk`` records at a time.
-        chunk: records at a time.
-        choice: opt-in bit of every record; None where the filter takes none.
+    Noise is drawn for ``chunk`` records at a time; ``choice`` is the opt-in bit of every record,
+    None where the filter takes none.
     """
     source, parts = torch.Generator().manual_seed(seed), torch.split(data.records, chunk)
     bits = [None if choice is None else part.new_full((len(part), 1), choice) for part in parts]

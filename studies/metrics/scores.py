@@ -52,14 +52,7 @@ def attack(
     *,
     resamples: int = RESAMPLES,
 ) -> Score:
-    """Fit ``attacker`` on released records and score it on others.
-
-    Args:
-        attacker: not yet fitted.
-        released: the attack part with the filter's records in place of the raw ones.
-        test: the same of the test part.
-        seed: of the fit and of the bootstrap.
-        resamples: of the bootstrap.
+    """Fit an attacker on the released attack part and score it on the released test part.
 
     Raises:
         AttackError: on sensitive attributes of one class and shapes that do not fit.

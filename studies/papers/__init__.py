@@ -43,17 +43,10 @@ FEDERATED = Study(
     "images: who still reads the sensitive attribute",
 )
 
+_NAMES = ("mixture", "subjects", "cloak", "attributes", "alpha-images", "alpha-load", "federated")
 STUDIES: Registry[Study] = Registry(
     "study",
     "fedlens.studies",
-    {
-        "mixture": "studies.papers:MIXTURE",
-        "subjects": "studies.papers:SUBJECTS",
-        "cloak": "studies.papers:CLOAK",
-        "attributes": "studies.papers:ATTRIBUTES",
-        "alpha-images": "studies.papers:ALPHA_IMAGES",
-        "alpha-load": "studies.papers:ALPHA_LOAD",
-        "federated": "studies.papers:FEDERATED",
-    },
+    {name: f"studies.papers:{name.upper().replace('-', '_')}" for name in _NAMES},
 )
-"""Studies by name; a new one is a module, its TOML file, a declaration and one line here."""
+"""Studies by name; a new one is a module, its TOML file, a declaration and its name here."""

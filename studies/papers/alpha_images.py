@@ -42,8 +42,7 @@ from privatizers.networks.releasers import ConvReleaser
 from privatizers.protocol import FILTER, PrivatizerError
 from privatizers.training import Stage, train_privatizer
 from studies.attackers import ATTACKERS
-from studies.attackers.formula import FormulaAttacker
-from studies.attackers.ink_formula import THRESHOLDS, InkFormula
+from studies.attackers.formula import THRESHOLDS, FormulaAttacker, InkFormula
 from studies.attackers.protocol import Attacker
 from studies.attackers.reading_nets import accuracy, joint_adversary, learn
 from studies.framework.charts import plot_lines, plot_sheet

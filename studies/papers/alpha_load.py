@@ -41,7 +41,7 @@ from privatizers.networks.releasers import LstmReleaser
 from privatizers.protocol import FILTER, PrivatizerError
 from studies.attackers import ATTACKERS
 from studies.attackers.protocol import Attacker
-from studies.framework.charts import plot_lines
+from studies.framework.charts import plot_lines, plot_loads
 from studies.framework.settings import check_names, parse_points
 from studies.framework.study import SeedTrial
 from studies.framework.tables import Row, number
@@ -55,7 +55,6 @@ from studies.metrics.reading import (
     released_parts,
 )
 from studies.papers.adversarial import train_against
-from studies.papers.load_plot import plot_loads
 
 COLUMNS = (
     "side", "point", "mode", "seed", "NE", "paper_NE", "attacker", "paper_attacker", "drop",

@@ -32,17 +32,16 @@ from torch import nn
 from client.datasets.attributes import load_private
 from client.datasets.attributes.data import PrivateData, Split
 from privatizers.protocol import FILTER, Privatizer
+from studies.attackers.formula import with_formula
 from studies.attackers.networks import NetworkAttacker
 from studies.attackers.protocol import Attacker, FittedAttacker
 from studies.attackers.reading_nets import accuracy, learn, small_reader
-from studies.attackers.stroke_formula import with_formula
 from studies.framework.charts import plot_lines, plot_sheet
 from studies.framework.study import SeedTrial
 from studies.framework.tables import Row, number
 from studies.metrics.reading import read_all, released, released_parts
 from studies.metrics.scores import judge
-from studies.papers.attributes_fader import BASELINES
-from studies.papers.attributes_training import AttributesSettings, trained
+from studies.papers.attributes_training import BASELINES, AttributesSettings, trained
 
 COLUMNS = (
     "data", "filter", "alpha", "budget", "seed", "utility_raw", "utility", "paper_utility",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -9,14 +10,15 @@ import torch
 from torch import nn
 
 from client.datasets.attributes.data import PrivateData
-from models.classifiers import check_image
+from models.classifiers import Mlp, check_image
 from privatizers.classifiers import prior_of
-from privatizers.fader import FaderPrivatizer
+from privatizers.fader import CODE, FaderPrivatizer
 from privatizers.information import ADVERSARY, InformationPrivatizer, Objective
+from privatizers.networks.fader import Chained, FaderNet
 from privatizers.networks.filters import DenseFilter, UNet
 from privatizers.networks.releasers import ConvReleaser
 from privatizers.protocol import FILTER, Privatizer, PrivatizerError
-from privatizers.training import train_identity
+from privatizers.training import Stage, train_identity, train_privatizer
 from studies.attackers import ATTACKERS
 from studies.attackers.protocol import Attacker
 from studies.attackers.reading_nets import joint_adversary
@@ -24,14 +26,12 @@ from studies.framework.settings import check_names
 from studies.framework.tables import Row
 from studies.metrics.reading import build_attackers
 from studies.papers.adversarial import train_against
-from studies.papers.attributes_fader import (
-    ALONE,
-    BASELINES,
-    CHAINED,
-    FaderSettings,
-    behind,
-    train_fader,
-)
+
+ALONE, CHAINED = "fader", "fader+unet"
+BASELINES = (ALONE, CHAINED)
+HIDDEN = 64  # Units of the discriminator of codes
+PLANES = 4  # Planes of noise of the U-Net behind
+
 
 NETWORKS = ("unet", "code", "dense")
 
@@ -86,18 +86,6 @@ class AttributesSettings:
         limited = [Objective(budget=b, weight=self.budget_weight) for b in self.budgets]
         return [*(Objective(alpha) for alpha in self.alphas), *limited]
 
-    @property
-    def fader(self) -> FaderSettings:
-        """How the baseline is trained."""
-        return FaderSettings(
-            self.fader_width,
-            self.fader_weight,
-            self.fader_steps,
-            self.adversary_steps,
-            self.rate,
-            self.batch,
-        )
-
     def fresh(self) -> dict[str, Attacker]:
         """The attackers, not yet fitted."""
         return build_attackers(self.attackers, self.attacker_steps)
@@ -112,7 +100,7 @@ def trained(
         yield {"filter": settings.network, **_place(objective)}, method
     if not settings.baselines:
         return
-    fader = train_fader(settings.fader, train, seed)
+    fader = train_fader(settings, train, seed)
     if ALONE in settings.baselines:
         yield {"filter": ALONE, "alpha": None, "budget": None}, fader
     if CHAINED in settings.baselines:
@@ -141,7 +129,7 @@ def train_point(
     """
     generator = torch.Generator().manual_seed(seed)
     method = InformationPrivatizer(
-        behind(fader, settings.fader, train, generator)
+        behind(fader.networks[FILTER], settings, train, generator)
         if fader is not None
         else starting_filter(settings, train, generator, seed),
         prior_of(train.sensitive, train.sensitive_classes),
@@ -176,3 +164,32 @@ def starting_filter(
         net, train, steps=settings.copying_steps, rate=3e-3, batch=settings.batch, seed=seed
     )
     return net
+
+
+def train_fader(settings: AttributesSettings, train: PrivateData, seed: int) -> FaderPrivatizer:
+    """A FaderNet (Lample et al. 2017) whose images show an attribute drawn from the prior.
+
+    The baseline of Bertran et al. 2019, section 5.3: alone, or with a U-Net behind it that learns
+    by the same objective as the study's own filter.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    shape, classes = check_image(train.shape), train.sensitive_classes
+    prior, limits = prior_of(train.sensitive, classes), (train.low, train.high)
+    net = FaderNet(
+        shape, prior, settings.fader_width, drawn=True, limits=limits, generator=generator
+    )
+    code = Mlp(math.prod(net.code_shape), classes, (HIDDEN, HIDDEN), generator=generator)
+    method = FaderPrivatizer(net, code, weight=settings.fader_weight)
+    rates = {FILTER: settings.rate, CODE: settings.rate}
+    steps, each = settings.fader_steps, settings.adversary_steps
+    stage = Stage("fading", rates, steps, each, last_rate=0.1, together=True)
+    train_privatizer(method, train, [stage], batch=settings.batch, seed=seed)
+    return method
+
+
+def behind(
+    fader: nn.Module, settings: AttributesSettings, train: PrivateData, generator: torch.Generator
+) -> nn.Module:
+    """A fresh U-Net, near the identity, behind a FaderNet that learns no more."""
+    shape, limits, width = check_image(train.shape), (train.low, train.high), settings.fader_width
+    return Chained(fader, UNet(shape, width, noise=PLANES, limits=limits, generator=generator))

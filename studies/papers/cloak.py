@@ -23,13 +23,13 @@ from torch import nn
 
 from client.datasets.attributes import load_private
 from privatizers.black_box import Follower
-from privatizers.networks.masks import FILLS, MaskFilter, NoiseMap, threshold_of
+from privatizers.networks.masks import FILLS, threshold_of
 from studies.framework.study import SeedTrial
 from studies.framework.tables import Row
 from studies.papers.cloak_judging import CloakJudge, raw_row, uniform_rows
 from studies.papers.cloak_plots import plot_curves
-from studies.papers.cloak_settings import CloakSettings
 from studies.papers.cloak_training import (
+    CloakSettings,
     CloakTraining,
     train_path,
     train_provider,
@@ -66,43 +66,24 @@ def run_seed(settings: CloakSettings, trial: SeedTrial) -> list[Row]:
     boxes: dict[str, tuple[nn.Module, Follower | None]] = {"white": (provider, None)}
     if settings.black_box:
         boxes["black"] = train_substitute_of(training, provider, report)
-    for box, (network, follower) in boxes.items():
+    for box, target in boxes.items():
         start = time.perf_counter()
-        for ratio, noise in train_path(training, network, follower):
+        for ratio, noise in train_path(training, *target):
             spent = time.perf_counter() - start
             report(f"seed {seed}, {box} box: {ratio:.0%} suppressed, {spent:.0f} s")
             if ratio in settings.reported:
-                found = _point(
-                    judge, training, (network, follower), box, ratio, noise, start, trial.out
-                )
+                threshold = threshold_of(noise.sigma(), ratio)
+                filters = {fill: training.mask(noise, threshold, fill) for fill in FILLS}
+                train_values(training, filters["trained"], *target)
+                spent = time.perf_counter() - start
+                found = [
+                    {**judge.row(one, box, fill, ratio), "threshold": threshold, "seconds": spent}
+                    for fill, one in filters.items()
+                ]
+                if box == "white":
+                    judge.draw_sheet(filters, trial.out / f"sheet-{ratio:g}.png")
                 lost = ", ".join(f"{row['fill']} {row['loss_points']:.1f}" for row in found)
                 report(f"seed {seed}, {box} box: points lost at {ratio:.0%}: {lost}")
                 rows, start = rows + found, time.perf_counter()
     rows += uniform_rows(judge, rows)
-    return rows
-
-
-def _point(
-    judge: CloakJudge,
-    training: CloakTraining,
-    target: tuple[nn.Module, Follower | None],
-    box: str,
-    ratio: float,
-    noise: NoiseMap,
-    start: float,
-    out: Path,
-) -> list[Row]:
-    """The rows of all fills at one ratio; attackers meet the trained fill."""
-    threshold = threshold_of(noise.sigma(), ratio)
-    filters: dict[str, MaskFilter] = {fill: training.mask(noise, threshold, fill) for fill in FILLS}
-    train_values(training, filters["trained"], *target)
-    spent = time.perf_counter() - start
-    rows = [
-        judge.row(filter_, box, fill, ratio, attacked=fill == "trained")
-        for fill, filter_ in filters.items()
-    ]
-    for row in rows:
-        row["threshold"], row["seconds"] = threshold, spent
-    if box == "white":
-        judge.draw_sheet(filters, out / f"sheet-{ratio:g}.png")
     return rows

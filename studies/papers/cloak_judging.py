@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from client.datasets.attributes.data import PrivateData, Split
 from privatizers.networks.information import gaussian_information_bound
-from privatizers.networks.masks import MaskFilter
+from privatizers.networks.masks import Fill, MaskFilter
 from simulations.students.students import predict
 from studies.attackers import ATTACKERS, FittedAttacker
 from studies.framework.charts import plot_sheet
@@ -22,7 +22,7 @@ from studies.metrics.fairness import fairness
 from studies.metrics.indices import ite_style_index
 from studies.metrics.reading import released
 from studies.metrics.scores import attack, judge
-from studies.papers.cloak_settings import CloakSettings
+from studies.papers.cloak_training import CloakSettings
 
 PAPER_RAW = 0.9929
 """Of the LeNet of Mireshghallah et al. on raw MNIST; their curves are pictures without numbers."""
@@ -83,8 +83,8 @@ class CloakJudge:
         """A part with fresh noise in place of its raw records."""
         return released(filter_, part, 7919 * self.seed + draw, chunk=1000)
 
-    def row(self, filter_: MaskFilter, box: str, fill: str, ratio: float, *, attacked: bool) -> Row:
-        """All figures of a filter; attackers and index only where ``attacked``."""
+    def row(self, filter_: MaskFilter, box: str, fill: Fill, ratio: float) -> Row:
+        """All figures of a filter; attackers and index of the trained fill alone."""
         repeats = range(self.settings.repeats)
         draws = [self.released(filter_, self.data.test, draw) for draw in repeats]
         accuracy = sum(self.accuracy(drawn.records) for drawn in draws) / len(draws)
@@ -95,7 +95,7 @@ class CloakJudge:
             "bound_nats": self.bound(filter_),
             **self.fairness(draws[0].records),
         }
-        if attacked:
+        if fill == "trained":
             row |= self.attacks(self.released(filter_, self.attack_part, 101), draws[0])
             row |= self.index(draws[0].records)
         return row
@@ -143,13 +143,13 @@ class CloakJudge:
         found = ite_style_index(self.data.test.records[:many], records[:many], seed=self.seed)
         return {"ite_style_loss": found.loss, "ite_records": found.records}
 
-    def draw_sheet(self, filters: Mapping[str, nn.Module], path: Path) -> None:
+    def draw_sheet(self, filters: Mapping[Fill, MaskFilter], path: Path) -> None:
         """A test image of each class of the attribute, raw and as each filter sends it."""
         test = self.data.test
         classes = torch.unique(test.sensitive)[:SHOWN]
         some = test.take(torch.stack([(test.sensitive == one).nonzero()[0, 0] for one in classes]))
-        sent = {name: released(one, some, self.seed).records for name, one in filters.items()}
-        plot_sheet({"raw": some.records, **sent}, path, limits=(test.low, test.high))
+        sent = {str(name): released(one, some, self.seed).records for name, one in filters.items()}
+        plot_sheet({"raw": some.records} | sent, path, limits=(test.low, test.high))
 
 
 def raw_row(judge_: CloakJudge) -> Row:

@@ -23,7 +23,7 @@ rows it is that of both runs together, which are about the same users.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,7 +38,7 @@ from server.run_ledger import spending_of
 from simulations.engine import train_in_process
 from simulations.students.students import train_student
 from studies.attackers import ATTACKERS
-from studies.attackers.stroke_formula import with_formula
+from studies.attackers.formula import with_formula
 from studies.framework.errors import StudyError
 from studies.framework.settings import check_names
 from studies.framework.study import SeedTrial
@@ -158,20 +158,16 @@ def _words(spent: Row) -> str:
 
 def _rows(settings: FederatedSettings, trained: FilteredRun) -> list[Row]:
     attack, test = trained.filtered(trained.attack), trained.filtered(trained.test)
-    raw_utility = _use(settings, trained.attack, trained.test)
-    rows = [
-        {**_read(settings, trained, "raw", trained.attack, trained.test), "utility": raw_utility},
-        {
-            **_read(settings, trained, "filtered", attack, test),
-            "utility": _use(settings, attack, test),
-        },
-    ]
-    if trained.config.privatizer.pairs:
-        rows += _sample_rows(settings, trained)
-    for where, (taught, tried) in groups_of(trained).items():
-        utility = _use(settings, taught, tried)
-        rows.append({**_read(settings, trained, where, taught, tried), "utility": utility})
-    return rows
+    shown = {"raw": (trained.attack, trained.test), "filtered": (attack, test)}
+
+    def rows_of(parts: Mapping[str, tuple[PrivateData, PrivateData]]) -> list[Row]:
+        return [
+            {**_read(settings, trained, where, *both), "utility": _use(settings, *both)}
+            for where, both in parts.items()
+        ]
+
+    samples = _sample_rows(settings, trained) if trained.config.privatizer.pairs else []
+    return [*rows_of(shown), *samples, *rows_of(groups_of(trained))]
 
 
 def _sample_rows(settings: FederatedSettings, trained: FilteredRun, before: str = "") -> list[Row]:
@@ -208,13 +204,6 @@ def _read(
 
 def _use(settings: FederatedSettings, taught: PrivateData, tried: PrivateData) -> float:
     """How often a student of the one reads the class of the other."""
-    student = train_student(
-        taught.records,
-        taught.utility,
-        tried.records,
-        tried.utility,
-        classes=tried.utility_classes,
-        epochs=settings.epochs,
-        seed=0,
-    )
-    return student.accuracy
+    data = taught.records, taught.utility, tried.records, tried.utility
+    classes, epochs = tried.utility_classes, settings.epochs
+    return train_student(*data, classes=classes, epochs=epochs, seed=0).accuracy

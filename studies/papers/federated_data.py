@@ -116,15 +116,7 @@ def private_images(
     images: np.ndarray, labels: np.ndarray, sensitive: np.ndarray, classes: int
 ) -> PrivateData:
     """Images uint8 [n, c, h, w] with their classes and sensitive attributes, in [-1, 1]."""
-    return PrivateData(
-        name="images",
-        records=from_pixels(images),
-        utility=torch.from_numpy(labels.copy()),
-        sensitive=torch.from_numpy(sensitive.copy()),
-        side=None,
-        owners=None,
-        utility_classes=classes,
-        sensitive_classes=int(sensitive.max()) + 1,
-        low=-1.0,
-        high=1.0,
-    )
+    utility, attribute = (torch.from_numpy(values.copy()) for values in (labels, sensitive))
+    counts = classes, int(sensitive.max()) + 1
+    records = from_pixels(images)
+    return PrivateData("images", records, utility, attribute, None, None, *counts, -1.0, 1.0)

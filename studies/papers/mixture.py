@@ -18,7 +18,7 @@ No figure was tuned on test points: the quadrature knows the distribution, so th
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -96,8 +96,10 @@ def run_seed(settings: MixtureSettings, trial: SeedTrial) -> list[Row]:
         panel = paths.setdefault(_panel(k), {})
         for alpha in settings.alphas:
             trial.report(f"mixture: k={k:g} alpha={alpha:g} seed {trial.seed}")
-            linear, free = _filters(settings, k, alpha, trial.seed)
-            rows.append(_row(k, alpha, trial.seed, best_linear(k, alpha)[0], linear, free))
+            linear = train_linear(settings, k, alpha, trial.seed)
+            wanted = (k, alpha) in parse_points(settings.nonlinear)
+            free = train_nonlinear(settings, k, alpha, trial.seed) if wanted else None
+            rows.append({"seed": trial.seed, **_row(k, alpha, linear, free)})
             panel[f"linear, α={alpha:g}"] = linear.path
             if free is not None:
                 panel[f"non-linear, α={alpha:g}"] = free.path
@@ -113,42 +115,21 @@ def draw(rows: Sequence[Row], settings: MixtureSettings, out: Path) -> None:
 
 def train_linear(settings: MixtureSettings, k: float, alpha: float, seed: int) -> MixtureFilter:
     """Bertran et al.'s linear filter θx + z, by Algorithm 1."""
-    readers = dict.fromkeys(READERS, settings.reader_rate)
-    stage = Stage(
-        "linear",
-        {**readers, FILTER: settings.filter_rate},
-        settings.steps,
-        last_rate=0.1,
-        together=True,
-    )
+    rates = dict.fromkeys(READERS, settings.reader_rate) | {FILTER: settings.filter_rate}
+    stage = Stage("linear", rates, settings.steps, last_rate=0.1, together=True)
     net = LinearFilter(2, generator=torch.Generator().manual_seed(seed))
-    return _train(net, [stage], settings, k, alpha, seed, width=32)
+    return _train(net, [stage], settings, k, Objective(alpha), seed)
 
 
 def train_nonlinear(settings: MixtureSettings, k: float, alpha: float, seed: int) -> MixtureFilter:
     """A filter f(x, w) + z, by Algorithm 1 with several steps of wider readers an iteration."""
     readers = dict.fromkeys(READERS, settings.nonlinear_reader_rate)
-    stages = [
-        Stage("readers", readers, 200),
-        Stage(
-            "non-linear",
-            {**readers, FILTER: settings.nonlinear_rate},
-            settings.nonlinear_steps,
-            settings.nonlinear_reader_steps,
-            last_rate=0.1,
-            together=True,
-        ),
-    ]
+    rates = {**readers, FILTER: settings.nonlinear_rate}
+    steps, each = settings.nonlinear_steps, settings.nonlinear_reader_steps
+    last = Stage("non-linear", rates, steps, each, last_rate=0.1, together=True)
     net = MlpFilter(2, inner=1, generator=torch.Generator().manual_seed(seed))
-    return _train(net, stages, settings, k, alpha, seed, width=64)
-
-
-def _filters(
-    settings: MixtureSettings, k: float, alpha: float, seed: int
-) -> tuple[MixtureFilter, MixtureFilter | None]:
-    wanted = (k, alpha) in parse_points(settings.nonlinear)
-    linear = train_linear(settings, k, alpha, seed)
-    return linear, train_nonlinear(settings, k, alpha, seed) if wanted else None
+    stages = [Stage("readers", readers, 200), last]
+    return _train(net, stages, settings, k, Objective(alpha), seed, width=64)
 
 
 def _train(
@@ -156,64 +137,32 @@ def _train(
     stages: Sequence[Stage],
     settings: MixtureSettings,
     k: float,
-    alpha: float,
+    objective: Objective,
     seed: int,
-    *,
-    width: int,
+    width: int = 32,
 ) -> MixtureFilter:
-    started = time.perf_counter()
+    started, path = time.perf_counter(), list[tuple[float, float]]()
+
+    def trace(step: int, _: Tensor) -> None:
+        if step % settings.every == 1:
+            point = evaluate(net, k, nodes=3)
+            path.append((point.lost, point.leaked))
+
+    source = torch.Generator().manual_seed(seed + 1)
+    readers = {name: Mlp(2, 2, (width, width), generator=source) for name in READERS}
+    method = InformationPrivatizer(net, torch.tensor([0.5, 0.5]), objective, **readers)
     data = load_private(f"mixture:{k:g}", seed=seed).train
-    path: list[tuple[float, float]] = []
-    train_privatizer(
-        _method(net, alpha, width, seed),
-        data,
-        stages,
-        batch=settings.batch,
-        seed=seed,
-        on_step=_tracer(net, k, path, settings.every),
-    )
+    train_privatizer(method, data, stages, batch=settings.batch, seed=seed, on_step=trace)
     point = evaluate(net, k)
     path.append((point.lost, point.leaked))
     return MixtureFilter(point, tuple(path), time.perf_counter() - started)
 
 
-def _method(
-    net: LinearFilter | MlpFilter, alpha: float, width: int, seed: int
-) -> InformationPrivatizer:
-    generator = torch.Generator().manual_seed(seed + 1)
-    raw_utility, utility, sensitive = (
-        Mlp(2, 2, (width, width), generator=generator) for _ in READERS
-    )
-    prior = torch.tensor([0.5, 0.5])
-    return InformationPrivatizer(
-        net, prior, Objective(alpha), raw_utility=raw_utility, utility=utility, adversary=sensitive
-    )
-
-
-def _tracer(
-    net: LinearFilter | MlpFilter, k: float, path: list[tuple[float, float]], every: int
-) -> Callable[[int, Tensor], None]:
-    def trace(step: int, scalars: Tensor) -> None:
-        if step % every == 1:
-            point = evaluate(net, k, nodes=3)
-            path.append((point.lost, point.leaked))
-
-    return trace
-
-
-def _row(
-    k: float,
-    alpha: float,
-    seed: int,
-    least: float,
-    linear: MixtureFilter,
-    free: MixtureFilter | None,
-) -> Row:
+def _row(k: float, alpha: float, linear: MixtureFilter, free: MixtureFilter | None) -> Row:
     edge, point = bound(k), linear.point
     return {
         "k": k,
         "alpha": alpha,
-        "seed": seed,
         "A": point.lost,
         "paper_A": alpha * edge,
         "B": point.leaked,
@@ -222,12 +171,12 @@ def _row(
         "K": edge,
         "loss": point.loss(alpha),
         "paper_loss": alpha * (1 - alpha) * edge**2,
-        "best_linear_loss": least,
-        "nonlinear_A": None if free is None else free.point.lost,
-        "nonlinear_B": None if free is None else free.point.leaked,
-        "nonlinear_loss": None if free is None else free.point.loss(alpha),
+        "best_linear_loss": best_linear(k, alpha)[0],
+        "nonlinear_A": free.point.lost if free else None,
+        "nonlinear_B": free.point.leaked if free else None,
+        "nonlinear_loss": free.point.loss(alpha) if free else None,
         "seconds": linear.seconds,
-        "nonlinear_seconds": None if free is None else free.seconds,
+        "nonlinear_seconds": free.seconds if free else None,
     }
 
 

@@ -49,13 +49,9 @@ def bound(k: float, sigma: float = SIGMA) -> float:
 def evaluate(
     net: LinearFilter | MlpFilter, k: float, *, sigma: float = SIGMA, nodes: int = 5
 ) -> PlanePoint:
-    """The filter's A and B, exact to about 1e-4.
+    """The filter's A and B, exact to about 1e-4; its inner noise has at most one dimension.
 
-    Args:
-        net: linear, or with inner noise of at most one dimension.
-        k: of the mixture.
-        sigma: of its clusters.
-        nodes: Gauss-Hermite nodes an axis of a cluster, for a filter that is not linear.
+    A filter that is not linear takes ``nodes`` Gauss-Hermite nodes an axis of a cluster.
     """
     with torch.no_grad():
         if isinstance(net, LinearFilter):
@@ -71,11 +67,8 @@ def informations(
 ) -> tuple[Tensor, Tensor]:
     """A and B of released points with unit covariance; differentiable in the means.
 
-    Args:
-        means: float64 [4, c, 2], of each cell's components.
-        weights: float64 [c], of the components of a cell; sum to 1.
-        joint: P(u, s), [2, 2].
-        sigma: of the raw clusters.
+    Means are float64 [4, c, 2], of each cell's components, whose weights [c] sum to 1; the joint
+    table is P(u, s), [2, 2].
     """
     told, leaked = _informations(means, weights, joint)
     return _raw_utility(joint, sigma) - told, leaked

@@ -35,20 +35,20 @@ from torch.nn import functional as F
 
 from client.datasets.attributes import load_private
 from client.datasets.attributes.data import PrivateData, Split
+from client.datasets.spec import Augmentation
 from models.classifiers import ConvClassifier
 from privatizers.classifiers import check_reads
 from privatizers.information import InformationPrivatizer, Objective
 from privatizers.networks.filters import DenseFilter, UNet
-from privatizers.protocol import FILTER, PrivatizerError
+from privatizers.protocol import FILTER, Batch, PrivatizerError
 from privatizers.training import Stage, train_identity, train_privatizer
 from simulations.students.augmentation import affine
 from studies.attackers import ATTACKERS
 from studies.framework.charts import plot_lines, plot_sheet
 from studies.framework.settings import check_names
 from studies.framework.study import SeedTrial
-from studies.framework.tables import Row
+from studies.framework.tables import Row, number
 from studies.metrics.reading import released
-from studies.papers.faces import SHAKEN, shaken
 
 GROUPS = ("consenting", "seen", "unseen")
 """Who is recognised, private people the filter learned from, private people it never saw."""
@@ -56,6 +56,8 @@ COLUMNS = (
     "alpha", "seed", *(f"raw_{group}" for group in GROUPS), *(f"fixed_{group}" for group in GROUPS),
     *(f"fresh_{group}" for group in GROUPS), "chance", "seconds",
 )  # fmt: skip
+SHAKEN = Augmentation("affine", rotation=0.05, scale=0.04, shear=0.02, shift=0.04)
+"""How far a face is moved."""
 FIRST = 5  # How many answers are looked at (Bertran et al. 2019: top-5).
 FILTERS: dict[str, Callable[..., nn.Module]] = {
     "dense": partial(DenseFilter, residual=False),
@@ -131,12 +133,25 @@ def run_seed(settings: SubjectsSettings, trial: SeedTrial) -> list[Row]:
     sheets: dict[str, Tensor] = {"raw": split.test.records}
     for alpha in settings.alphas:
         trial.report(f"subjects: seed {seed}, alpha={alpha:g}")
-        row, sheets[f"α={alpha:g}"] = _point(settings, split, people, provider, alpha, seed)
-        rows.append({**row, **{f"raw_{group}": share for group, share in raw.items()}})
+        started = time.perf_counter()
+        method = train_filter(settings, split, people, provider, alpha, seed)
+        faces = _released(method, split.test, seed + 1).records
+        known = replace(_released(method, split.attack, seed + 2), side=None)
+        fitted = [ATTACKERS[name]().fit(known, seed) for name in settings.attackers]
+        found = [_first_five(one.log_probabilities(faces), split.test, people) for one in fitted]
+        shares = {
+            "raw": raw,
+            "fixed": recognised(provider, faces, split.test, people),
+            "fresh": {group: max(one[group] for one in found) for group in GROUPS},
+        }
+        row: Row = {f"{name}_{group}": own[group] for name, own in shares.items() for group in own}
+        head: Row = {"alpha": alpha, "seed": seed, "chance": FIRST / people.count}
+        rows.append({**head, **row, "seconds": time.perf_counter() - started})
+        sheets[f"α={alpha:g}"] = faces
     if trial.first:
         shown = torch.cat([people.rows(split.test, group).nonzero()[:4, 0] for group in GROUPS])
-        faces = {name: images[shown] for name, images in sheets.items()}
-        plot_sheet(faces, trial.out / "subjects-faces.png")
+        some = {name: images[shown] for name, images in sheets.items()}
+        plot_sheet(some, trial.out / "subjects-faces.png")
     return rows
 
 
@@ -145,7 +160,7 @@ def draw(rows: Sequence[Row], settings: SubjectsSettings, out: Path) -> None:
     own = [row for row in rows if row["seed"] == rows[0]["seed"]]
     lines = {
         f"{reader} network, {group}": [
-            (float(row["alpha"] or 0.0), float(row[f"{reader}_{group}"] or 0.0)) for row in own
+            (number(row, "alpha"), number(row, f"{reader}_{group}")) for row in own
         ]
         for reader in ("fixed", "fresh")
         for group in GROUPS
@@ -154,7 +169,7 @@ def draw(rows: Sequence[Row], settings: SubjectsSettings, out: Path) -> None:
         lines,
         xlabel="α",
         ylabel=f"owner among the first {FIRST}",
-        level=("chance", float(rows[0]["chance"] or 0.0)),
+        level=("chance", number(rows[0], "chance")),
         path=out / "subjects-recognised.png",
     )
 
@@ -211,37 +226,22 @@ def train_filter(
     """
     known = split.train.take(~people.rows(split.train, "unseen"))
     check_reads(provider, known.records[:1], people.count, "the provider's network")
-    net = FILTERS[settings.filter](
-        known.shape,
-        settings.width,
-        limits=(known.low, known.high),
-        generator=torch.Generator().manual_seed(seed),
-    )
-    if settings.identity_steps:
-        train_identity(
-            net,
-            known,
-            steps=settings.identity_steps,
-            rate=settings.rate,
-            batch=settings.batch,
-            seed=seed,
-        )
+    limits, source = (known.low, known.high), torch.Generator().manual_seed(seed)
+    net = FILTERS[settings.filter](known.shape, settings.width, limits=limits, generator=source)
+    rate, batch, steps = settings.rate, settings.batch, settings.identity_steps
+    if steps:
+        train_identity(net, known, steps=steps, rate=rate, batch=batch, seed=seed)
+    answer = wanted_answer(people, settings.private_share)
+    objective = Objective(alpha, leak="divergence", exclusive=True)
     method = InformationPrivatizer(
-        net,
-        wanted_answer(people, settings.private_share),
-        Objective(alpha, leak="divergence", exclusive=True),
-        fixed_utility=provider,
-        fixed_adversary=provider,
+        net, answer, objective, fixed_utility=provider, fixed_adversary=provider
     )
+    stage = Stage(FILTER, {FILTER: rate}, settings.steps, last_rate=0.1)
+    choice = (~people.rows(known, "consenting")).float().unsqueeze(1)
     train_privatizer(
-        method,
-        known,
-        [Stage(FILTER, {FILTER: settings.rate}, settings.steps, last_rate=0.1)],
-        batch=settings.batch,
-        seed=seed,
-        choice=(~people.rows(known, "consenting")).float().unsqueeze(1),
-        change=lambda batch, generator: shaken(batch, settings.mixed, generator),
-    )
+        method, known, [stage], batch=batch, seed=seed, choice=choice,
+        change=lambda some, generator: shaken(some, settings.mixed, generator),
+    )  # fmt: skip
     return method
 
 
@@ -266,52 +266,41 @@ def recognised(
         return _first_five(reader(faces), data, people)
 
 
-def _point(
-    settings: SubjectsSettings,
-    split: Split,
-    people: People,
-    provider: nn.Module,
-    alpha: float,
-    seed: int,
-) -> tuple[Row, Tensor]:
-    """A row, and the released test faces."""
-    started = time.perf_counter()
-    method = train_filter(settings, split, people, provider, alpha, seed)
-    faces = _released(method, split.test, seed + 1).records
-    fixed = recognised(provider, faces, split.test, people)
-    fresh = _attacked(settings, method, split, people, faces, seed)
-    row: Row = {
-        "alpha": alpha,
-        "seed": seed,
-        **{f"fixed_{group}": share for group, share in fixed.items()},
-        **{f"fresh_{group}": share for group, share in fresh.items()},
-        "chance": FIRST / people.count,
-        "seconds": time.perf_counter() - started,
-    }
-    return row, faces
-
-
 def _released(method: InformationPrivatizer, data: PrivateData, seed: int) -> PrivateData:
     return released(method.networks[FILTER], data, seed, chunk=len(data))
-
-
-def _attacked(
-    settings: SubjectsSettings,
-    method: InformationPrivatizer,
-    split: Split,
-    people: People,
-    faces: Tensor,
-    seed: int,
-) -> dict[str, float]:
-    """The strongest fresh attacker in each group, trained on the released attack part."""
-    known = replace(_released(method, split.attack, seed + 2), side=None)
-    found = []
-    for name in settings.attackers:
-        fitted = ATTACKERS[name]().fit(known, seed)
-        found.append(_first_five(fitted.log_probabilities(faces), split.test, people))
-    return {group: max(shares[group] for shares in found) for group in GROUPS}
 
 
 def _first_five(answers: Tensor, data: PrivateData, people: People) -> dict[str, float]:
     hit = (answers.topk(FIRST, 1).indices == data.sensitive.unsqueeze(1)).any(1)
     return {group: float(hit[people.rows(data, group)].float().mean()) for group in GROUPS}
+
+
+def shaken(batch: Batch, mixed: float, generator: torch.Generator) -> Batch:
+    """Every face moved a little; a share ``mixed`` becomes faces of no real person, and private.
+
+    A filter is to lose people whom it never saw. It sees some: blends of two people, and faces
+    whose lower or right half is another person's. Faces are [n, c, h, w] with the choice of each.
+    """
+    faces = affine(batch.records, SHAKEN, generator)
+    count = int(mixed * len(faces))
+    if count == 0 or batch.choice is None:
+        return replace(batch, records=faces)
+    others = faces[torch.randperm(len(faces), generator=generator)[:count]]
+    strangers = _strangers(faces[:count], others, generator)
+    return replace(
+        batch,
+        records=torch.cat([strangers, faces[count:]]),
+        choice=torch.cat([torch.ones(count, 1), batch.choice[count:]]),
+    )
+
+
+def _strangers(faces: Tensor, others: Tensor, generator: torch.Generator) -> Tensor:
+    """Blends for about a half of the faces, patched ones for the others."""
+    share = 0.35 + 0.3 * torch.rand(len(faces), 1, 1, 1, generator=generator)
+    blends = torch.lerp(faces, others, share)
+    patched = faces.clone()
+    height, breadth = faces.shape[2] // 2, faces.shape[3] // 2
+    patched[::2, :, height:] = others[::2, :, height:]
+    patched[1::2, :, :, breadth:] = others[1::2, :, :, breadth:]
+    blended = torch.rand(len(faces), 1, 1, 1, generator=generator) < 0.5
+    return torch.where(blended, blends, patched)

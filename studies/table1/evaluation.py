@@ -50,11 +50,6 @@ def quick() -> EvaluationBudget:
 
 
 def serving(wanted: Mapping[str, Any], data: str) -> list[Mapping[str, Any]]:
-    """Efforts whose figures serve where ``wanted`` is asked for: for the quick one the full, too.
-
-    Args:
-        wanted: as `EvaluationBudget.to_json` gives it.
-        data: the data set that it is spent on.
-    """
+    """Budgets, as JSON, whose figures serve for ``wanted``: for the quick one the full, too."""
     full = FULL.on(data).to_json()
     return [wanted, full] if wanted == quick().on(data).to_json() else [wanted]

@@ -6,11 +6,13 @@ stay as they are.
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from foundation.files import write_durably
 from server.config.tree import Config
 from simulations.federation.apps import simulated_federation
 
@@ -20,28 +22,18 @@ SEED = 9_000_011
 def write_faulty_copy(config: Config, share: float, path: Path) -> None:
     """Write the data set of ``config`` with a share of its users' or records' images rotated.
 
-    The order of records and all labels stay, so the same seed deals the same records to the same
-    users.
-
-    Args:
-        config: whose data set, partition, unit and seed count.
-        share: share of users (``privacy.unit`` = user) or of records that are rotated, in [0, 1].
-        path: the ``.npz`` file to write; whole or not at all.
+    Whole or not at all. The order of records and all labels stay, so the same seed deals the same
+    records to the same users; ``privacy.unit`` says whose share in [0, 1] it is.
     """
     dataset, _ = simulated_federation(config.data, config.seed)
     images = dataset.train_images.copy()
     turned = faulty_records(config, share)
     images[turned] = np.rot90(images[turned], 1, (2, 3))
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part.npz")
-    np.savez(
-        part,
-        train_images=images,
-        train_labels=dataset.train_labels,
-        test_images=dataset.test_images,
-        test_labels=dataset.test_labels,
-    )
-    part.replace(path)
+    parts = ("train_labels", "test_images", "test_labels")
+    content = io.BytesIO()
+    np.savez(content, train_images=images, **{name: getattr(dataset, name) for name in parts})
+    write_durably(path, content.getvalue())
 
 
 def faulty_records(config: Config, share: float) -> NDArray[np.int64]:

@@ -35,16 +35,12 @@ def train(config: Config, folder: Path, report: Report) -> TrainedSpending:
     if outcome.stopped:
         raise TrialFailed(f"the run ended early: {outcome.stopped}")
     spending = spending_of(began, directory)
+    same = ("delta_dp", "delta_bdp", "bdp_as_published", "bdp_corrected", "bdp_sound", "rounds")
     return TrainedSpending(
         epsilon_dp=spending.dp_epsilon,
-        delta_dp=spending.delta_dp,
         epsilon_dp_at_bdp_delta=spending.dp_epsilon_at_bdp_delta,
-        bdp_as_published=spending.bdp_as_published,
-        bdp_corrected=spending.bdp_corrected,
-        bdp_sound=spending.bdp_sound,
-        delta_bdp=spending.delta_bdp,
-        rounds=spending.rounds,
         statement=statement(spending, began.data.users),
+        **{name: getattr(spending, name) for name in same},
     )
 
 

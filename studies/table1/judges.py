@@ -12,28 +12,22 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from client.datasets.registry import Dataset
+from foundation.files import write_durably
 from models.pixels import from_pixels
 from models.shapes import ImageShape
 from models.weights import initialise, unset_weights
 from simulations.students.students import EVALUATION_CHUNK, fit_classifier
 
-RECOGNISER_EPOCHS, ORIENTATION_EPOCHS = 8, 2
 SEED = 77
 
 
 class JudgeNet(nn.Module):
-    """Two convolutions with max pooling, then 120 and 84 units (after LeCun et al. 1998).
-
-    Args:
-        shape: (channels, height, width) of an image.
-        classes: number of classes.
-        generator: CPU generator of the weights.
-    """
+    """Two convolutions with max pooling, then 120 and 84 units (after LeCun et al. 1998)."""
 
     features = 84  # Units of the penultimate layer
 
@@ -66,7 +60,7 @@ def features_of(network: JudgeNet, images: Tensor) -> Tensor:
     return torch.cat([network.penultimate(part) for part in torch.split(images, EVALUATION_CHUNK)])
 
 
-def recogniser(dataset: Dataset, folder: Path, epochs: int = RECOGNISER_EPOCHS) -> JudgeNet:
+def recogniser(dataset: Dataset, folder: Path, epochs: int) -> JudgeNet:
     """The network that says which class an image shows, trained on the real training images."""
 
     def train(network: JudgeNet, generator: torch.Generator) -> None:
@@ -76,7 +70,7 @@ def recogniser(dataset: Dataset, folder: Path, epochs: int = RECOGNISER_EPOCHS) 
     return _kept(folder, f"recogniser-{epochs}", dataset, dataset.classes, train)
 
 
-def orientation_judge(dataset: Dataset, folder: Path, epochs: int = ORIENTATION_EPOCHS) -> JudgeNet:
+def orientation_judge(dataset: Dataset, folder: Path, epochs: int) -> JudgeNet:
     """The network that says whether an image is upright (0) or rotated by 90 degrees (1)."""
 
     def train(network: JudgeNet, generator: torch.Generator) -> None:
@@ -95,14 +89,12 @@ def rotated(images: Tensor) -> Tensor:
 
 def training_tensors(dataset: Dataset) -> tuple[Tensor, Tensor]:
     """The real training images, float32 in [-1, 1], and their labels."""
-    images = from_pixels(dataset.train_images)
-    return images, torch.from_numpy(dataset.train_labels.copy())
+    return from_pixels(dataset.train_images), torch.from_numpy(dataset.train_labels.copy())
 
 
 def test_tensors(dataset: Dataset) -> tuple[Tensor, Tensor]:
     """The real test images, float32 in [-1, 1], and their labels. For measuring only."""
-    images = from_pixels(dataset.test_images)
-    return images, torch.from_numpy(dataset.test_labels.copy())
+    return from_pixels(dataset.test_images), torch.from_numpy(dataset.test_labels.copy())
 
 
 def _kept(
@@ -120,9 +112,8 @@ def _kept(
     with _locked(path.with_suffix(".lock")):
         if not path.is_file():
             train(network, generator)
-            part = path.with_suffix(".part")
-            save_file({name: v.contiguous() for name, v in network.state_dict().items()}, part)
-            part.replace(path)
+            state = {name: value.contiguous() for name, value in network.state_dict().items()}
+            write_durably(path, save(state))
     network.load_state_dict(load_file(path))
     return network.eval()
 

@@ -46,13 +46,7 @@ def label_curve(
 ) -> list[LabelPoint]:
     """Students of ever more labelled samples, all classes equally often.
 
-    Args:
-        sampler: what the samples are drawn from.
-        judge: gives labels in a person's place.
-        test: real test images and labels.
-        effort: which numbers of samples, and how many changed copies in total.
-        seed: decides samples, changes and students.
-        augmentation: which changes; mixtures are left out.
+    ``judge`` gives labels in a person's place; mixtures of ``augmentation`` are left out.
     """
     most = max(effort.labels)
     requested = torch.arange(most) % sampler.classes
@@ -65,14 +59,8 @@ def label_curve(
         # every sample as it is once, all its other copies changed
         images = samples[:count].repeat(copies, 1, 1, 1)
         images[count:] = augment(images[count:], augmentation, source)
-        return train_student(
-            images,
-            labels[:count].repeat(copies),
-            *test,
-            classes=sampler.classes,
-            epochs=EPOCHS,
-            seed=seed,
-        )
+        targets, classes = labels[:count].repeat(copies), sampler.classes
+        return train_student(images, targets, *test, classes=classes, epochs=EPOCHS, seed=seed)
 
     def point(count: int) -> LabelPoint:
         first = student(count, annotated)

@@ -64,18 +64,16 @@ def _one(
 ) -> PublishedFigure:
     try:
         source = sources[entry["source"]]
+        usual = {"unit": "record", "notion": "DP", "public_data": ""}
         found = PublishedFigure(
-            method=entry["method"],
-            data=data,
-            unit=entry.get("unit", "record"),
-            notion=entry.get("notion", "DP"),
+            **{name: entry.get(name, value) for name, value in usual.items()},
             epsilon=float(entry.get("epsilon", math.inf)),
             delta=float(entry.get("delta", 1e-5)),
             accuracy=float(entry[spec_of(data).published]),
-            kind=entry["kind"],
+            **{name: entry[name] for name in ("method", "kind")},
             source=source["title"],
             url=source["url"],
-            public_data=entry.get("public_data", ""),
+            data=data,
         )
     except KeyError as error:
         raise StudyError(f"{where}: {error.args[0]!r} is missing") from None

@@ -43,12 +43,8 @@ class Measuring:
     ) -> None:
         """Take what is measured and what it is measured against.
 
-        Args:
-            sampler: of the trial's run.
-            dataset: clean; its test images measure, its training images train the judges.
-            effort: how much of everything.
-            seed: the trial's; decides samples and students.
-            judges: folder that keeps the judging networks.
+        The clean data's test images measure, its training images train the judges, which
+        ``judges`` keeps.
         """
         self._sampler, self._dataset, self._effort, self._seed = sampler, dataset, effort, seed
         self._test = test_tensors(dataset)
@@ -60,14 +56,7 @@ class Measuring:
         self._draws = seed * 1_000 + DRAW_SEED
 
     def all(self, *, curve: bool, sheet: Path, caption: str, report: Report) -> dict[str, Any]:
-        """Every figure of the trial, as a JSON object; writes its contact sheet.
-
-        Args:
-            curve: whether to measure accuracy against the number of labels.
-            sheet: PNG file for samples of every class.
-            caption: provenance, below them.
-            report: told what is being measured.
-        """
+        """Every figure of the trial as a JSON object; writes its contact sheet with a caption."""
         started = time.perf_counter()
         found: dict[str, Any] = {"taught": self._teacher is not None}
         report("judging samples")
@@ -108,11 +97,9 @@ class Measuring:
         if whole is None:
             return {}
         images = whole().draw(labels, self._draws)
-        seen = predict(self._judge, images).argmax(1)
-        return {
-            "recognised_unfiltered": _share(seen == labels),
-            "judged_rotated_unfiltered": self._rotated(images),
-        }
+        recognised = _share(predict(self._judge, images).argmax(1) == labels)
+        rotated = self._rotated(images)
+        return {"recognised_unfiltered": recognised, "judged_rotated_unfiltered": rotated}
 
     def _rotated(self, images: Tensor) -> float:
         return _share(predict(self._orientation, images).argmax(1) == 1)
@@ -130,37 +117,29 @@ class Measuring:
         if self._teacher is None:
             others = (a for a in ARCHITECTURES if a != CONTROL_STUDENT)
             return {CONTROL_STUDENT: own_label, **{a: self.own_labels(a) for a in others}}
-        images, targets = training_set(
-            self._teacher,
-            images=self._effort.images,
-            seed=self._draws,
-            augmentation=self._augmentation,
-            distortion=self._distortion,
-        )
+        images, targets = self._taught(self._teacher)
         return {a: self._student(images, targets, a) for a in ARCHITECTURES}
+
+    def _taught(self, teacher: Teacher) -> tuple[Tensor, Tensor]:
+        return training_set(
+            teacher, images=self._effort.images, seed=self._draws,
+            augmentation=self._augmentation, distortion=self._distortion,
+        )  # fmt: skip
 
     def own_labels(self, architecture: str) -> float:
         """Accuracy of a student of samples and changed samples with their requested classes."""
-        images, targets = varied_samples(
-            self._sampler,
-            images=self._effort.images,
-            seed=self._draws,
-            augmentation=self._augmentation,
+        images, augmentation = self._effort.images, self._augmentation
+        varied = varied_samples(
+            self._sampler, images=images, seed=self._draws, augmentation=augmentation
         )
-        return self._student(images, targets, architecture)
+        return self._student(*varied, architecture)
 
     def control(self) -> float | None:
         """Accuracy of a student taught on noise images by the same annotator."""
         if self._teacher is None:
             return None
-        images, targets = training_set(
-            NoiseTeacher(self._teacher, self._dataset.shape),
-            images=self._effort.images,
-            seed=self._draws,
-            augmentation=self._augmentation,
-            distortion=self._distortion,
-        )
-        return self._student(images, targets, CONTROL_STUDENT)
+        taught = self._taught(NoiseTeacher(self._teacher, self._dataset.shape))
+        return self._student(*taught, CONTROL_STUDENT)
 
     def annotator(self) -> float | None:
         """Accuracy of the annotator itself."""
@@ -173,13 +152,9 @@ class Measuring:
     def curve(self) -> list[Any]:
         """Accuracy against the number of labelled samples."""
         return label_curve(
-            self._sampler,
-            self._judge,
-            self._test,
-            effort=self._effort,
-            seed=self._draws,
+            self._sampler, self._judge, self._test, effort=self._effort, seed=self._draws,
             augmentation=self._augmentation,
-        )
+        )  # fmt: skip
 
     def draw_sheet(self, path: Path, caption: str) -> None:
         """Write a contact sheet: a column a class."""
@@ -189,14 +164,9 @@ class Measuring:
 
     def _student(self, images: Tensor, targets: Tensor, architecture: str) -> float:
         return train_student(
-            images,
-            targets,
-            *self._test,
-            classes=self._sampler.classes,
-            architecture=architecture,
-            epochs=self._effort.epochs[architecture],
-            seed=self._seed,
-        ).accuracy
+            images, targets, *self._test, classes=self._sampler.classes, architecture=architecture,
+            epochs=self._effort.epochs[architecture], seed=self._seed,
+        ).accuracy  # fmt: skip
 
 
 def _distances(judge: JudgeNet, real: Tensor, others: Tensor) -> dict[str, float]:

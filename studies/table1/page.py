@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from client.datasets.registry import spec_of
@@ -17,25 +17,17 @@ from studies.table1.literature import DATA, PublishedFigure, published_figures
 from studies.table1.page_texts import HEAD, MEANING, PROMISES
 from studies.table1.record import picture_name
 from studies.table1.rows import OPEN
-from studies.table1.table import TableLine, accuracy, by_data, counts
+from studies.table1.table import COLUMNS, Shown, TableLine, accuracy, by_data, counts, share
 
-Columns = Sequence[tuple[str, Callable[[TableLine], str]]]
+Columns = Mapping[str, Shown]
 IMAGES = Path("images") / "results"
-_NAMED: Columns = (
-    ("row", lambda line: line.row.title),
-    ("guarantee", lambda line: line.guarantee.words),
-)
 
 
-def _share(*keys: str) -> Callable[[TableLine], str]:
-    return lambda line: percent(line.mean(*keys))
+def _as_printed(*names: str) -> Columns:
+    return {name: COLUMNS[name] for name in names}
 
 
-def _number(digits: int, *keys: str) -> Callable[[TableLine], str]:
-    return lambda line: decimals(line.mean(*keys), digits)
-
-
-def _epsilon(key: str) -> Callable[[TableLine], str]:
+def _epsilon(key: str) -> Shown:
     """Four digits, rounded up: what is shown holds. None and infinity promise nothing."""
 
     def shown(line: TableLine) -> str:
@@ -45,52 +37,37 @@ def _epsilon(key: str) -> Callable[[TableLine], str]:
     return shown
 
 
-_FIGURES: Columns = (
-    *_NAMED,
-    ("seeds", lambda line: str(len(line.seeds))),
-    ("student", lambda line: f"**{accuracy(line)}**"),
-    ("control", _share("control")),
-    ("annotator", _share("annotator")),
-    ("recognised", _share("recognised")),
-)
-_STUDENTS: Columns = (
-    *_NAMED,
-    ("MLP", lambda line: accuracy(line, "mlp")),
-    ("residual", lambda line: accuracy(line, "residual")),
-    ("best of 3", lambda line: percent(line.best())),
-    ("own labels", _share("own_label")),
-)
-_SAMPLES: Columns = (
-    *_NAMED,
-    ("unfiltered", _share("recognised_unfiltered")),
-    ("Fréchet", _number(1, "frechet")),
-    ("coverage", _number(2, "coverage")),
-    ("density", _number(2, "density")),
-)
-_COST: Columns = (
-    *_NAMED,
-    ("s", _number(0, "training", "seconds")),
-    ("MiB", lambda line: decimals(line.most("training", "peak_mb"), 0)),
-)
-
-
-_GUARANTEES: Columns = (
-    *_NAMED,
-    ("DP ε", _epsilon("epsilon_dp")),
-    ("δ", lambda line: f"{line.most('training', 'delta_dp'):g}"),
-    ("BDP ε, sound", _epsilon("bdp_sound")),
-    ("corrected", _epsilon("bdp_corrected")),
-    ("as published", _epsilon("bdp_as_published")),
-)
+_NAMED: Columns = {
+    "row": lambda line: line.row.title,
+    "guarantee": lambda line: line.guarantee.words,
+}
+_FIGURES: Columns = {
+    **_NAMED,
+    **_as_printed("seeds"),
+    "student": lambda line: f"**{accuracy(line)}**",
+    **_as_printed("control", "annotator", "recognised"),
+}
+_STUDENTS: Columns = {
+    **_NAMED,
+    "MLP": lambda line: accuracy(line, "mlp"),
+    "residual": lambda line: accuracy(line, "residual"),
+    **_as_printed("best of 3", "own labels"),
+}
+_UNFILTERED: Columns = {"unfiltered": share("recognised_unfiltered")}
+_SAMPLES = {**_NAMED, **_UNFILTERED, **_as_printed("Fréchet", "coverage", "density")}
+_COST: Columns = {**_NAMED, "s": COLUMNS["seconds"], **_as_printed("MiB")}
+_GUARANTEES: Columns = {
+    **_NAMED,
+    "DP ε": _epsilon("epsilon_dp"),
+    "δ": lambda line: f"{line.most('training', 'delta_dp'):g}",
+    "BDP ε, sound": _epsilon("bdp_sound"),
+    "corrected": _epsilon("bdp_corrected"),
+    "as published": _epsilon("bdp_as_published"),
+}
 
 
 def write_page(path: Path, lines: Sequence[TableLine], plots: Path) -> list[Path]:
-    """Write the Markdown page with its plots and contact sheets beside it.
-
-    Args:
-        path: the page; pictures go to ``images/results`` beside it.
-        lines: of the table.
-        plots: folder for the plots, from which those of the page are copied.
+    """Write the Markdown page, pictures in ``images/results`` beside it, plots in ``plots``.
 
     Returns:
         The files that were written, contact sheets aside.
@@ -130,8 +107,8 @@ def _section(title: str, *parts: Sequence[str]) -> list[str]:
 
 
 def _columned(columns: Columns, lines: Iterable[TableLine]) -> list[str]:
-    rows = [[show(line) for _, show in columns] for line in lines]
-    return markdown_table([name for name, _ in columns], rows)
+    rows = [[show(line) for show in columns.values()] for line in lines]
+    return markdown_table(list(columns), rows)
 
 
 def _tables(lines: Sequence[TableLine]) -> list[str]:
@@ -272,19 +249,19 @@ def _faults(lines: Sequence[TableLine]) -> list[str]:
         found = clean.get((line.row.clean, str(line.guarantee)))
         return percent(found.mean("judged_rotated") if found else None)
 
-    columns: Columns = (
-        *_NAMED,
-        ("planted, %", lambda line: percent(line.row.fault, 0)),
-        ("samples judged rotated, %", _share("judged_rotated")),
-        ("of a clean run, %", beside),
-        ("of real test images, %", _share("judged_rotated_real")),
-    )
-    more: Columns = (
-        *_NAMED,
-        ("judged rotated before the annotator picks, %", _share("judged_rotated_unfiltered")),
-        ("student", accuracy),
-        ("control", _share("control")),
-    )
+    columns: Columns = {
+        **_NAMED,
+        "planted, %": lambda line: percent(line.row.fault, 0),
+        "samples judged rotated, %": share("judged_rotated"),
+        "of a clean run, %": beside,
+        "of real test images, %": share("judged_rotated_real"),
+    }
+    picked = share("judged_rotated_unfiltered")
+    more: Columns = {
+        **_NAMED,
+        "judged rotated before the annotator picks, %": picked,
+        **_as_printed("student", "control"),
+    }
     said = (
         "Some users' (or records') images are rotated by 90 degrees before anything is trained. A "
         "LeNet trained on upright and rotated real images judges the samples; of a clean run's it "

@@ -24,13 +24,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 
-from client.datasets.registry import Dataset
 from foundation.files import write_durably
 from models.generators import Generator
-from models.pixels import as_pixels, from_pixels
+from models.pixels import as_pixels
 from models.vectors import load_vector, to_vector
 from server.config.sections import ReleaseConfig
 from server.config.tree import Config
@@ -41,6 +38,7 @@ from simulations.plots.run import contact_sheet
 from simulations.reading import fresh_samples
 from simulations.students.students import train_student
 from studies.framework.trials import Report
+from studies.table1.judges import test_tensors
 from studies.table1.providers import TrainedSpending
 from studies.table1.published_training import PublishedRecipe, recipe_of
 
@@ -52,16 +50,12 @@ def published(
 ) -> dict[str, Any]:
     """Train the recipe centrally; returns its figures as a plain dict.
 
-    Args:
-        config: its task ``critic`` says how many steps (``rounds``), of batches of ``local_batch``,
-            C and the noise; the preset ``mnist-record-paper003`` has the notebook's.
-        folder: keeps the generator, the figures and a contact sheet.
-        report: told in words how far it is.
-        student: whether to train a student on the samples and test it on real images.
+    The task ``critic`` says how many steps (``rounds``), of batches of ``local_batch``, C and the
+    noise; the preset ``mnist-record-paper003`` has the notebook's. The folder keeps the generator,
+    the figures and a contact sheet.
 
     Returns:
-        `PublishedSpending` as keys, ``student_accuracy`` in [0, 1] or None, and the path of the
-        ``contact_sheet``.
+        `PublishedSpending` as keys, ``student_accuracy`` in [0, 1] or None, ``contact_sheet``.
 
     Raises:
         TrialFailed: fewer records than a batch.
@@ -73,13 +67,20 @@ def published(
         if step % 100 == 0:
             report(f"step {step} of {recipe_of(config).rounds}")
     figures = asdict(training.figures())
-    write_durably(folder / _WEIGHTS, _npy(to_vector(training.trainer.average)))
+    content = io.BytesIO()
+    np.save(content, to_vector(training.trainer.average))
+    write_durably(folder / _WEIGHTS, content.getvalue())
     known = {"config": config.flat(), "shape": dataset.shape, "classes": dataset.classes}
     write_durably(folder / _FIGURES, json.dumps({**known, "figures": figures}).encode())
-    sampler = _kept(folder)
-    accuracy = _student_accuracy(sampler, dataset, config.seed) if student else None
-    sheet = folder / "contact-sheet.png"
-    _draw_sheet(sampler, figures, sheet)
+    sampler, accuracy = _kept(folder), None
+    if student:  # of samples with their requested classes, tested on real images
+        images, labels = fresh_samples(sampler, STUDENT_IMAGES, config.seed + STUDENT_SEED)
+        real = test_tensors(dataset)
+        classes, seed = dataset.classes, config.seed
+        accuracy = train_student(images, labels, *real, classes=classes, seed=seed).accuracy
+    sheet, caption = folder / "contact-sheet.png", f"SYNTHETIC · {_statement(figures)}"
+    images, labels = fresh_samples(sampler, 8 * sampler.classes, STUDENT_SEED)
+    contact_sheet(as_pixels(images), labels.numpy(), rows=8, caption=caption, path=sheet)
     return {**figures, "student_accuracy": accuracy, "contact_sheet": str(sheet)}
 
 
@@ -91,14 +92,12 @@ def train(config: Config, folder: Path, report: Report) -> TrainedSpending:
     if not (folder / _FIGURES).is_file():
         published(config, folder, report, student=False)
     found = json.loads((folder / _FIGURES).read_text())["figures"]
+    same = ("epsilon_dp", "delta_dp", "epsilon_dp_at_bdp_delta", "delta_bdp")
     return TrainedSpending(
-        epsilon_dp=found["epsilon_dp"],
-        delta_dp=found["delta_dp"],
-        epsilon_dp_at_bdp_delta=found["epsilon_dp_at_bdp_delta"],
+        **{name: found[name] for name in same},
         bdp_as_published=found["epsilon_bdp_as_published"],
         bdp_corrected=found["epsilon_bdp_corrected"],
         bdp_sound=found["epsilon_dp_at_bdp_delta"],  # no bound that is sound takes the distances
-        delta_bdp=found["delta_bdp"],
         rounds=found["steps"],
         statement=_statement(found),
     )
@@ -117,31 +116,6 @@ def _kept(folder: Path) -> Sampler:
     generator = Generator(shape, known["classes"], settings.width, settings.latent)
     load_vector(generator, np.load(folder / _WEIGHTS))
     return Sampler(generator.eval())
-
-
-def _npy(vector: NDArray[np.float32]) -> bytes:
-    content = io.BytesIO()
-    np.save(content, vector)
-    return content.getvalue()
-
-
-def _student_accuracy(sampler: Sampler, dataset: Dataset, seed: int) -> float:
-    """Of a student on samples with their requested classes; it uses real test images."""
-    images, labels = fresh_samples(sampler, STUDENT_IMAGES, seed + STUDENT_SEED)
-    real = from_pixels(dataset.test_images)
-    truth = torch.from_numpy(dataset.test_labels.copy())
-    return train_student(images, labels, real, truth, classes=dataset.classes, seed=seed).accuracy
-
-
-def _draw_sheet(sampler: Sampler, figures: dict[str, Any], path: Path) -> None:
-    images, labels = fresh_samples(sampler, 8 * sampler.classes, STUDENT_SEED)
-    contact_sheet(
-        as_pixels(images),
-        labels.numpy(),
-        rows=8,
-        caption=f"SYNTHETIC · {_statement(figures)}",
-        path=path,
-    )
 
 
 def _statement(figures: dict[str, Any]) -> str:

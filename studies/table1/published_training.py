@@ -70,11 +70,7 @@ class PublishedSpending:
 
 
 class PublishedRecipe:
-    """The recipe, step by step, and what is measured on the way.
-
-    Args:
-        config: see `studies.table1.published.published`.
-        dataset: whose training images are the records.
+    """The recipe, step by step, and what is measured on the way; see `studies.table1.published`.
 
     Raises:
         TrialFailed: fewer records than a batch.
@@ -98,20 +94,13 @@ class PublishedRecipe:
         clamp_weights(self._critic, self._limits)
         self.trainer = GeneratorTrainer(config, dataset.shape, dataset.classes)
         self._masks = torch.Generator().manual_seed(config.seed + 2)
+        rate, noise = self._batch / len(self._labels), settings.noise_multiplier
         self._event = SubsampledGaussian(
-            "record",
-            "poisson",
-            "add-remove",
-            self._batch / len(self._labels),
-            settings.noise_multiplier,
-            settings.clipping_norm,
+            "record", "poisson", "add-remove", rate, noise, settings.clipping_norm
         )
+        delta = config.privacy.bayesian_delta
         self._bayesian = BayesianAccountant(
-            settings.rounds,
-            config.privacy.bayesian_delta,
-            lambdas=ORDERS,
-            gamma=GAMMA,
-            charge_doubtful=False,
+            settings.rounds, delta, lambdas=ORDERS, gamma=GAMMA, charge_doubtful=False
         )
         self._distances: list[NDArray[np.float64]] = []
         self._clipped = 0

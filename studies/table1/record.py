@@ -80,12 +80,7 @@ class PageRecord(NamedTuple):
 
 
 def read_record(path: Path, pictures: Path, effort: EvaluationBudget) -> PageRecord:
-    """The entries of a page's record that this version would make in the same way.
-
-    Args:
-        path: the record.
-        pictures: folder of the page's contact sheets.
-        effort: how much this version measures.
+    """The entries of a page's record that this version, of this effort, would make in the same way.
 
     Raises:
         StudyError: the file is there and no such record.

@@ -18,7 +18,6 @@ STRONG, USUAL, WEAK, OPEN = "1@1e-10", "1@1e-5", "10@1e-5", "none"
 PRESET = "preset"  # The guarantee of a row whose noise is left as its preset has it
 GUARANTEES = (STRONG, USUAL, WEAK, OPEN)
 """The guarantees of the full table, as `studies.table1.guarantees` reads them."""
-SEEDS = (0, 1, 2)
 
 
 @dataclass(frozen=True)

@@ -29,14 +29,8 @@ def trials_of(
 ) -> list[TableTrial]:
     """The trials of a table: one seed of everything, then the next.
 
-    Args:
-        rows: of the table.
-        guarantees: for every row; without any, each row's own.
-        seeds: of every row and guarantee.
-        out: the study's folder.
-        first: without any guarantees, only the first of each row's own.
-        named: whether these rows were asked for by name. Other rows, where they are made for some
-            guarantees only, are left out at the rest.
+    Without guarantees each row has its own; ``first``: only the first of these. Rows that were not
+    named, where they are made for some guarantees only, are left out at the rest.
 
     Raises:
         StudyError: a guarantee is asked for of a named row that has its preset's noise and no
@@ -74,15 +68,7 @@ class TableRun:
         jobs: int = 1,
         say: Report = lambda _: None,
     ) -> None:
-        """Plan all trials; nothing is computed yet.
-
-        Args:
-            trials: what is wanted.
-            out: the study's folder.
-            data_dir: folder of the data sets' files; empty for the usual places.
-            effort: how much is measured.
-            jobs: trials at a time.
-            say: told in words how far it is.
+        """Plan all trials; nothing is computed yet. An empty ``data_dir`` means the usual places.
 
         Raises:
             ConfigError: a row's settings cannot be used, or cannot meet a guarantee.

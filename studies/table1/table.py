@@ -18,7 +18,13 @@ from studies.table1.guarantees import Guarantee
 from studies.table1.rows import TableRow
 from studies.table1.trials import TableTrial
 
+Shown = Callable[["TableLine"], str]
 HEADLINE = "cnn"  # The architecture whose accuracy is a row's figure; the others stand beside it
+
+BESIDES = (
+    "recognised_unfiltered", "frechet", "coverage", "density", "judged_rotated",
+    "judged_rotated_unfiltered",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -54,10 +60,6 @@ class TableLine:
         """The largest of the seeds; None where one has none."""
         found = self.figure(*keys)
         return None if found is None else found.most
-
-    def best(self) -> float | None:
-        """The best of the three students of each seed, as others report it; mean over seeds."""
-        return self.mean(BEST)
 
     @cached_property
     def images(self) -> tuple[int, ...]:
@@ -102,12 +104,7 @@ class TableLine:
             "seeds": list(self.seeds),
             "taught": self.mean("taught") == 1,
             "images": list(self.images),
-            "recognised_unfiltered": self.mean("recognised_unfiltered"),
-            "frechet": self.mean("frechet"),
-            "coverage": self.mean("coverage"),
-            "density": self.mean("density"),
-            "judged_rotated": self.mean("judged_rotated"),
-            "judged_rotated_unfiltered": self.mean("judged_rotated_unfiltered"),
+            **{name: self.mean(name) for name in BESIDES},
             "seconds_measuring": self.mean("seconds"),
             "label_curve": self.curve(),
         }
@@ -129,30 +126,23 @@ class TableLine:
             **each[HEADLINE],
             "architecture": HEADLINE,
             "per_architecture": each,
-            "best": self.best(),
+            "best": self.mean(BEST),  # of the three students of each seed, as others report it
         }
 
 
 def lines_of(trials: Sequence[TableTrial]) -> list[TableLine]:
     """The table's lines, rows and guarantees in order; what was not measured is left out."""
-    found: dict[tuple[str, str], list[TableTrial]] = {_key(trial): [] for trial in trials}
-    for trial in sorted(trials, key=lambda trial: trial.seed):
-        if trial.measured is not None:
-            found[_key(trial)].append(trial)
-    return [
-        TableLine(
-            row=group[0].row,
-            guarantee=group[0].guarantee,
-            groups=tuple(Group.of(trial.measured or {}, trial.seed) for trial in group),
-            sheet=group[0].folder / "contact-sheet.png",
-        )
-        for group in found.values()
-        if group
-    ]
-
-
-def _key(trial: TableTrial) -> tuple[str, str]:
-    return trial.row.name, str(trial.guarantee)
+    found: dict[tuple[str, str], list[TableTrial]] = {}
+    for trial in trials:
+        found.setdefault((trial.row.name, str(trial.guarantee)), []).append(trial)
+    lines = []
+    for group in found.values():
+        known = sorted((t for t in group if t.measured is not None), key=lambda trial: trial.seed)
+        if known:
+            groups = tuple(Group.of(trial.measured or {}, trial.seed) for trial in known)
+            sheet = known[0].folder / "contact-sheet.png"
+            lines.append(TableLine(known[0].row, known[0].guarantee, groups, sheet))
+    return lines
 
 
 def accuracy(line: TableLine, name: str = HEADLINE) -> str:
@@ -164,22 +154,32 @@ def accuracy(line: TableLine, name: str = HEADLINE) -> str:
     return percent(found.mean) + spread
 
 
-COLUMNS: tuple[tuple[str, Callable[[TableLine], str]], ...] = (
-    ("row", lambda line: line.row.name),
-    ("guarantee", lambda line: str(line.guarantee)),
-    ("seeds", lambda line: str(len(line.seeds))),
-    ("student", accuracy),
-    ("best of 3", lambda line: percent(line.best())),
-    ("own labels", lambda line: percent(line.mean("own_label"))),
-    ("control", lambda line: percent(line.mean("control"))),
-    ("annotator", lambda line: percent(line.mean("annotator"))),
-    ("recognised", lambda line: percent(line.mean("recognised"))),
-    ("Fréchet", lambda line: decimals(line.mean("frechet"), 1)),
-    ("coverage", lambda line: decimals(line.mean("coverage"), 2)),
-    ("density", lambda line: decimals(line.mean("density"), 2)),
-    ("seconds", lambda line: decimals(line.mean("training", "seconds"), 0)),
-    ("MiB", lambda line: decimals(line.most("training", "peak_mb"), 0)),
-)
+def share(*keys: str) -> Shown:
+    """The mean of a share over seeds, in percent."""
+    return lambda line: percent(line.mean(*keys))
+
+
+def figure(digits: int, *keys: str) -> Shown:
+    """The mean of a figure over seeds."""
+    return lambda line: decimals(line.mean(*keys), digits)
+
+
+COLUMNS: dict[str, Shown] = {
+    "row": lambda line: line.row.name,
+    "guarantee": lambda line: str(line.guarantee),
+    "seeds": lambda line: str(len(line.seeds)),
+    "student": accuracy,
+    "best of 3": share(BEST),
+    "own labels": share("own_label"),
+    "control": share("control"),
+    "annotator": share("annotator"),
+    "recognised": share("recognised"),
+    "Fréchet": figure(1, "frechet"),
+    "coverage": figure(2, "coverage"),
+    "density": figure(2, "density"),
+    "seconds": figure(0, "training", "seconds"),
+    "MiB": lambda line: decimals(line.most("training", "peak_mb"), 0),
+}
 """What people see of a line."""
 
 
@@ -198,9 +198,8 @@ def counts(numbers: Sequence[int]) -> str:
 
 def print_lines(lines: Sequence[TableLine]) -> None:
     """Print the table, and what of it was not measured whole."""
-    rows = [[show(line) for _, show in COLUMNS] for line in lines]
-    print_table(text_table([name for name, _ in COLUMNS], rows, left=2))
-    notes = [line for line in lines if not line.whole]
-    for line in notes:
+    rows = [[show(line) for show in COLUMNS.values()] for line in lines]
+    print_table(text_table(list(COLUMNS), rows, left=2))
+    for line in (line for line in lines if not line.whole):
         images = counts(line.images)
         sys.stdout.write(f"{line.row.name} {line.guarantee}: students of {images} images\n")

@@ -81,15 +81,9 @@ def plan_of(trial: TableTrial, config: Config, effort: EvaluationBudget) -> dict
     """All that the steps need to know, and a digest of how it is measured."""
     row = trial.row
     curve = row.curve and str(trial.guarantee) not in row.guarantees[1:]
-    plan = {
-        "name": str(trial),
-        "config": config.flat(),
-        "effort": effort.on(row.data).to_json(),
-        "data": row.data,
-        "curve": curve,
-        "fault": row.fault,
-        "provider": row.provider,
-    }
+    own = {"data": row.data, "fault": row.fault, "provider": row.provider, "curve": curve}
+    effort_on = effort.on(row.data).to_json()
+    plan = {"name": str(trial), "config": config.flat(), "effort": effort_on, **own}
     return {**plan, "measures": _measures(plan)}
 
 

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from client.datasets.attributes.data import PrivateData
 from simulations.plots.style import BLUE, GREEN, GREY, ORANGE
-from studies.framework.charts import plot_sheet, save
+from studies.framework.charts import plot_loads, plot_sheet, save
 from studies.tradeoff.figures import BLIND, LABEL, Curve, CurvePoint
 from studies.tradeoff.points import IMAGES, SERIES, kind_of
 
@@ -24,10 +24,8 @@ STYLES = {"prior": ":", "side-information": "-.", "position": (0, (1, 3))}
 
 def plot_sensitive(curve: Curve, path: Path) -> Path:
     """Every attacker's balanced accuracy against the utility, with all lines of reference."""
-    figure = Figure(figsize=(7.2, 4.6), layout="constrained")
-    axes = figure.subplots()
-    for colour, name in zip(COLOURS * 3, curve.places[0].attackers, strict=False):
-        _draw(axes, curve, name, "balanced", ("low", "high"), colour)
+    figure, axes, colours = _drawn(curve, "balanced", ("low", "high"))
+    for name, colour in colours.items():
         level = curve.raw.attack(name, "balanced")
         if level is not None:
             axes.axhline(level, color=colour, linewidth=0.7, alpha=0.5)
@@ -41,10 +39,7 @@ def plot_sensitive(curve: Curve, path: Path) -> Path:
 
 def plot_leak(curve: Curve, path: Path) -> Path:
     """Every attacker's lower bound on the leak against the utility, with K where there is one."""
-    figure = Figure(figsize=(7.2, 4.6), layout="constrained")
-    axes = figure.subplots()
-    for colour, name in zip(COLOURS * 3, curve.places[0].attackers, strict=False):
-        _draw(axes, curve, name, "leak", ("leak_low", "leak_high"), colour)
+    figure, axes, _ = _drawn(curve, "leak", ("leak_low", "leak_high"))
     if curve.least_sum is not None:
         label = f"K = {curve.least_sum:.3g}: leaks at least, if all of the utility is kept"
         axes.axhline(curve.least_sum, color=GREY, linestyle="--", label=label)
@@ -53,20 +48,12 @@ def plot_leak(curve: Curve, path: Path) -> Path:
 
 
 def plot_examples(raw: PrivateData, shown: Mapping[str, PrivateData], path: Path) -> Path:
-    """Test records before and after each filter.
-
-    Args:
-        raw: a few.
-        shown: row's name -> the same, released.
-        path: PNG file to write.
-    """
+    """A few test records before, and as each named filter releases them."""
     rows = {"raw": raw, **shown}
     if kind_of(raw) == IMAGES:
         images = {name: data.records for name, data in rows.items()}
         return plot_sheet(images, path, limits=(raw.low, raw.high))
     if kind_of(raw) == SERIES:
-        from studies.papers.load_plot import plot_loads
-
         return plot_loads(rows, path)
     return _plot_points(rows, path)
 
@@ -82,19 +69,19 @@ def _plot_points(rows: Mapping[str, PrivateData], path: Path) -> Path:
     return save(figure, path)
 
 
-def _draw(
-    axes: Axes, curve: Curve, name: str, part: str, ends: tuple[str, str], colour: str
-) -> None:
-    """One attacker's line, with the bootstrap interval of each point."""
-    rows = []
-    for place in curve.places:
-        low, middle, high = (place.attack(name, one) for one in (ends[0], part, ends[1]))
-        if low is not None and middle is not None and high is not None:
-            rows.append((_utility(place), middle, max(0, middle - low), max(0, high - middle)))
-    across, up, below, above = zip(*sorted(rows), strict=True)
-    axes.errorbar(
-        across, up, (below, above), fmt="-o", markersize=4, capsize=2, color=colour, label=name
-    )
+def _drawn(curve: Curve, part: str, ends: tuple[str, str]) -> tuple[Figure, Axes, dict[str, str]]:
+    """Every attacker's line, with the bootstrap interval of each point, and the lines' colours."""
+    figure = Figure(figsize=(7.2, 4.6), layout="constrained")
+    axes, colours = figure.subplots(), dict(zip(curve.places[0].attackers, COLOURS * 3))  # noqa: B905
+    for name, colour in colours.items():
+        rows = []
+        for place in curve.places:
+            low, middle, high = (place.attack(name, one) for one in (ends[0], part, ends[1]))
+            if low is not None and middle is not None and high is not None:
+                rows.append((_utility(place), middle, max(0, middle - low), max(0, high - middle)))
+        across, up, *off = zip(*sorted(rows), strict=True)
+        axes.errorbar(across, up, off, fmt="-o", markersize=4, capsize=2, color=colour, label=name)
+    return figure, axes, colours
 
 
 def _utility(place: CurvePoint) -> float:

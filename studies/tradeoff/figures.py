@@ -10,7 +10,7 @@ from studies.framework.figures import SeedFigure
 from studies.framework.tables import Row
 from studies.tradeoff.certified import Certified
 from studies.tradeoff.measuring import POSITION, PRIOR, SIDE, AttackFigures, FilterFigures
-from studies.tradeoff.operating_points import OperatingPoint
+from studies.tradeoff.points import OperatingPoint
 
 LABEL = "simulation only: trained and measured on raw data"
 BLIND = (PRIOR, SIDE, POSITION)
@@ -40,6 +40,11 @@ class CurvePoint:
         """By name, in the order measured."""
         return tuple(self.seeds[0].attacks)
 
+    @property
+    def looking(self) -> tuple[str, ...]:
+        """Those that look at the record."""
+        return tuple(name for name in self.attackers if name not in BLIND)
+
     def attack(self, name: str, part: str) -> float | None:
         """Mean over seeds of a part of an attack.
 
@@ -51,14 +56,12 @@ class CurvePoint:
     @property
     def strongest(self) -> str:
         """The attacker with the best mean, of those that look at the record."""
-        able = [name for name in self.attackers if name not in BLIND]
-        return max(able, key=lambda name: self.attack(name, "balanced") or 0.0)
+        return max(self.looking, key=lambda name: self.attack(name, "balanced") or 0.0)
 
     @property
     def leak(self) -> float:
         """The most that an attacker proves of I(S;Q), nats; 0 where none proves anything."""
-        able = [name for name in self.attackers if name not in BLIND]
-        return max([0.0, *(self.attack(name, "leak") or 0.0 for name in able)])
+        return max([0.0, *(self.attack(name, "leak") or 0.0 for name in self.looking)])
 
     @property
     def fairness(self) -> dict[str, float]:
@@ -106,9 +109,8 @@ class Curve:
 
     def references(self) -> dict[str, Any]:
         """What is read from raw records, and by who sees none."""
-        raw = [name for name in self.raw.attackers if name not in BLIND]
         blind = [name for name in BLIND if name in self.raw.attackers]
-        return {"raw": self.raw.sensitive(raw), **self.raw.sensitive(blind)}
+        return {"raw": self.raw.sensitive(self.raw.looking), **self.raw.sensitive(blind)}
 
     def _row(self, place: CurvePoint) -> dict[str, Any]:
         utility = place.figure(lambda one: one.utility)
@@ -152,8 +154,7 @@ def _line(place: CurvePoint) -> Row:
     line["fresh"] = _shown(place.figure(lambda one: one.fresh))
     for name in place.attackers:
         line[name] = _shown(place.figure(lambda one, name=name: one.attacks[name].balanced))  # type: ignore[misc]
-    looking = [name for name in place.attackers if name not in BLIND]
-    frozen = [place.attack(name, "frozen") for name in looking]
+    frozen = [place.attack(name, "frozen") for name in place.looking]
     known = [value for value in frozen if value is not None]
     line["strongest_frozen"] = max(known) if known else None
     line["leak_at_least"] = place.leak

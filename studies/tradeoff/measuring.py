@@ -21,8 +21,8 @@ from privatizers.classifiers import noise_shape_of
 from privatizers.export import example_inputs, latency_ms
 from privatizers.networks.information import InformationError, mutual_information
 from studies.attackers import ATTACKERS, FittedAttacker
+from studies.attackers.formula import formula_of
 from studies.attackers.reading_nets import accuracy, read_images, read_points
-from studies.attackers.stroke_formula import formula_of
 from studies.metrics.fairness import FairnessError, fairness
 from studies.metrics.reading import (
     CHUNK,
@@ -195,10 +195,7 @@ class FilterJudge:
 def balanced_accuracy(answers: Tensor, test: PrivateData, seed: int) -> tuple[float, float, float]:
     """Mean over classes of the share guessed right, and its bootstrap interval over owners.
 
-    Args:
-        answers: int64, of the shape of ``test.sensitive``.
-        test: who was guessed; without owners each record is drawn by itself.
-        seed: of the bootstrap.
+    Answers are int64, of the shape of ``test.sensitive``; without owners records are redrawn.
     """
     classes = test.sensitive_classes
     hot = torch.nn.functional.one_hot(test.sensitive.reshape(len(test), -1), classes).double()

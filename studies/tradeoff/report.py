@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from client.datasets.attributes import load_private
 from client.datasets.attributes.data import Split
@@ -29,8 +29,16 @@ from studies.tradeoff.charts import plot_examples, plot_leak, plot_sensitive
 from studies.tradeoff.figures import Curve, CurvePoint
 from studies.tradeoff.filter_files import load_filter, save_filter
 from studies.tradeoff.measuring import FRESH_SEED, FilterFigures, FilterJudge, least_sum_of
-from studies.tradeoff.operating_points import OperatingPoint, parse_operating_points
-from studies.tradeoff.points import SERIES, Recipe, build_recipe, kind_of
+from studies.tradeoff.points import (
+    POINTS,
+    SERIES,
+    CurveJob,
+    OperatingPoint,
+    Recipe,
+    build_recipe,
+    kind_of,
+    parse_operating_points,
+)
 
 VERSION = 2  # Of the kept files: raised when the same settings would measure another thing
 MEASURED, FILTERS = "measured", "filters"
@@ -80,8 +88,9 @@ class CurvePlan:
         """The attackers that are fitted at every point."""
         return tuple(self.attackers or (QUICK_ATTACKERS if self.quick else FRESH))
 
-    def limited(self, split: Split) -> Split:
+    def load(self, seed: int) -> Split:
         """The parts, as many records as are used."""
+        split = load_private(self.data, self.data_dir, seed)
         attack = self.attack_records or (2000 if self.quick else 10_000)
         test = self.test_records or (1000 if self.quick else len(split.test))
         return Split(
@@ -103,28 +112,25 @@ def run_curve(plan: CurvePlan, tell: Report = lambda _: None) -> Curve:
 
 
 def _report(plan: CurvePlan, tell: Report) -> Curve:
-    splits = {plan.seeds[0]: _load(plan, plan.seeds[0])}
-    first = splits[plan.seeds[0]]
+    first = plan.load(plan.seeds[0])
     recipe = build_recipe(plan.method, first.train, quick=plan.quick, changes=plan.changes)
     own = recipe.quick_points if plan.quick else recipe.points
     points = parse_operating_points(plan.method, plan.points or own)
     plan.out.mkdir(parents=True, exist_ok=True)
-    seeds = []
-    for seed in plan.seeds:
-        split = splits.get(seed) or _load(plan, seed)
-        seeds.append(_Seed(plan, recipe, split, seed, tell).run(points))
+    every = [
+        _Seed(plan, recipe, first if seed == plan.seeds[0] else plan.load(seed), seed, tell)
+        for seed in plan.seeds
+    ]
+    seeds = [one.run(points) for one in every]
     curve = Curve(
-        method=plan.method,
-        data=plan.data,
-        quick=plan.quick,
-        seeds=plan.seeds,
+        **{name: getattr(plan, name) for name in ("method", "data", "quick", "seeds")},
         raw=CurvePoint(None, [raw for raw, _ in seeds]),
         places=tuple(CurvePoint(one, [found[one] for _, found in seeds]) for one in points),
         least_sum=least_sum_of(first.train),
         series=kind_of(first.train) == SERIES,
         plots=tuple(str(plan.out / name) for name in ("secret.png", "leak.png", "examples.png")),
     )
-    _draw(curve, plan, recipe, first)
+    _draw(curve, every[0])
     write_json(plan.out / "points.json", curve.rows())
     return curve
 
@@ -146,7 +152,7 @@ class _Seed:
         raw, found = self._kept(None), {one: self._kept(one) for one in points}
         missing = [one for one in points if found[one] is None]
         if raw is None or missing:
-            provider = self.recipe.provide(self.split.train, self.seed)
+            provider = self.recipe.provider(self.recipe.settings, self.split.train, self.seed)
             judge = self._judge(provider)
             if raw is None:
                 raw = self._keep(None, judge.raw())
@@ -159,10 +165,11 @@ class _Seed:
         self, judge: FilterJudge, provider: nn.Module | None, missing: Sequence[OperatingPoint]
     ) -> dict[OperatingPoint, FilterFigures]:
         found, start = {}, time.perf_counter()
-        for trained in self.recipe.train(self.split.train, provider, missing, self.seed):
+        settings, train = self.recipe.settings, self.split.train
+        for trained in self.recipe.filters(CurveJob(settings, train, provider, missing, self.seed)):
             measured = judge.measure(trained)
             seconds = time.perf_counter() - start
-            save_filter(trained.filter, self.split.train.shape, self.filter_path(trained.point))
+            save_filter(trained.filter, train.shape, self.filter_path(trained.point))
             measured = dataclasses.replace(measured, seconds=seconds)
             found[trained.point] = self._keep(trained.point, measured)
             worst = max(measured.attacks.values(), key=lambda one: one.balanced)
@@ -174,17 +181,13 @@ class _Seed:
         return found
 
     def _judge(self, provider: nn.Module | None) -> FilterJudge:
-        settings = self.recipe.settings
-        steps = getattr(settings, "attacker_steps", 200 if self.plan.quick else 600)
-        return FilterJudge(
-            split=self.split,
-            provider=provider,
-            names=self.plan.fresh,
-            reading_steps=getattr(settings, "reading_steps", 200 if self.plan.quick else 800),
-            attacker_steps=steps,
-            group=_protected(self.plan, self.seed, len(self.split.test)),
-            seed=self.seed,
-        )
+        plan, settings, group = self.plan, self.recipe.settings, None
+        if plan.data in PROTECTED:
+            other = load_private(PROTECTED[plan.data], plan.data_dir, self.seed)
+            group = other.test.sensitive[: len(self.split.test)]
+        reading = getattr(settings, "reading_steps", 200 if plan.quick else 800)
+        attacking = getattr(settings, "attacker_steps", 200 if plan.quick else 600)
+        return FilterJudge(self.split, provider, plan.fresh, reading, attacking, group, self.seed)
 
     def filter_path(self, point: OperatingPoint) -> Path:
         """Where a filter is kept."""
@@ -192,57 +195,39 @@ class _Seed:
         short = digest(self._plan(point))[:8]
         return self.plan.out / FILTERS / f"{name}-seed-{self.seed}-{short}.safetensors"
 
-    @property
-    def _store(self) -> TrialStore:
-        return TrialStore(self.plan.out / MEASURED)
-
     def _plan(self, point: OperatingPoint | None) -> dict[str, Any]:
         """All that the figures of a point, or of raw records, depend on."""
-        plan = self.plan
+        plan, split = self.plan, self.split
+        known = {"method": plan.method, "data": plan.data, "attackers": plan.fresh}
         return {
+            **known,
             "version": VERSION,
-            "method": plan.method,
-            "data": plan.data,
+            "quick": plan.quick,
             "seed": self.seed,
             "point": None if point is None else point.row(),
-            "attackers": plan.fresh,
-            "quick": plan.quick,
-            "sizes": [len(part) for part in (self.split.train, self.split.attack, self.split.test)],
+            "sizes": [len(part) for part in (split.train, split.attack, split.test)],
             "settings": as_mapping(self.recipe.settings),
         }
 
     def _kept(self, point: OperatingPoint | None) -> FilterFigures | None:
         """What was measured before; None where there is nothing whole, filter included."""
-        found = self._store.find(self._plan(point))
+        found = TrialStore(self.plan.out / MEASURED).find(self._plan(point))
         if found is None or (point is not None and not self.filter_path(point).exists()):
             return None
         return FilterFigures.read(found)
 
     def _keep(self, point: OperatingPoint | None, measured: FilterFigures) -> FilterFigures:
-        self._store.keep(self._plan(point), measured.row())
+        TrialStore(self.plan.out / MEASURED).keep(self._plan(point), measured.row())
         return measured
 
 
-def _load(plan: CurvePlan, seed: int) -> Split:
-    return plan.limited(load_private(plan.data, plan.data_dir, seed))
-
-
-def _protected(plan: CurvePlan, seed: int, records: int) -> Tensor | None:
-    """The protected attribute of the test records, where it is not the sensitive attribute."""
-    if plan.data not in PROTECTED:
-        return None
-    return load_private(PROTECTED[plan.data], plan.data_dir, seed).test.sensitive[:records]
-
-
-def _draw(curve: Curve, plan: CurvePlan, recipe: Recipe, split: Split) -> None:
-    plot_sensitive(curve, plan.out / "secret.png")
-    plot_leak(curve, plan.out / "leak.png")
-    few = split.test.take(slice(0, SHOWN if kind_of(split.test) != "points" else 400))
-    seed = plan.seeds[0]
-    shown = {}
-    for place in curve.places:
-        if place.setting is not None:
-            made = _Seed(plan, recipe, split, seed, lambda _: None)
-            filter_, _ = load_filter(made.filter_path(place.setting))
-            shown[place.setting.name] = released(filter_, few, FRESH_SEED + 2 * seed + 1)
-    plot_examples(few, shown, plan.out / "examples.png")
+def _draw(curve: Curve, made: _Seed) -> None:
+    out, test = made.plan.out, made.split.test
+    plot_sensitive(curve, out / "secret.png")
+    plot_leak(curve, out / "leak.png")
+    few = test.take(slice(0, SHOWN if kind_of(test) != POINTS else 400))
+    noise = FRESH_SEED + 2 * made.seed + 1
+    settings = [place.setting for place in curve.places if place.setting is not None]
+    kept = {one.name: load_filter(made.filter_path(one))[0] for one in settings}
+    shown = {name: released(filter_, few, noise) for name, filter_ in kept.items()}
+    plot_examples(few, shown, out / "examples.png")

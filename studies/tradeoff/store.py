@@ -7,7 +7,7 @@ from pathlib import Path
 from server.store import PrivatizerAttack, PrivatizerCurve, PrivatizerPoint, open_store
 from studies.framework.figures import SeedFigure
 from studies.tradeoff.figures import LABEL, Curve, CurvePoint
-from studies.tradeoff.operating_points import OperatingPoint
+from studies.tradeoff.points import OperatingPoint
 
 
 def record_of(curve: Curve) -> PrivatizerCurve:
@@ -56,14 +56,6 @@ def _point(place: CurvePoint) -> PrivatizerPoint:
 
 def _attack(place: CurvePoint, name: str) -> PrivatizerAttack:
     row = place.sensitive([name])[name]
-    return PrivatizerAttack(
-        attacker=name,
-        mean=row["mean"] or 0.0,
-        std=row["std"] or 0.0,
-        low=row["low"] or 0.0,
-        high=row["high"] or 0.0,
-        leak=row["leak"] or 0.0,
-        leak_low=row["leak_low"] or 0.0,
-        leak_high=row["leak_high"] or 0.0,
-        frozen=row["frozen"],
-    )
+    kept = ("mean", "std", "low", "high", "leak", "leak_low", "leak_high")
+    figures = {key: row[key] or 0.0 for key in kept}
+    return PrivatizerAttack(attacker=name, frozen=row["frozen"], **figures)

@@ -18,7 +18,7 @@ from client.datasets.attributes.data import PrivateData, Split
 from models.students import StudentCnn
 from privatizers.protocol import PrivatizerError
 from studies.attackers import ATTACKERS
-from studies.attackers.ink_formula import InkFormula
+from studies.attackers.formula import InkFormula
 from studies.attackers.reading_nets import accuracy, learn
 from studies.framework.errors import StudyError
 from studies.framework.settings import parse_points

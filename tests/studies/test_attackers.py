@@ -13,9 +13,9 @@ from client.datasets.attributes.data import PrivateData
 from foundation.errors import WrongUse
 from studies.attackers import ATTACKERS, FRESH, AttackError
 from studies.attackers.formula import FormulaAttacker
-from studies.attackers.logistic import LogisticAttacker
 from studies.attackers.networks import NetworkAttacker
 from studies.attackers.references import SideAttacker
+from studies.attackers.shallow import LogisticAttacker
 from studies.metrics.scores import attack, score
 
 

@@ -19,8 +19,7 @@ from studies.framework.tables import Row
 from studies.papers import STUDIES
 from studies.papers.cloak import COLUMNS
 from studies.papers.cloak_judging import sigma_of_bound
-from studies.papers.cloak_settings import CloakSettings
-from studies.papers.cloak_training import CAUTIOUS, CloakTraining, train_path
+from studies.papers.cloak_training import CAUTIOUS, CloakSettings, CloakTraining, train_path
 
 
 def settings() -> CloakSettings:

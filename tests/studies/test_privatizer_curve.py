@@ -22,7 +22,7 @@ from privatizers.networks.masks import MaskFilter
 from privatizers.networks.releasers import ConvReleaser, LstmReleaser
 from privatizers.protocol import PrivatizerError
 from server.store import open_store
-from studies.attackers.stroke_formula import formula_of
+from studies.attackers.formula import formula_of
 from studies.tradeoff.certified import certify
 from studies.tradeoff.figures import LABEL, Curve, CurvePoint
 from studies.tradeoff.filter_files import load_filter, save_filter
@@ -33,8 +33,7 @@ from studies.tradeoff.measuring import (
     balanced_accuracy,
     least_sum_of,
 )
-from studies.tradeoff.operating_points import OperatingPoint, parse_operating_points
-from studies.tradeoff.points import TrainedFilter
+from studies.tradeoff.points import OperatingPoint, TrainedFilter, parse_operating_points
 from studies.tradeoff.report import CurvePlan, run_curve
 
 SMALL: dict[str, dict[str, Any]] = {

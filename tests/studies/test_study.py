@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,6 +24,7 @@ from studies.framework import worker
 from studies.framework.errors import StudyError
 from studies.framework.store import read_json, write_json
 from studies.framework.trials import Processes
+from studies.papers import STUDIES
 from studies.table1 import evaluation as efforts
 from studies.table1 import federated, judges, trials
 from studies.table1.controls import NoiseTeacher, noise_images
@@ -683,3 +685,12 @@ def test_a_published_figure_without_its_terms_is_refused(spoil, said, tmp_path):
     (tmp_path / "published.toml").write_text(text.replace(*spoil, 1))
     with pytest.raises(StudyError, match=re.escape(said)):
         published_figures(tmp_path / "published.toml")
+
+
+def test_a_broken_study_of_another_package_is_named_and_stops_no_command(monkeypatch, capsys):
+    broken = EntryPoint("broken", "nowhere.at_all:STUDY", STUDIES.group)
+    strange = EntryPoint("strange", "math:pi", STUDIES.group)
+    monkeypatch.setattr(STUDIES, "_foreign", lambda: [broken, strange])
+    status, out, err = study(capsys, "--help")
+    assert status == 0 and "--guarantee" in out
+    assert "study 'broken' is left out" in err and "study 'strange' is left out" in err

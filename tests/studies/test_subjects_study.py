@@ -14,8 +14,7 @@ from models.classifiers import ConvClassifier
 from privatizers.protocol import PrivatizerError
 from studies.framework.errors import StudyError
 from studies.papers import STUDIES, subjects
-from studies.papers.faces import shaken
-from studies.papers.subjects import GROUPS, deal_people, train_filter, train_provider
+from studies.papers.subjects import GROUPS, deal_people, shaken, train_filter, train_provider
 
 PEOPLE, SIDE = 12, 16
 
