@@ -48,6 +48,10 @@ BAYESIAN = ("as_published", "corrected", "sound")
 Train = Callable[[Config, RunDirectory, str, Observer | None], Outcome]
 
 
+MEASURED_ON_REAL_IMAGES = ("student_accuracy", "own_label_accuracy")
+"""Figures of a summary that are in no budget: they are for simulations alone."""
+
+
 @dataclass(frozen=True)
 class Summary:
     """What `fedlens simulate --json` prints."""
@@ -83,6 +87,7 @@ class Summary:
     model_sha256: str
     statement: str
     stopped: str | None
+    simulation_only: tuple[str, ...] = MEASURED_ON_REAL_IMAGES
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""

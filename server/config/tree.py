@@ -61,6 +61,8 @@ RUN_KEYS = ("run.out", "run.store", "run.settings")
 with settings over all others, for Flower itself overrides only keys that the app lists."""
 RECORD_DELTA = 1e-5
 """Largest δ in record mode, where nodes do not tell how many records they hold."""
+MECHANISM = ("rounds", "sampling_rate", "noise_multiplier", "clipping_norm")
+"""What a task keeps when its kind changes."""
 SCHEMA = 1
 """Version of the settings' layout; it is in every digest."""
 
@@ -128,8 +130,9 @@ class Config(Section):
     def updated(self, settings: Mapping[str, object]) -> Config:
         """A copy with ``settings`` (flat keys) in place of its own.
 
-        A table whose ``kind`` changes starts anew from that kind's defaults. A task that a new
-        schedule leaves out is dropped; one that it names anew needs its ``kind`` in ``settings``.
+        A table whose ``kind`` changes starts anew from that kind's defaults, but for a task's
+        rounds, q, z and C, which every kind has. A task that a new schedule leaves out is dropped;
+        one that it names anew needs its ``kind`` in ``settings``.
 
         Raises:
             ConfigError: an unknown key, a value of the wrong type, or one out of range.
@@ -263,7 +266,7 @@ def _merge(tree: dict[str, Any], wanted: Mapping[str, Any]) -> None:
 
 
 def _clear_changed_kinds(tree: dict[str, Any], wanted: Mapping[str, Any]) -> None:
-    """Empty the tables that are to be of another kind: their settings mean nothing there."""
+    """Empty the tables that are to be of another kind, but for what every kind of task has."""
     tasks = wanted.get("tasks", {})
     places = [(tree["tasks"], name, table) for name, table in tasks.items()]
     places.append((tree, "privatizer", wanted.get("privatizer")))
@@ -271,4 +274,4 @@ def _clear_changed_kinds(tree: dict[str, Any], wanted: Mapping[str, Any]) -> Non
         if not isinstance(table, Mapping) or name not in tables:
             continue
         if table.get("kind", tables[name]["kind"]) != tables[name]["kind"]:
-            tables[name] = {}
+            tables[name] = {k: v for k, v in tables[name].items() if k in MECHANISM}

@@ -2,7 +2,7 @@
 
 They go through the code that real users go through: the ClientApp, the sum of clipped updates, the
 Poisson draw, the server's checks of replies and its noise. One thing alone is theirs: on a node of
-canaries the family's local training is replaced by the canary's own update, as it stands, so that
+canaries the task's local training is replaced by the canary's own update, as it stands, so that
 clipping has something to do and a score something to look for. No data set is opened, no ledger is
 written, and what is learned is of canaries only.
 """

@@ -78,7 +78,7 @@ def silent_silos(
 def silo_clip_probe(schedule: Schedule) -> float:
     """One glaring record, drawn for sure, next to no noise: the norm of what arrives over the clip.
 
-    The ``wgan`` critic's gradient is huge then. The rows of the other families are bounded by
+    The ``wgan`` critic's gradient is huge then. The rows of the other kinds are bounded by
     themselves, so they are clipped to a hundredth at most.
     """
     quiet = schedule.with_mechanism(sampling_rate=1.0, noise_multiplier=LEAST_NOISE)

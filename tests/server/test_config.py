@@ -197,9 +197,14 @@ def test_several_tasks_may_be_of_one_kind_under_names_of_their_own():
     assert [task.kind for task in config.planned.values()] == ["frozen", "wgan"]
 
 
-def test_a_task_whose_kind_changes_starts_from_the_defaults_of_its_kind():
-    before = Config().updated({"tasks.critic.rounds": 9, "tasks.critic.feature_seed": 5})
-    assert before.updated(WGAN).tasks["critic"] == WganConfig()
+def test_a_task_whose_kind_changes_keeps_its_mechanism_and_starts_anew_otherwise():
+    before = Config().updated({"tasks.critic.rounds": 9, "tasks.critic.generator_steps": 5})
+    louder = before.updated(
+        {"tasks.critic.noise_multiplier": 8.75, "tasks.critic.clipping_norm": 0.1}
+    )
+    assert before.updated(WGAN).tasks["critic"] == WganConfig(rounds=9)
+    changed = WganConfig(rounds=9, noise_multiplier=8.75, clipping_norm=0.1)
+    assert louder.updated(WGAN).tasks["critic"] == changed
     kept = before.updated({**WGAN, "tasks.critic.rounds": 7}).tasks["critic"]
     assert kept == WganConfig(rounds=7)
     same = before.updated({"tasks.critic.kind": "frozen", "tasks.critic.clipping_norm": 1.0})
