@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from client.datasets.dataset import Dataset, DatasetError, build_dataset
@@ -87,13 +86,9 @@ FASHION_MNIST_FILES = IdxSet(
 )
 
 
-def _load(files: IdxSet, _: str, data_dir: Path | None) -> Dataset:
-    return load_idx_set(files, data_dir)
-
-
 MNIST = DatasetSpec(
     "MNIST",
-    partial(_load, MNIST_FILES),
+    lambda _, data_dir: load_idx_set(MNIST_FILES, data_dir),
     augmentation=Augmentation("affine"),
     distortion=Distortion(warping=3 / 28, patching=0.5),
     published="mnist",
@@ -101,7 +96,7 @@ MNIST = DatasetSpec(
 """Digits bear being turned and moved, but no mirror."""
 FASHION_MNIST = DatasetSpec(
     "Fashion-MNIST",
-    partial(_load, FASHION_MNIST_FILES),
+    lambda _, data_dir: load_idx_set(FASHION_MNIST_FILES, data_dir),
     augmentation=Augmentation("flips", moving=0.1),
     distortion=Distortion(shading=0.5, patching=0.5),
     student_images=2,  # worth more than a point of accuracy here, a quarter of one on digits

@@ -48,8 +48,7 @@ def tables() -> Iterator[Table]:
     for name in Config.model_fields:
         if (section := _section(name)) is not None:
             yield _table(f"[{name}]", section, f"{name}.")
-    own = [name for name in TaskConfig.model_fields if name != "kind"]
-    shared = Table("[tasks.NAME]", _prose(TaskConfig), _settings(TaskConfig, "tasks.NAME.", own))
+    shared = _table("[tasks.NAME]", TaskConfig, "tasks.NAME.")
     yield shared
     known = {setting.key: setting for setting in shared.settings}
     for kind in TASK_KINDS:

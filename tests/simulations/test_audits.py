@@ -63,7 +63,7 @@ def test_a_canary_ten_times_too_long_arrives_at_the_clip(source):
 def test_a_canary_within_the_clip_arrives_as_it_was_sent(source):
     schedule = make_schedule(tasks__critic__sampling_rate=1.0)
     short = random_directions(1, 3000, 0.5 * schedule.event.clipping_norm, source)
-    total, _ = CanaryFederation(schedule, short, np.ones(1, dtype=bool)).gathered(1)
+    total = CanaryFederation(schedule, short, np.ones(1, dtype=bool)).gathered(1).total
     assert np.allclose(total, short[0], atol=1e-7)
 
 
@@ -71,7 +71,7 @@ def test_left_out_canaries_add_nothing(source):
     schedule = make_schedule()
     raw = random_directions(40, 3000, OVERLONG * schedule.event.clipping_norm, source)
     included = np.arange(40) < 3
-    total, _ = CanaryFederation(schedule, raw, included).gathered(1)
+    total = CanaryFederation(schedule, raw, included).gathered(1).total
     clipped = raw / OVERLONG
     assert np.allclose(total, clipped[:3].sum(axis=0), atol=1e-6)
 
