@@ -96,10 +96,11 @@ def run_seed(settings: MixtureSettings, trial: SeedTrial) -> list[Row]:
         panel = paths.setdefault(_panel(k), {})
         for alpha in settings.alphas:
             trial.report(f"mixture: k={k:g} alpha={alpha:g} seed {trial.seed}")
+            least = best_linear(k, alpha)[0]
             linear = train_linear(settings, k, alpha, trial.seed)
             wanted = (k, alpha) in parse_points(settings.nonlinear)
             free = train_nonlinear(settings, k, alpha, trial.seed) if wanted else None
-            rows.append({"seed": trial.seed, **_row(k, alpha, linear, free)})
+            rows.append({"seed": trial.seed, **_row(k, alpha, least, linear, free)})
             panel[f"linear, α={alpha:g}"] = linear.path
             if free is not None:
                 panel[f"non-linear, α={alpha:g}"] = free.path
@@ -158,7 +159,9 @@ def _train(
     return MixtureFilter(point, tuple(path), time.perf_counter() - started)
 
 
-def _row(k: float, alpha: float, linear: MixtureFilter, free: MixtureFilter | None) -> Row:
+def _row(
+    k: float, alpha: float, least: float, linear: MixtureFilter, free: MixtureFilter | None
+) -> Row:
     edge, point = bound(k), linear.point
     return {
         "k": k,
@@ -171,7 +174,7 @@ def _row(k: float, alpha: float, linear: MixtureFilter, free: MixtureFilter | No
         "K": edge,
         "loss": point.loss(alpha),
         "paper_loss": alpha * (1 - alpha) * edge**2,
-        "best_linear_loss": best_linear(k, alpha)[0],
+        "best_linear_loss": least,
         "nonlinear_A": free.point.lost if free else None,
         "nonlinear_B": free.point.leaked if free else None,
         "nonlinear_loss": free.point.loss(alpha) if free else None,

@@ -75,7 +75,7 @@ def test_the_mixture_s_table_is_the_corrected_one(privatizer_oracles):
 def test_what_the_paper_claims_for_the_optimum_is_the_oracles(privatizer_oracles):
     for k, alpha, case in cases(privatizer_oracles, "optimal_points"):
         point = PlanePoint(case["A_star_censored_I_UX_given_Q"], case["B_star_leak_I_SQ"])
-        row = _row(k, alpha, 0, 0.0, MixtureFilter(point, (), 0.0), None)
+        row = _row(k, alpha, 0.0, MixtureFilter(point, (), 0.0), None)
         for ours, theirs in (
             ("K", case["K"]),
             ("paper_A", point.lost),
