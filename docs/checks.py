@@ -155,7 +155,7 @@ def _settings(root: Path) -> set[str]:
 
 
 def picture_faults(root: Path) -> Iterator[str]:
-    """Pictures nobody made, shows or looks after, and those whose code has other words now."""
+    """Pictures without a maker, a page or a look, and those whose code has other words now."""
     entries = read_pictures(root)
     there = {
         str(path.relative_to(root / "docs" / "images"))

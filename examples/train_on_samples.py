@@ -31,7 +31,6 @@ run = fedlens.simulate("demo", out=folder, settings=SMALL, student=False)
 
 # Drawing more samples costs no privacy: it only uses what was released already.
 samples = run.draw(500, seed=1)
-torch.manual_seed(0)
 model = nn.Sequential(nn.Flatten(), nn.Linear(784, 64), nn.ReLU(), nn.Linear(64, 10))
 optimiser = torch.optim.Adam(model.parameters())
 for epoch in range(3):

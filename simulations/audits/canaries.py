@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from client.app import build_client_app
-from client.data import LocalData, LocalUsers
+from client.data import LocalData, LocalUsers, NodeDataError
 from client.messages import TrainRequest
 from client.tasks import CLIENT_TASKS
 from client.tasks.protocol import ClientTask, TaskSettings
@@ -98,7 +98,7 @@ class CanaryTask:
 
     def record_update(self, node: int) -> Tensor:
         """There is none: canaries are users."""
-        raise NotImplementedError("canaries are users")
+        raise NodeDataError("canaries are users")
 
 
 @contextmanager
