@@ -103,7 +103,7 @@ class Run:
         """
         from fedlens.samples import stored
 
-        return stored(self, purpose, round)
+        return stored(self.directory, self.store, self.id, purpose, round)
 
     def draw(self, count: int, *, seed: int, round: int | None = None) -> Samples:  # noqa: A002
         """Fresh samples of a kept generator, all classes equally often; costs no privacy.
@@ -119,7 +119,7 @@ class Run:
         """
         from fedlens.samples import drawn
 
-        return drawn(self, count, seed, round)
+        return drawn(self.directory, self.store, self.id, count, seed, round)
 
 
 def open_run(path: Path | str, *, store: str = "") -> Run:

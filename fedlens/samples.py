@@ -17,7 +17,7 @@ from foundation.errors import FedlensError, WrongUse
 from foundation.json_values import json_value
 
 if TYPE_CHECKING:
-    from fedlens.runs import Run
+    from server.run_directory import RunDirectory
     from server.store.records import Purpose, StoredBatch
 
 WHITE = 255
@@ -133,26 +133,37 @@ def _displayed(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return image[0] if len(image) == 1 else np.moveaxis(image, 0, -1)
 
 
-def stored(run: Run, purpose: Purpose, round_number: int | None) -> Samples:
+def stored(
+    directory: RunDirectory, store_url: str, run_id: str, purpose: Purpose, round_number: int | None
+) -> Samples:
     """The samples of the last batch of that purpose, or of that round."""
     from server.run_directory import RunDirectoryError
     from server.store import SampleFilter, open_store
     from simulations.reading import stored_samples
 
-    with open_store(run.store) as store:
+    with open_store(store_url) as store:
         found = [
             batch
-            for batch in store.batches(run.id)
+            for batch in store.batches(run_id)
             if batch.purpose == purpose and round_number in (None, batch.round)
         ]
         if not found:
             of_round = "" if round_number is None else f" of round {round_number}"
-            raise RunDirectoryError(f"{run.path} has no {purpose} samples{of_round} in its store")
+            raise RunDirectoryError(
+                f"{directory.path} has no {purpose} samples{of_round} in its store"
+            )
         images, labels = stored_samples(store, SampleFilter(batch_id=found[-1].batch_id))
     return Samples(images, labels, _provenance(found[-1]))
 
 
-def drawn(run: Run, count: int, seed: int, round_number: int | None) -> Samples:
+def drawn(
+    directory: RunDirectory,
+    store_url: str,
+    run_id: str,
+    count: int,
+    seed: int,
+    round_number: int | None,
+) -> Samples:
     """Fresh samples; of their generator the store has a batch, whose figures are theirs too."""
     from models.pixels import as_pixels
     from server.run_directory import RunDirectoryError
@@ -161,12 +172,14 @@ def drawn(run: Run, count: int, seed: int, round_number: int | None) -> Samples:
 
     if count < 1:
         raise WrongUse(f"count = {count}: give at least 1")
-    sampler = kept_sampler(run.directory, round_number)
+    sampler = kept_sampler(directory, round_number)
     images, labels = fresh_samples(sampler, count, seed)
-    with open_store(run.store) as store:
-        batches = [b for b in store.batches(run.id) if round_number in (None, b.round)]
+    with open_store(store_url) as store:
+        batches = [b for b in store.batches(run_id) if round_number in (None, b.round)]
     if not batches:
-        raise RunDirectoryError(f"{run.path} has no samples in its store to take the figures from")
+        raise RunDirectoryError(
+            f"{directory.path} has no samples in its store to take the figures from"
+        )
     origin = replace(_provenance(batches[-1]), purpose="fresh", seed=seed)
     return Samples(as_pixels(images), labels.numpy(), origin)
 
