@@ -14,7 +14,8 @@ import torch
 from client.clipping import clip_and_sum
 from client.cohort import train_cohort
 from client.cohort_data import CohortData, UserSeeds, sound_records
-from client.data import ArrayUsers, LocalData, NodeDataError, open_node_users
+from client.data import ArrayUsers, LocalData, NodeDataError
+from client.node_file import open_node_users
 from client.filtered import FilteredUsers, as_asked
 from client.messages import FilterSettings, TrainRequest
 from client.tasks.privatizer import PrivatizerLocalTask
