@@ -117,9 +117,7 @@ class TrainRequest:
 
     round: int
     users: tuple[int, ...]
-    """The users drawn on this node, ascending positions on the node; in record mode unused."""
-    enrolled: int
-    """Users that the node said it hosts. ``users`` travels as one bit for each of them."""
+    """The users drawn on this node, as ascending positions there; in record mode unused."""
     kind: str
     """Which kind of task is asked for."""
     mechanism: Mechanism
@@ -130,6 +128,8 @@ class TrainRequest:
     are filtered before anything else."""
     seed: int
     """Public, the same for all nodes: seeds generated images; never privacy noise."""
+    enrolled: int
+    """Users that the node said it hosts. ``users`` travels as one bit for each of them."""
     key: bytes
     """The run's, for the seeds of users' batches and of a filter's noise: see `client.keyed`."""
     records_per_user: int

@@ -46,9 +46,7 @@ def record_reply(users: LocalUsers, task: ClientTask, request: TrainRequest) -> 
     return release if stepped is None else stepped.change()
 
 
-def clipped_sum(
-    records: NodeRecords, task: ClientTask, request: TrainRequest, step: int
-) -> Tensor:
+def clipped_sum(records: NodeRecords, task: ClientTask, request: TrainRequest, step: int) -> Tensor:
     """A step's sum before its noise, float64 [P]: private, of L2 sensitivity C."""
     places = drawn(len(records), request, records.users.partition, step)
     total = _share(records, task, request, places[:0])

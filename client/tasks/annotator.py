@@ -60,14 +60,11 @@ class AnnotatorLocalTask:
     def updates(self, cohort: Sequence[LocalData], seeds: Sequence[int]) -> Tensor:
         """Each user's update; a user without records contributes zeros."""
         weight, held = self._annotator.weight, self._rows(cohort)
-        rows, labels, shares = (
-            torch.stack([getattr(user, name) for user in held])
-            for name in ("rows", "labels", "shares")
-        )
-        # a product for each user: none of them rounds another's numbers
-        scores = torch.bmm(rows, weight.mT.expand(len(held), -1, -1))
-        wrong = F.one_hot(labels, len(weight)).float() - torch.softmax(scores, 2)
-        found = torch.bmm((wrong * shares[..., None]).mT, rows)
+        found = torch.zeros(len(held), *weight.shape)
+        for row, user in zip(found, held, strict=True):
+            # by itself: products of all users at once round a user's numbers by its place
+            wrong = errors(user.rows, user.labels, weight) * user.shares[:, None]
+            row.copy_(wrong.mT @ user.rows)
         return found.view(len(held), -1)
 
     def _rows(self, cohort: Sequence[LocalData]) -> list[UserRows]:

@@ -21,6 +21,7 @@ from client.tasks.settings import FrozenSettings
 from models.features import PatchFeatures
 from models.shapes import one_hot
 
+
 @lru_cache(maxsize=2)
 def public_features(shape: tuple[int, int, int], seed: int) -> PatchFeatures:
     """The critic's features, which follow from their public seed."""
