@@ -1,8 +1,8 @@
 """What a node refuses to do, by its operator's own word: no server can lower it.
 
 In record mode a node's own noise is what protects its records, so a request for too little of it is
-refused here. In user mode the server adds the noise and a node cannot see it; its operator can still
-limit how often, how densely and for what the node's users are asked for.
+refused here. In user mode the server adds the noise and a node cannot see it; its operator can
+still limit how often, how densely and for what the node's users are asked for.
 """
 
 from __future__ import annotations
