@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -33,6 +33,7 @@ class LocalData:
     """float32 [n, 1]: 1 where the user wants it hidden; None where all do."""
 
 
+@runtime_checkable
 class LocalUsers(Protocol):
     """The users that a node hosts."""
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from client.capped import capped
-from client.cohort_data import placed_records
+from client.cohort_data import no_records, placed_records
 from client.data import LocalData, LocalUsers, NodeDataError, Rows, sensitive_of
 from client.kept import KeptBeside
 from client.keyed import keyed_seed
@@ -50,6 +50,8 @@ def as_asked(users: LocalUsers, request: TrainRequest) -> LocalUsers:
             there is a filter that cannot be run.
     """
     by_user = request.mechanism.unit == "user"
+    if not isinstance(users, LocalUsers):  # or every user would be one who cannot be read
+        raise NodeDataError("the node's users lack a method or attribute of LocalUsers")
     if by_user:
         users = capped(users, request.records_per_user, request.key)
     vector, settings = request.weights.get("filter"), request.filter
@@ -98,7 +100,10 @@ class FilteredUsers:
             return cls(users, None, key, conditioned=True)
         network = filter_network(settings.model_dump(), users.shape)
         load_vector(network, vector)
-        return cls(users, network.eval(), key, settings.pairs, least)
+        made = cls(users, network.eval(), key, settings.pairs, least)
+        # one that cannot be run must fail the node, not pass for users who cannot be read
+        made._released(no_records(users), 0, 1)
+        return made
 
     def __post_init__(self) -> None:
         if self.conditioned and self._sensitive_classes < 2:
@@ -154,6 +159,7 @@ class FilteredUsers:
             labels[places] = data.labels * self._sensitive_classes + data.sensitive
         return LocalData(images, labels)
 
+    @torch.no_grad()
     def _released(self, data: LocalData, user: int, asked: int) -> Tensor:
         """Filtered images [n, c, h, w], at the cost of ``asked`` records however many there are."""
         if self.network is None:
