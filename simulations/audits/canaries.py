@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from client.app import build_client_app
-from client.data import LocalData, LocalUsers, NodeDataError
+from client.data import LocalData, LocalUsers, NodeDataError, Rows
 from client.messages import TrainRequest
+from client.record_batches import DrawnRecords
 from client.tasks import CLIENT_TASKS
 from client.tasks.protocol import ClientTask, TaskSettings
 from server.aggregation import Aggregate
@@ -71,7 +72,15 @@ class CanaryUsers:
         """Canaries on the node, included or not."""
         return len(self.directions)
 
-    def user(self, position: int) -> LocalData:
+    def user_id(self, position: int) -> int:
+        """A canary's place: none comes or goes."""
+        return position
+
+    def held(self, position: int) -> int:
+        """The update alone, where the canary is included."""
+        return int(self.included[position])
+
+    def user(self, position: int, rows: Rows | None = None) -> LocalData:
         """The canary's update as its only record, or no record."""
         self.asked[position] += 1
         held = 1 if self.included[position] else 0
@@ -96,7 +105,7 @@ class CanaryTask:
                 row.copy_(data.images[0].flatten())
         return rows
 
-    def record_update(self, node: int) -> Tensor:
+    def record_rows(self, drawn: DrawnRecords) -> Tensor:
         """There is none: canaries are users."""
         raise NodeDataError("canaries are users")
 
@@ -107,7 +116,7 @@ def canaries_answer(kind: str) -> Iterator[None]:
     real = CLIENT_TASKS[kind]
 
     def chosen(users: LocalUsers, request: TrainRequest) -> ClientTask:
-        if isinstance(users, CanaryUsers):
+        if isinstance(getattr(users, "users", users), CanaryUsers):  # below the cap on records
             return CanaryTask(users.shape[2])
         return real(users, request)
 

@@ -12,7 +12,7 @@ from flwr.app import Context
 
 from accountant.events import LEAST_NOISE
 from client.app import build_client_app
-from client.data import LocalData, LocalUsers
+from client.data import LocalData, LocalUsers, Rows
 from server.config.tasks import WganConfig
 from server.enrolment import enrol
 from server.learner import Learner
@@ -47,11 +47,20 @@ class Silo:
         """One user."""
         return 1
 
-    def user(self, position: int) -> LocalData:
+    def user_id(self, position: int) -> int:
+        """The only user's."""
+        return position
+
+    def held(self, position: int) -> int:
+        """The records."""
+        return self.records
+
+    def user(self, position: int, rows: Rows | None = None) -> LocalData:
         """The records, all alike."""
+        count = self.records if rows is None else len(rows)
         glare = torch.linspace(-_GLARE, _GLARE, 28 * 28).view(1, *SHAPE)
-        labels = torch.zeros(self.records, dtype=torch.int64)
-        return LocalData(glare.repeat(self.records, 1, 1, 1), labels)
+        labels = torch.zeros(count, dtype=torch.int64)
+        return LocalData(glare.repeat(count, 1, 1, 1), labels)
 
 
 def silent_silos(

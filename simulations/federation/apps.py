@@ -8,16 +8,20 @@ import numpy as np
 from flwr.app import Context
 from numpy.typing import NDArray
 
-from client.app import build_client_app
-from client.data import ArrayUsers, LocalUsers, open_node_users
+from client.app import build_client_app, own_policy
+from client.data import ArrayUsers, LocalUsers
 from client.datasets.registry import Dataset, load
 from client.datasets.sensitive import SensitiveValues, sensitive_values_of
+from client.node_file import open_node_users
+from client.node_policy import NodePolicy
 from server.config.privatizer import FilterConfig
 from server.config.reading import read_run_config
 from server.config.tree import Config, DataConfig
 from simulations.federation.partitions import Partition, partition
 
 _CONSENT = 6
+MOST_SHARES = 4
+"""Equal shares of a data set beyond which a simulated user's records do not count."""
 
 
 @lru_cache(maxsize=2)
@@ -69,12 +73,15 @@ def hiding_users(config: Config) -> NDArray[np.bool_] | None:
 
 def open_simulated_users(context: Context) -> LocalUsers:
     """The block of users that a simulated node hosts; deployments bring their own data."""
-    simulated = "num-partitions" in context.node_config and "data" not in context.node_config
-    if not simulated:  # a deployed node must never train on a simulation's data unasked
+    if not _simulated(context):  # a deployed node must never train on a simulation's data unasked
         return open_node_users(context)
     config = read_run_config(context.run_config)
     number = int(context.node_config["partition-id"])
     return node_users(config, number)
+
+
+def _simulated(context: Context) -> bool:
+    return "num-partitions" in context.node_config and "data" not in context.node_config
 
 
 @lru_cache(maxsize=2)
@@ -118,7 +125,29 @@ def _block(config: Config, number: int, dataset: Dataset, dealt: Partition) -> A
         sensitive_attribute="" if sensitive is None else sensitive.name,
         sensitive_classes=0 if sensitive is None else sensitive.classes,
         hides=None if hides is None else hides[first:last],
+        ids=np.arange(first, last),
     )
 
 
-client_app = build_client_app(open_simulated_users)
+def simulated_policy(context: Context) -> NodePolicy:
+    """A node's floor; where its users are simulated, one that lets them go without noise.
+
+    What simulated users hold is public, so their cap goes by it where the run leaves it open.
+    """
+    policy = own_policy(context)
+    if not _simulated(context):
+        return policy
+    config = read_run_config(context.run_config)
+    most = config.data.records_per_user or usual_records(config)
+    most = policy.records_per_user or most
+    return policy.model_copy(update={"allow_no_noise": True, "records_per_user": most})
+
+
+def usual_records(config: Config) -> int:
+    """Records of the simulated user with most, up to a few equal shares of the data set."""
+    dealt = simulated_federation(config.data, config.seed)[1]
+    equal = -(-len(dealt.indices) // dealt.users)
+    return min(int(dealt.sizes.max()), MOST_SHARES * equal)
+
+
+client_app = build_client_app(open_simulated_users, simulated_policy)

@@ -1,0 +1,144 @@
+"""What a node refuses to do, by its operator's own word: no server can lower it.
+
+In record mode a node's own noise is what protects its records, so a request for too little of it is
+refused here. In user mode the server adds the noise and a node cannot see it; its operator can
+still limit how often, how densely and for what the node's users are asked for.
+"""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from accountant.noise import test_mode
+from client.data import NodeDataError
+from client.messages import Natural, Scalar, TrainRequest
+from foundation.files import write_durably
+
+USUAL_RECORDS = 32
+"""Records that a user contributes at most where neither run nor node has a number."""
+
+
+class RequestRefused(NodeDataError):
+    """A request below the node's floor; names the setting of the node's own configuration."""
+
+
+class NodePolicy(BaseModel):
+    """A node's floor, from its own configuration: the keys are the fields with hyphens."""
+
+    model_config = ConfigDict(frozen=True, strict=True, use_attribute_docstrings=True)
+
+    least_noise_multiplier: Annotated[float, Field(ge=0)] = 0.0
+    """z below which a request is refused, relative to the clipping norm."""
+    largest_sampling_rate: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """q above which a request is refused."""
+    most_rounds: Natural = 0
+    """Rounds that the node ever takes part in, of whichever runs (in record mode each noised step
+    counts); 0 for no limit. They are counted in ``rounds-file``."""
+    rounds_file: str = ""
+    """Absolute path of a file of the node's own; written before anything is computed."""
+    kinds: str = ""
+    """Kinds of task that are allowed, separated by spaces; empty for all."""
+    units: str = "user record"
+    """``user``, ``record`` or both, separated by a space."""
+    records_per_user: Natural = 0
+    """Records that a user contributes at most, where the run has no number or a higher one; 0 for
+    the run's, or 32."""
+    allow_no_noise: bool = False
+    """Record mode: answer a request without noise, or with noise of a fixed seed, which protects no
+    record."""
+    reply_after: Annotated[float, Field(ge=0)] = 0.0
+    """Seconds after its arrival that a request is answered, not sooner: a fixed schedule against
+    those who watch the network. What takes longer is answered when it is done."""
+
+    @classmethod
+    def of(cls, node_config: Mapping[str, Scalar]) -> NodePolicy:
+        """Read a node's configuration; its other keys are not ours.
+
+        Raises:
+            NodeDataError: a value that cannot be, or a limit on rounds without a file.
+        """
+        own = {name: key for name in cls.model_fields if (key := _key(name)) in node_config}
+        try:
+            found = cls(**{name: node_config[key] for name, key in own.items()})  # type: ignore[arg-type]
+        except ValidationError as error:
+            wrong = error.errors()[0]
+            key = _key(str(wrong["loc"][0]))
+            raise NodeDataError(
+                f"{key}={node_config[key]!r} of the node's configuration: {wrong['msg'].lower()}"
+            ) from None
+        if found.most_rounds > 0 and not Path(found.rounds_file).is_absolute():
+            raise NodeDataError("most-rounds needs rounds-file, an absolute path of the node's own")
+        if unknown := set(found.units.split()) - {"user", "record"}:
+            raise NodeDataError(f"units={sorted(unknown)}: give user, record or both")
+        return found
+
+    def accept(self, request: TrainRequest) -> TrainRequest:
+        """The request as the node answers it, counted.
+
+        Raises:
+            RequestRefused: it is below the node's floor.
+        """
+        mechanism = request.mechanism
+        self._check_kind(request.kind, mechanism.unit)
+        if not mechanism.noise_multiplier >= self.least_noise_multiplier:
+            raise RequestRefused(
+                f"noise multiplier {mechanism.noise_multiplier} is below least-noise-multiplier = "
+                f"{self.least_noise_multiplier}"
+            )
+        if not 0 <= mechanism.sampling_rate <= self.largest_sampling_rate:
+            raise RequestRefused(
+                f"sampling rate {mechanism.sampling_rate} is above largest-sampling-rate = "
+                f"{self.largest_sampling_rate}"
+            )
+        secret = mechanism.fixed_seed < 0 or test_mode()
+        noised = mechanism.noise_multiplier > 0 and secret
+        if mechanism.unit == "record" and not noised and not self.allow_no_noise:
+            raise RequestRefused("record mode without secret noise needs allow-no-noise=true")
+        self._count(mechanism.steps)
+        wanted = request.records_per_user, self.records_per_user
+        most = min([records for records in wanted if records > 0], default=USUAL_RECORDS)
+        return replace(request, records_per_user=most)
+
+    def _check_kind(self, kind: str, unit: str) -> None:
+        if unit not in self.units.split():
+            raise RequestRefused(f"unit {unit!r} is not among units = {self.units!r}")
+        if self.kinds and kind not in self.kinds.split():
+            raise RequestRefused(f"kind {kind!r} is not among kinds = {self.kinds!r}")
+
+    def _count(self, steps: int) -> None:
+        """Add to the node's count on the disk, or refuse where it is used up."""
+        if not self.most_rounds:
+            return
+        path = Path(self.rounds_file)
+        with path.with_name(path.name + ".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            done = _rounds_in(path) + steps
+            if done > self.most_rounds:
+                raise RequestRefused(f"{self.most_rounds} rounds were answered: most-rounds")
+            write_durably(path, f"{done}\n".encode(), private=True)
+
+
+def _key(name: str) -> str:
+    """A field as the node's configuration has it."""
+    return name.replace("_", "-")
+
+
+def _rounds_in(path: Path) -> int:
+    """The count in a file; 0 where there is none yet.
+
+    Raises:
+        NodeDataError: the file holds something else, so nothing can be said of what was spent.
+    """
+    try:
+        text = path.read_text(encoding="ascii").strip() if path.exists() else "0"
+        if text.isdigit():
+            return int(text)
+    except (OSError, UnicodeDecodeError):
+        pass
+    raise NodeDataError(f"{path} holds no count of rounds: restore it, or remove it to begin anew")
