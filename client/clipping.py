@@ -98,7 +98,9 @@ def clip_and_sum_products(
     total = left.new_zeros(left.shape[1], right.shape[1])
     at_once = max(1, _AT_ONCE // max(1, total.numel()))
     scaled = finite_left * (scale / step)[:, None]
-    for one, other in zip(scaled.split(at_once), finite_right.split(at_once), strict=True):
+    for one, other in zip(
+        torch.split(scaled, at_once), torch.split(finite_right, at_once), strict=True
+    ):
         total += (one[:, :, None] * other[:, None, :]).trunc_().sum(0)
     return total.view(-1) * step, clipped
 

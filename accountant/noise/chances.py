@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from fractions import Fraction
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from accountant.noise.bits import BitSource
 from foundation.errors import WrongUse
 
-_BLOCK = 4096
+_BLOCK = 2048
 
 
 def chosen(count: int, probability: float, bits: BitSource) -> NDArray[np.int64]:
@@ -27,10 +28,10 @@ def chosen(count: int, probability: float, bits: BitSource) -> NDArray[np.int64]
     if not 0 <= probability <= 1:
         raise WrongUse(f"probability {probability} of being drawn: give one in [0, 1]")
     threshold = int(Fraction(probability) * 2**64)
-    found = [np.empty(0, dtype=np.int64)]
+    found = array("q")  # grows without a NumPy array for each block
     for start in range(0, count, _BLOCK):
         words = bits.words(min(_BLOCK, count - start))
         # 2^64 itself is no word: at probability 1 everything is below it
         below = words < np.uint64(threshold) if threshold < 2**64 else words >= np.uint64(0)
-        found.append(start + np.flatnonzero(below).astype(np.int64))
-    return np.concatenate(found)
+        found.extend((start + np.flatnonzero(below)).tolist())
+    return np.array(found, dtype=np.int64)

@@ -45,8 +45,9 @@ def _test_process(_process: int) -> None:
     for fault in (known_answers_fault(), bits_fault(SystemBits()), noise_fault(SystemBits())):
         if fault:
             raise NoiseUnsound(
-                f"the self-test of privacy noise failed: {fault}; nothing was released. Check the "
-                "installation and the operating system's random numbers (os.urandom) of this machine"
+                f"the self-test of privacy noise failed: {fault}; nothing was released. Mend this "
+                "installation or its machine's source of random numbers (os.urandom), then start "
+                "again"
             )
 
 
@@ -87,4 +88,5 @@ def noise_fault(source: BitSource) -> str:
 
 def _ones_by_place(words: Words) -> NDArray[np.int64]:
     bits = np.unpackbits(words.view(np.uint8)).reshape(len(words), 64)
-    return bits.sum(axis=0, dtype=np.int64)
+    counts: NDArray[np.int64] = bits.sum(axis=0, dtype=np.int64)
+    return counts

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.noise.bits import BitSource
-from accountant.noise.normal import LARGEST_SCALE, rounded_normal
+from accountant.noise.normal import LARGEST_SCALE, Integers, rounded_normal
 from foundation.errors import WrongUse
 
 Values = NDArray[np.float64]
@@ -79,7 +79,8 @@ def on_lattice(total: Values, sensitivity: float) -> Values:
     Sums on it add up without rounding, so one node's reply cannot change how another's is rounded.
     """
     step = pitch(sensitivity, SUM_BITS)
-    return np.rint(total / step) * step
+    placed: Values = np.rint(total / step) * step
+    return placed
 
 
 def add_noise(
@@ -105,10 +106,15 @@ def add_noise(
     if scale == 0:
         return total.copy()
     step = pitch(sensitivity)
-    placed = np.nan_to_num(np.rint(total / step), nan=0.0, posinf=np.inf, neginf=-np.inf)
-    whole = np.clip(placed, -_LARGEST_PLACE, _LARGEST_PLACE).astype(np.int64)
-    whole += rounded_normal(len(total), scale, source)
+    whole = _placed(total, step) + rounded_normal(len(total), scale, source)
     return whole.astype(np.float64) * step
+
+
+def _placed(total: Values, step: float) -> Integers:
+    with np.errstate(over="ignore"):
+        places = np.nan_to_num(np.rint(total / step), nan=0.0, posinf=np.inf, neginf=-np.inf)
+    whole: Integers = np.clip(places, -_LARGEST_PLACE, _LARGEST_PLACE).astype(np.int64)
+    return whole
 
 
 def gaussian(

@@ -116,4 +116,3 @@ def _keep(
         k, at, chance = int(cells[i]), int(place[i]), int(chances[i])
         keep[i] = accepted(k, at, places.count, chance, spare)
     return keep
-
