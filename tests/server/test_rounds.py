@@ -68,7 +68,7 @@ def test_where_noise_fails_its_self_test_no_node_answers_and_nothing_is_released
     monkeypatch.setattr(
         "client.app.train", lambda *request: asked.append(request) or train(*request)
     )
-    monkeypatch.setattr("accountant.noise.bits.os.urandom", bytes)
+    monkeypatch.setattr(health, "bits_fault", lambda source: "random words repeat")
     health._test_process.cache_clear()
     config = small_config(privacy__fixed_seed=-1, privacy__unit=unit, privacy__delta=1e-5)
     refused = NoiseUnsound if unit == "user" else NoUsableReply
