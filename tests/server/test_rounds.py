@@ -79,7 +79,7 @@ def test_where_noise_fails_its_self_test_no_node_answers_and_nothing_is_released
     health._test_process.cache_clear()
     with open_store(RunDirectory(tmp_path / "run").default_store) as store:
         assert not [
-            r for run in store.runs() for r in store.releases(run.id) if r.status == "applied"
+            r for run in store.runs() for r in store.releases(run.run_id) if r.status == "applied"
         ]
 
 
