@@ -10,6 +10,7 @@ import torch
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
+from accountant.noise import NoiseUnsound
 from client.cohort import train
 from client.data import LocalUsers, NodeDataError, OpenUsers, sensitive_of
 from client.messages import Description, TrainRequest, failure
@@ -60,7 +61,7 @@ def _answer(message: Message, work: Callable[[], RecordDict]) -> Message:
     torch.set_num_threads(1)  # nodes share a machine; also keeps sums equal on every transport
     try:
         content = work()
-    except NodeDataError as error:
+    except (NodeDataError, NoiseUnsound) as error:  # neither says anything of the data
         logger.warning("this node cannot take part: %s", error)
         content = failure()
     except Exception:  # whatever it is, it may hold data

@@ -21,7 +21,9 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from accountant.noise import gaussian
+from accountant.noise import BitSource, add_noise
+from accountant.noise.bits import FixedBits
+from accountant.noise.lattice import Values
 from client.clipping import clip_and_sum
 from server.config.tree import Config
 from server.sampling import Cohort, Roster, draw_cohort
@@ -42,14 +44,14 @@ def weaker_noise(factor: float) -> Iterator[None]:
     """The server's noise, times ``factor``."""
 
     def weak(
-        size: int, *, noise_multiplier: float, sensitivity: float, source: np.random.Generator
+        total: Values, *, noise_multiplier: float, sensitivity: float, source: BitSource
     ) -> object:
-        whole = gaussian(
-            size, noise_multiplier=noise_multiplier, sensitivity=sensitivity, source=source
+        whole = add_noise(
+            total, noise_multiplier=noise_multiplier, sensitivity=sensitivity, source=source
         )
-        return factor * whole
+        return total + factor * (whole - total)
 
-    with patch("server.aggregation.gaussian", weak):
+    with patch("server.aggregation.add_noise", weak):
         yield
 
 
@@ -69,8 +71,8 @@ def no_clipping() -> Iterator[None]:
 def repeated_noise() -> Iterator[None]:
     """A source that starts anew for each round's noise (and each cohort)."""
 
-    def stuck(fixed_seed: int, *purpose: int) -> np.random.Generator:
-        return np.random.Generator(np.random.Philox(seed=1))
+    def stuck(fixed_seed: int, *purpose: int) -> BitSource:
+        return FixedBits(1)
 
     with patch("server.private_step.private_source", stuck):
         yield
@@ -80,7 +82,7 @@ def repeated_noise() -> Iterator[None]:
 def another_rate(factor: float) -> Iterator[None]:
     """Cohorts drawn with another probability than the one that is accounted for."""
 
-    def drawn(roster: Roster, sampling_rate: float, source: np.random.Generator) -> Cohort:
+    def drawn(roster: Roster, sampling_rate: float, source: BitSource) -> Cohort:
         return draw_cohort(roster, min(1.0, factor * sampling_rate), source)
 
     with patch("server.private_step.draw_cohort", drawn):

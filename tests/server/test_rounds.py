@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from accountant.ledger.ledger import Ledger, LedgerError
+from accountant.noise import NoiseUnsound, health
 from client.app import build_client_app
+from client.cohort import train
 from client.messages import TrainReply
 from server.enrolment import EnrolmentError
 from server.private_step import NoUsableReply
@@ -56,6 +58,29 @@ def test_the_same_fixed_seed_gives_the_same_model_and_another_gives_another(
 def test_noise_from_the_operating_system_never_repeats(small_config, run_small):
     config = small_config(privacy__fixed_seed=-1, tasks__critic__noise_multiplier=5.0)
     assert run_small(config, "one").model_sha256 != run_small(config, "two").model_sha256
+
+
+@pytest.mark.parametrize("unit", ["user", "record"])
+def test_where_noise_fails_its_self_test_no_node_answers_and_nothing_is_released(
+    small_config, run_small, tmp_path, monkeypatch, caplog, unit
+):
+    asked = []
+    monkeypatch.setattr(
+        "client.app.train", lambda *request: asked.append(request) or train(*request)
+    )
+    monkeypatch.setattr(health, "bits_fault", lambda source: "random words repeat")
+    health._test_process.cache_clear()
+    config = small_config(privacy__fixed_seed=-1, privacy__unit=unit, privacy__delta=1e-5)
+    refused = NoiseUnsound if unit == "user" else NoUsableReply
+    with pytest.raises(refused):
+        run_small(config)
+    assert unit == "record" or not asked
+    assert unit == "user" or "self-test of privacy noise failed" in caplog.text
+    health._test_process.cache_clear()
+    with open_store(RunDirectory(tmp_path / "run").default_store) as store:
+        assert not [
+            r for run in store.runs() for r in store.releases(run.run_id) if r.status == "applied"
+        ]
 
 
 def test_record_mode_runs_and_is_accounted_at_record_level(small_config, run_small, tmp_path):

@@ -114,15 +114,15 @@ def test_a_glaring_record_arrives_at_the_clip_of_its_task_and_a_missing_clip_is_
     assert silo_clip_probe(schedule) == pytest.approx(1.0, abs=1e-3)
     home = import_module(f"client.tasks.{module}")
     real = getattr(home, function)
-    monkeypatch.setattr(home, function, lambda *given: real(*given[:-1], 1e9))
+    monkeypatch.setattr(home, function, lambda *given: real(*given[:-1], 1e3))
     assert silo_clip_probe(schedule) > 2
 
 
 def test_weaker_noise_on_the_nodes_of_any_task_is_caught(monkeypatch):
     import client.silo
 
-    real = client.silo.gaussian
-    monkeypatch.setattr(client.silo, "gaussian", lambda *a, **k: 0.9 * real(*a, **k))
+    real = client.silo.add_noise
+    monkeypatch.setattr(client.silo, "add_noise", lambda *a, **k: 0.9 * real(*a, **k))
     for task in ("warmup", "annotator"):
         schedule = make_schedule(task, privacy__unit="record", tasks__annotator__components=400)
         assert verdicts(schedule, AuditPlan("noise")) == {"noise": "alarm"}

@@ -56,7 +56,7 @@ def raised(schedule: Schedule, plan: AuditPlan = SMALL) -> set[str]:
 
 def test_a_canary_ten_times_too_long_arrives_at_the_clip(source):
     norm, cosine, refused = clip_probe(make_schedule(), dims=3000, source=source)
-    assert 1 - 1e-9 <= norm <= 1 + 1e-9
+    assert 1 - 1e-7 <= norm <= 1 + 1e-9  # each value is cut to the lattice, toward zero
     assert cosine == pytest.approx(1.0, abs=1e-6) and refused == 0
 
 
@@ -191,8 +191,8 @@ def test_a_glaring_record_arrives_at_the_clip_and_a_missing_clip_is_caught(monke
 def test_weaker_noise_on_nodes_of_record_mode_is_caught(monkeypatch):
     import client.silo
 
-    real = client.silo.gaussian
-    monkeypatch.setattr(client.silo, "gaussian", lambda *a, **k: 0.9 * real(*a, **k))
+    real = client.silo.add_noise
+    monkeypatch.setattr(client.silo, "add_noise", lambda *a, **k: 0.9 * real(*a, **k))
     schedule = make_schedule(
         privacy__unit="record", tasks__critic__kind="wgan", tasks__critic__width=4
     )
