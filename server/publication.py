@@ -7,7 +7,7 @@ may have left out. The store itself refuses anything that comes before its ledge
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from datetime import datetime
+from datetime import date
 from typing import Any
 
 import torch
@@ -108,7 +108,7 @@ class Publication:
             event=entry.event.to_json(),
             purpose=entry.purpose,
             entry_hash=entry.hash,
-            created_at=datetime.fromisoformat(entry.at),  # to the second: finer times tell cohorts
+            created_at=date.fromisoformat(entry.at),
         )
 
     def _release_row(self, entry: LedgerEntry, lost: Container[int]) -> ReleaseRow:
@@ -168,13 +168,11 @@ class Publication:
         self._store.set_run_status(self._run_id, status, reason, guarantee)
 
 
-def round_facts(
-    number: int, metrics: dict[str, float], spending: Spending, seconds: float
-) -> dict[str, Any]:
+def round_facts(number: int, metrics: dict[str, float], spending: Spending) -> dict[str, Any]:
     """A round's record in a form that JSON keeps: infinities as None."""
     kept = ("dp_method", *CURVES, *FIGURES)
     figures = {name: json_value(getattr(spending, name)) for name in kept}
-    return {"round": number, "metrics": metrics, "seconds": seconds, **figures}
+    return {"round": number, "metrics": metrics, **figures}
 
 
 def _with_infinities(facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from server.publication import Publication
 from server.rounds import Observer, TrainingRun
 from server.run_directory import RunDirectory, RunDirectoryError
 from server.run_ledger import RunLedger
+from server.run_place import bind, check_place
 from server.schedule import check_affordable
 from server.store import RunStatus, open_store
 
@@ -69,7 +70,8 @@ def train(
         ShapeError: no network is built for images of the nodes' shape.
         EnrolmentError: the nodes are not the declared federation.
         NoUsableReply: a whole round failed.
-        RunDirectoryError: the directory holds a run of another configuration, or another process.
+        RunDirectoryError: the directory holds a run of another configuration, or another process,
+            or it is a copy, or ledger and store do not agree.
         StoreError, LedgerError: what they say.
         PopulationError: what it says, and where what is left of the population's budget cannot pay
             all parts of a new run.
@@ -78,6 +80,7 @@ def train(
     url = store_url or directory.default_store
     with _held(directory, config), open_store(url, create=True) as store:
         directory.sweep()
+        check_place(directory, store)
         if not _paid(directory):
             check_room(config)
         federation = enrol(grid, config)
@@ -85,6 +88,8 @@ def train(
         # before anything is begun that it may refuse
         learner = Learner(config, federation, None if pretrained is None else pretrained.vector)
         run_ledger = RunLedger(config, directory, uuid.uuid4().hex[:12])
+        if not run_ledger.entries:
+            bind(directory)
         label = name or directory.path.name
         publication = Publication(config, directory, store, run_ledger.run_id, label)
         publication.begin()
@@ -131,4 +136,7 @@ def _held(directory: RunDirectory, config: Config) -> Iterator[None]:
                 f"{directory.path} holds a run of another configuration; submit its own, or name "
                 "another --out"
             )
-        yield
+        try:
+            yield
+        finally:
+            directory.date_everything()

@@ -112,7 +112,7 @@ class Share:
     alone: Bound
     """ε at the population's δ, had there been no other run. Such figures do not add up to ε."""
     last: str
-    """When the last of them was granted: ISO 8601, UTC."""
+    """The day on which the process began that was granted the last of them: ISO 8601, UTC."""
 
 
 class Population:

@@ -142,19 +142,12 @@ def _checked(directory: RunDirectory) -> Ledger:
 
 
 def _check_mirror(ledger: Ledger, directory: RunDirectory, named: str) -> str:
-    """Compare with the store's copy of the entries.
-
-    Raises:
-        LedgerError: an entry differs.
-    """
-    from accountant.ledger.ledger import LedgerError
+    """Compare with the store's copy of the entries."""
+    from server.run_place import check_mirror
     from server.store import open_store
     from simulations.reading import store_url_of
 
     with open_store(store_url_of(directory, named)) as store:
         rows = store.ledger(str(ledger.header["run_id"]))
-    entries = ledger.entries
-    for row in rows:
-        if row.index >= len(entries) or entries[row.index].hash != row.entry_hash:
-            raise LedgerError(directory.ledger, row.index + 2, "the store mirrors another entry")
+    check_mirror(ledger, rows)
     return f"{len(rows)} of them mirrored in the store"
