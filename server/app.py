@@ -2,8 +2,8 @@
 
 Besides the settings of `server.config.tree`, the run config holds ``run.out``, the absolute path
 of the run's directory (a fresh one under ``$FEDLENS_HOME/runs`` when empty; an existing run is
-resumed), ``run.store``, the URL of the store, and ``run.only_copy``, by which an operator says that a
-run's folder that was moved or restored is the only one.
+resumed), ``run.store``, the URL of the store, and ``run.only_copy``, by which an operator says that
+a run's folder that was moved or restored is the only one.
 """
 
 from __future__ import annotations

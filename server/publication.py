@@ -18,7 +18,7 @@ from accountant.statement import promise
 from foundation.json_values import json_value
 from models.pixels import as_pixels
 from server.config.tree import Config
-from server.pretrained_filter import with_cost
+from server.pretrained_filter import kept_pretrained, with_cost
 from server.run_directory import RunDirectory
 from server.run_ledger import noise_source, planned
 from server.sampler import Sampler
@@ -75,11 +75,15 @@ class Publication:
                 rounds_planned=total_rounds(config),
                 private=guarantees_something(config),
                 guarantee=with_cost(
-                    f"When all its rounds are done: {promise(planned(config))}", self._directory
+                    f"When all its rounds are done: {promise(self._planned())}", self._directory
                 ),
             )
         )
         self._store.set_run_status(self._run_id, "running")
+
+    def _planned(self) -> Spending:
+        given = kept_pretrained(self._directory)
+        return planned(self._config, None if given is None else given.prior)
 
     def progress(
         self,

@@ -1,8 +1,8 @@
 """A fixed clock of rounds: what shows from outside that a round took place, shows on a grid.
 
 How long nodes take depends on what the users hold who were drawn. With ``rounds.slot`` set, replies
-are left alone until the grid's next point, however early they came, so progress, log lines, times of
-commits and whatever else is seen of a live run come at times that data cannot move.
+are left alone until the grid's next point, however early they came, so progress, log lines, times
+of commits and all else that is seen of a live run come at times that data cannot move.
 """
 
 from __future__ import annotations

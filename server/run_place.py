@@ -16,6 +16,11 @@ from server.run_directory import RunDirectory, RunDirectoryError
 from server.schedule import total_rounds
 from server.store import LedgerRow, Store
 
+OLDER = (
+    "is missing, and the store mirrors it: this is an older copy, whose ledger lacks what was "
+    "released since; go on in the folder that has all entries"
+)
+
 
 @dataclass(frozen=True)
 class Place:
@@ -121,14 +126,8 @@ def check_mirror(ledger: Ledger, rows: list[LedgerRow]) -> None:
     hashes = [entry.hash for entry in ledger.entries]
     for row in rows:
         if hashes[row.index : row.index + 1] != [row.entry_hash]:
-            problem = (
-                "the store mirrors another entry"
-                if row.index < len(hashes)
-                else (
-                    "is missing, and the store mirrors it: this is an older copy, whose ledger lacks "
-                    "what was released since; go on in the folder that has all entries"
-                )
-            )
+            known = row.index < len(hashes)
+            problem = "the store mirrors another entry" if known else OLDER
             raise LedgerError(ledger.path, row.index + 2, problem)
 
 

@@ -18,6 +18,7 @@ from server.learner import Learner
 from server.population import check_room
 from server.pretrained_filter import pretrained_filter
 from server.publication import Publication
+from server.round_slots import RoundSlots
 from server.rounds import Observer, TrainingRun
 from server.run_directory import RunDirectory, RunDirectoryError
 from server.run_ledger import RunLedger
@@ -83,11 +84,13 @@ def train(
         check_place(directory, store)
         if not _paid(directory):
             check_room(config)
-        federation = enrol(grid, config)
+        with RoundSlots(config.rounds).held():
+            federation = enrol(grid, config)
         pretrained = pretrained_filter(config, federation.shape, directory)
+        prior = None if pretrained is None else pretrained.prior
         # before anything is begun that it may refuse
         learner = Learner(config, federation, None if pretrained is None else pretrained.vector)
-        run_ledger = RunLedger(config, directory, uuid.uuid4().hex[:12])
+        run_ledger = RunLedger(config, directory, uuid.uuid4().hex[:12], prior)
         if not run_ledger.entries:
             bind(directory)
         label = name or directory.path.name

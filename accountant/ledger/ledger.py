@@ -5,10 +5,10 @@ line before, so an edit, a deletion or a change of order shows. What is cut off 
 shows against a head that was kept elsewhere (a checkpoint): pass it to `Ledger.verify`. The chain
 proves what was written, not that noise was really drawn.
 
-A line says which mechanism ran, in which round, what for and on which day; it holds nothing that was
-computed from data (see `accountant.ledger.evidence` for what the Bayesian
-accountant needs of that). The day is that on which the writing process opened the ledger, not that
-of the line: how far a run comes in a day depends on what the users hold who were drawn.
+A line says which mechanism ran, in which round, what for and on which day; it holds nothing that
+was computed from data (see `accountant.ledger.evidence` for what the Bayesian accountant needs of
+that). The day is that on which the writing process opened the ledger, not that of the line: how far
+a run comes in a day depends on what the users hold who were drawn.
 """
 
 from __future__ import annotations

@@ -95,9 +95,9 @@ class RoundsConfig(Section):
     deadline: Positive = 600.0
     """Seconds to wait for the replies of a round; a node that has not answered is left out."""
     slot: NotNegative = 0.0
-    """Seconds of a fixed clock; 0 for none. Each round's release comes at a whole multiple, so whoever
-    watches a run live learns nothing of how long nodes took. A node that has not answered in .9 of a
-    slot is left out."""
+    """Seconds of a fixed clock; 0 for none. Each round's release comes at a whole multiple, so who
+    watches a run live learns nothing of how long nodes took. A node that has not answered in .9 of
+    a slot is left out."""
 
     SHARE_OF_SLOT: ClassVar[float] = 0.9
     """For nodes; the rest is for adding up what they sent."""
