@@ -55,7 +55,7 @@ class PretrainedFilter:
         if self.prior.other_people:
             return (
                 f"{through} its users {alone}. The operator declared that none of them is a user "
-                "of this run, so these figures leave it out: whoever is in both loses both."
+                "of this run, so these figures leave it out; a user of both would lose both."
             )
         return f"{through} {alone}; the figures include it, as if all users were in both runs."
 

@@ -23,7 +23,7 @@ OLDER = (
 
 
 @dataclass(frozen=True)
-class Place:
+class Binding:
     """Where a run's ledger lay when the run was bound to it.
 
     The number of the file system is left out: it may change when a machine starts again.
@@ -70,8 +70,8 @@ def check_place(directory: RunDirectory, store: Store) -> None:
     _check_store(directory, store, len(rows), done - 1)  # the last round may have been cut off
 
 
-def _here(directory: RunDirectory, ledger: Ledger) -> Place:
-    return Place(
+def _here(directory: RunDirectory, ledger: Ledger) -> Binding:
+    return Binding(
         run_id=str(ledger.header["run_id"]),
         path=str(directory.path.resolve()),
         inode=directory.ledger.stat().st_ino,
@@ -79,10 +79,10 @@ def _here(directory: RunDirectory, ledger: Ledger) -> Place:
     )
 
 
-def _kept(directory: RunDirectory) -> Place | None:
+def _kept(directory: RunDirectory) -> Binding | None:
     """The place that the run is bound to, where its folder says it."""
     try:
-        return Place(**directory.load_place() or {})
+        return Binding(**directory.load_place() or {})
     except TypeError:
         return None
 

@@ -111,6 +111,7 @@ def export(args: argparse.Namespace) -> int:
     """Write the export, of a ledger that holds."""
     from accountant.ledger.export import as_csv, export_of
     from foundation.files import write_durably
+    from server.pretrained_filter import with_cost
     from server.run_directory import RunDirectory
     from server.run_ledger import population_of, spending_of
 
@@ -118,6 +119,7 @@ def export(args: argparse.Namespace) -> int:
     ledger, config = _checked(directory), directory.config()
     spending, population = spending_of(config, directory), population_of(config, ledger)
     record = export_of(ledger, spending, config.data.users, population)
+    record["statement"] = with_cost(record["statement"], directory)
     whole = as_csv(record) if args.format == "csv" else json.dumps(record, allow_nan=False) + "\n"
     if args.out is None:
         say(whole.rstrip("\n"))

@@ -11,6 +11,7 @@ from accountant.dp.differential import DifferentialAccountant
 from accountant.ledger.ledger import Ledger
 from accountant.ledger.population import Population, PopulationError, PopulationTerms
 from accountant.ledger.prior import PriorReleases
+from fedlens.cli import main
 from server.config.tree import ConfigError
 from server.population import population_folder
 from server.pretrained_filter import check_filter
@@ -188,3 +189,14 @@ def test_what_a_header_holds_of_it_comes_back(trained):
         prior.releases[0],
         prior.releases[2],
     )
+
+
+def test_an_export_holds_the_filters_releases_and_says_so(trained, taking, run_small, tmp_path):
+    """So that an outsider recomputes the figure that the run states."""
+    folder = trained()
+    run_small(taking(folder), "two")
+    assert main(["ledger", "export", str(tmp_path / "two"), "--out", str(tmp_path / "e.json")]) == 0
+    export = json.loads((tmp_path / "e.json").read_text())
+    assert sum(group["count"] for group in export["mechanisms"]) == 3 + 2
+    assert export["figures"]["dp_epsilon"] == together(folder, tmp_path / "two")
+    assert "the figures include it" in export["statement"]

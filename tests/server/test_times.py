@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import sqlite3
 import time
@@ -84,7 +85,7 @@ def test_no_stored_time_tells_for_which_rounds_a_heavy_user_was_drawn(rounds, ru
     labels = [number in HEAVY for number in range(2, ROUNDS + 1)]
     for name, clock in clocks_of(tmp_path / "run", outcome).items():
         assert len(clock) == ROUNDS, name
-        took = [after - before for before, after in zip(clock, clock[1:], strict=False)]
+        took = [after - before for before, after in itertools.pairwise(clock)]
         assert auc(took, labels) == 0.5, name
 
 
