@@ -61,7 +61,7 @@ def alarm_banner(run_id: str) -> None:
     st.html(FRAME)
     st.error(
         f"**{ALARM}.** {ALARM_MEANING}\n\n{KINDS[latest.kind]}, "
-        f"{latest.at:%Y-%m-%d %H:%M} UTC: {latest.words}",
+        f"{latest.at:%Y-%m-%d}: {latest.words}",
         icon=":material/gpp_bad:",
     )
 
@@ -79,7 +79,7 @@ def _row(audit: AuditRecord) -> dict[str, Any]:
         "ε at least": _figure(audit.lower_bound),
         "Estimate": _figure(audit.estimate),
         "Could show at most": _figure(audit.cap),
-        "When": audit.at.strftime("%Y-%m-%d %H:%M UTC"),
+        "When": f"{audit.at:%Y-%m-%d}",
     }
 
 

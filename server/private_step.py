@@ -78,7 +78,7 @@ class PrivateStep:
             requests,
             message_type=TRAIN,
             group=str(number),
-            deadline=self._config.rounds.deadline,
+            deadline=self._config.rounds.wait,
         )
         answers, failed = self._read(records, cohort)
         aggregate = combine(answers, self._limits)

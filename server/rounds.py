@@ -8,7 +8,6 @@ round goes by without an update, and no noise is ever drawn twice.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +21,7 @@ from server.enrolment import Federation
 from server.learner import Learner
 from server.private_step import NoUsableReply, PrivateStep
 from server.publication import Publication, round_facts
+from server.round_slots import RoundSlots
 from server.run_directory import RunDirectory, Snapshot, digest_of
 from server.run_key import kept_key
 from server.run_ledger import RunLedger
@@ -62,6 +62,7 @@ class TrainingRun:
         self._grid, self._federation, self._learner = grid, federation, learner
         self._run_ledger, self._publication, self._observer = run_ledger, publication, observer
         self._rounds = total_rounds(config)
+        self._slots = RoundSlots(config.rounds)
         self._steps: dict[str, PrivateStep] = {}
         self._done = 0
         self._history: list[dict[str, Any]] = []
@@ -110,10 +111,12 @@ class TrainingRun:
         if step.record_mode:
             # the replies are releases themselves, so the entry comes before the question
             self._run_ledger.charge(task.event, number, None)
-            aggregate = step.gather(number, asked)
+            with self._slots.held():
+                aggregate = step.gather(number, asked)
         else:
             try:
-                aggregate = step.gather(number, asked)
+                with self._slots.held():
+                    aggregate = step.gather(number, asked)
             except NoUsableReply:
                 self._run_ledger.charge(task.event, number, None)
                 raise
@@ -133,8 +136,6 @@ class TrainingRun:
     # Post-processing
 
     def _learn(self, task: ScheduledTask, number: int) -> None:
-        # the clock starts here: how long the nodes took tells how many users were drawn
-        started = time.monotonic()
         release = self._directory.load_release(number)
         if release is None:
             self._lost.add(number)
@@ -142,8 +143,7 @@ class TrainingRun:
             task, number, release, lambda step, steps: self._show(number, step / steps)
         )
         self._done = number
-        seconds = time.monotonic() - started
-        self._history.append(round_facts(number, metrics, self._run_ledger.spending(), seconds))
+        self._history.append(round_facts(number, metrics, self._run_ledger.spending()))
         self._directory.save_state(self._snapshot())
         self._directory.drop_release(number)
         self._publish(task, number)
@@ -155,6 +155,7 @@ class TrainingRun:
     def _publish(self, task: ScheduledTask, number: int) -> None:
         entry = self._run_ledger.entries[number - 1 : number]
         self._publication.progress(entry, self._lost, self._history[-1:])
+        self._directory.date_folders()
         if not self._learner.showable(task):
             return
         moved = self._learner.moves_the_generator(task, number)
@@ -167,6 +168,7 @@ class TrainingRun:
         sha256 = self._directory.save_generator(number, kept_arrays(sampler))
         self._publication.checkpoint(number, sha256)
         self._publication.samples(purpose, number, sampler, sha256, self._run_ledger.spending())
+        self._directory.date_folders()
 
     def _release_samples(self) -> None:
         if not self._done:

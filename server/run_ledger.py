@@ -11,6 +11,7 @@ from accountant.events import SubsampledGaussian
 from accountant.ledger.evidence import EvidenceFile
 from accountant.ledger.ledger import Ledger, LedgerEntry, LedgerError
 from accountant.ledger.population import Population
+from accountant.ledger.prior import HEADER, PriorReleases
 from accountant.statement import NoiseSource
 from foundation.rounding import rounded_up
 from server.config.tree import Config
@@ -29,12 +30,25 @@ class RunLedger:
     population's ledger, and the population's budget forbids rounds as the run's own does.
     """
 
-    def __init__(self, config: Config, directory: RunDirectory, run_id: str) -> None:
+    def __init__(
+        self,
+        config: Config,
+        directory: RunDirectory,
+        run_id: str,
+        prior: PriorReleases | None = None,
+    ) -> None:
         """Open the ledger of a run, or begin it.
+
+        Args:
+            config: the run's.
+            directory: the run's.
+            run_id: of a run that begins.
+            prior: what the run spent whose filter it takes; a begun ledger has it in its header.
 
         Raises:
             LedgerError: the run's ledger or that of its population cannot be trusted.
             PopulationError: the run cannot spend from the population that it names.
+            OutOfBudget: its population cannot pay what the filter cost.
         """
         privacy = config.privacy
         self._budget = privacy.epsilon_budget
@@ -43,11 +57,13 @@ class RunLedger:
         if directory.ledger.exists():
             self._ledger = Ledger.open(directory.ledger)
         else:
-            header = _header(config, run_id, self._population)
+            header = _header(config, run_id, self._population, prior)
             self._ledger = Ledger.create(directory.ledger, header)
         self._account = account_of(config, self._ledger, self._evidence)
         if self._population is not None:
             check_population(self._ledger, self._population)
+            if (known := PriorReleases.in_header(self._ledger.header)) is not None:
+                self._population.charge_prior(known)  # again without effect
 
     @property
     def entries(self) -> tuple[LedgerEntry, ...]:
@@ -126,7 +142,7 @@ def account_of(config: Config, ledger: Ledger, evidence: EvidenceFile) -> Accoun
     """
     if ledger.header.get("config_sha256") != config.digest():
         raise LedgerError(ledger.path, 1, "belongs to another configuration than config.toml")
-    account = _empty_account(config)
+    account = _empty_account(config, PriorReleases.in_header(ledger.header))
     account.replay(ledger.entries, evidence)
     return account
 
@@ -169,13 +185,18 @@ def spending_of(config: Config, directory: RunDirectory) -> Spending:
     return presentable(account_of(config, ledger, EvidenceFile(directory.evidence)).spending())
 
 
-def _empty_account(config: Config) -> Account:
-    return Account(
-        total_rounds=total_rounds(config),
+def _empty_account(config: Config, prior: PriorReleases | None = None) -> Account:
+    """The account before the run's first round: what its filter cost is in it from the start."""
+    events = () if prior is None else prior.counted
+    account = Account(
+        total_rounds=total_rounds(config) + len(events),
         delta_dp=config.privacy.delta,
         delta_bdp=config.privacy.bayesian_delta,
         noise_source=noise_source(config),
     )
+    for event in events:
+        account.charge(event, None)
+    return account
 
 
 def presentable(spending: Spending) -> Spending:
@@ -205,9 +226,9 @@ def _rounded_curve(curve: Mapping[str, float], most: float) -> dict[str, float]:
     return {share: min(rounded_up(epsilon, 2), most) for share, epsilon in curve.items()}
 
 
-def planned(config: Config) -> Spending:
+def planned(config: Config, prior: PriorReleases | None = None) -> Spending:
     """What all declared rounds will have spent: DP exactly, Bayesian DP at worst."""
-    account = _empty_account(config)
+    account = _empty_account(config, prior)
     for task in scheduled(config):
         for _ in range(task.rounds):
             account.charge(task.event, None)
@@ -219,7 +240,9 @@ def noise_source(config: Config) -> NoiseSource:
     return "os-entropy" if config.privacy.fixed_seed < 0 else "fixed-seed"
 
 
-def _header(config: Config, run_id: str, population: Population | None) -> dict[str, object]:
+def _header(
+    config: Config, run_id: str, population: Population | None, prior: PriorReleases | None
+) -> dict[str, object]:
     return {
         "run_id": run_id,
         "config_sha256": config.digest(),
@@ -228,4 +251,5 @@ def _header(config: Config, run_id: str, population: Population | None) -> dict[
         "unit": config.privacy.unit,
         "noise_source": noise_source(config),
         **({} if population is None else {"population": population.identity}),
+        **({} if prior is None else {HEADER: prior.to_json()}),
     }

@@ -54,7 +54,7 @@ class LedgerEntry:
     purpose: str
     """What it was for."""
     at: str
-    """When the entry was written: ISO 8601, UTC."""
+    """The day on which the process that wrote the entry began: ISO 8601, UTC."""
     evidence_digest: str | None
     """Commitment to the round's private norm histogram, or None if none was kept."""
     previous: str

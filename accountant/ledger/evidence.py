@@ -17,6 +17,7 @@ from pathlib import Path
 
 from accountant.bayesian.norms import NormHistogram
 from accountant.ledger.chain import LedgerEntry, canonical
+from foundation.dates import set_file_date, today
 
 _SALT_BYTES = 32
 
@@ -44,6 +45,7 @@ class EvidenceFile:
         self._path = Path(path)
         self._sealed: dict[int, list[Sealed]] = {}
         self._whole: int | None = None
+        self._day = today()
         self.problems = 0
         """How many lines of the file could not be read."""
         if self._path.exists():
@@ -70,7 +72,8 @@ class EvidenceFile:
             os.fchmod(descriptor, 0o600)
             file.write(canonical(record) + b"\n")
             file.flush()
-            os.fsync(file.fileno())
+            set_file_date(descriptor, self._day)
+            os.fsync(descriptor)
         self._sealed.setdefault(index, []).append(sealed)
 
     def matching(self, entry: LedgerEntry) -> NormHistogram | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -103,6 +103,18 @@ class RoundsConfig(Section):
 
     deadline: Positive = 600.0
     """Seconds to wait for the replies of a round; a node that has not answered is left out."""
+    slot: NotNegative = 0.0
+    """Seconds of a fixed clock; 0 for none. Each round's release comes at a whole multiple, so who
+    watches a run live learns nothing of how long nodes took. A node that has not answered in .9 of
+    a slot is left out."""
+
+    SHARE_OF_SLOT: ClassVar[float] = 0.9
+    """For nodes; the rest is for adding up what they sent."""
+
+    @property
+    def wait(self) -> float:
+        """Seconds that nodes are waited for."""
+        return min(self.deadline, self.SHARE_OF_SLOT * self.slot) if self.slot else self.deadline
 
 
 class GeneratorConfig(Section):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from accountant.audit.finding import Finding
+from foundation.dates import today
 from foundation.files import write_durably
 from foundation.json_values import json_value
 from server.run_directory import RunDirectory, RunDirectoryError
@@ -29,7 +29,7 @@ def report(schedule: Schedule, plan: AuditPlan, findings: Sequence[Finding]) -> 
     """Everything that was audited and found, as JSON values."""
     told = {name: getattr(schedule.event, name) for name in OF_EVENT}
     return {
-        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "at": today().isoformat(),
         "schedule": {"task": schedule.name, **told, "rounds": schedule.rounds},
         "canaries": plan.canaries,
         "dims": plan.dims,

@@ -20,7 +20,7 @@ def an_audit(run_id: str = "run-1", **changes: Any) -> AuditRecord:
     fields: dict[str, Any] = {
         "run_id": run_id,
         "kind": "one-run",
-        "at": populated.MOMENT,
+        "at": populated.MOMENT.date(),
         "claimed_epsilon": 2.42,
         "delta": 1e-6,
         "lower_bound": 0.63,

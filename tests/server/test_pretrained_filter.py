@@ -386,7 +386,9 @@ def test_what_the_filter_cost_is_said_wherever_the_guarantee_is(
     config = second(folder, privacy__fixed_seed=-1)
     outcome = run_small(config)
     trained = spending_of(RunDirectory.open(Path(folder)).config(), RunDirectory(Path(folder)))
-    cost = f"whose training cost DP ε = {trained.dp_epsilon:.4g} at δ = 0.001 besides"
+    cost = (
+        f"whose training cost DP ε = {trained.dp_epsilon:.4g} at δ = 0.001 alone; the figures inc"
+    )
     with open_store(outcome.store) as store:
         assert cost in store.run(outcome.run_id).guarantee
     directory = RunDirectory.open(tmp_path / "run")
