@@ -106,7 +106,7 @@ class FixedOrderFilter:
 
     @property
     def claim(self) -> Bound:
-        """The ε that is claimed of the whole run, with its order; infinite if it was not kept to."""
+        """The ε that is claimed of the whole run, with its order; infinite once it was not kept."""
         return self.for_share(0.0)
 
     @property
