@@ -1,9 +1,9 @@
 """The round loop: ask, check, account, noise, learn, save, publish - in that order.
 
-A round is one ledger entry. The entry is on disk before the noise is drawn, the noised aggregate is
-on disk before anything is learned from it, and all that follows is post-processing that can be
-repeated. A process killed between entry and aggregate loses that release: it stays paid for, the
-round goes by without an update, and no noise is ever drawn twice.
+A round is one ledger entry. The entry is on disk before any noised part of the release is kept or
+used, the noised aggregate is on disk before anything is learned from it, and all that follows is
+post-processing that can be repeated. A process killed between entry and aggregate loses that
+release: it stays paid for, the round goes by without an update, and no noise is ever drawn twice.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class TrainingRun:
             except NoUsableReply:
                 self._run_ledger.charge(task.event, number, None)
                 raise
-            self._run_ledger.charge(task.event, number, step.evidence(aggregate))
+            self._run_ledger.charge(task.event, number, step.evidence(aggregate, number))
         release = step.release(aggregate, number)
         self._directory.save_release(number, release)
 

@@ -56,7 +56,7 @@ class LedgerEntry:
     at: str
     """The day on which the process that wrote the entry began: ISO 8601, UTC."""
     evidence_digest: str | None
-    """Commitment to the round's private norm histogram, or None if none was kept."""
+    """Commitment to the round's noised histogram of norms, or None if none is released."""
     previous: str
     """Hash of the line before."""
     hash: str

@@ -5,10 +5,10 @@ line before, so an edit, a deletion or a change of order shows. What is cut off 
 shows against a head that was kept elsewhere (a checkpoint): pass it to `Ledger.verify`. The chain
 proves what was written, not that noise was really drawn.
 
-A line says which mechanism ran, in which round, what for and on which day; it holds nothing that
-was computed from data (see `accountant.ledger.evidence` for what the Bayesian accountant needs of
-that). The day is that on which the writing process opened the ledger, not that of the line: how far
-a run comes in a day depends on what the users hold who were drawn.
+A line says which mechanism ran, in which round, what for and on which day. All that it has of data
+is a salted hash of a noised histogram, which its own mechanism covers: see
+`accountant.ledger.evidence`. The day is that on which the writing process opened the ledger, not
+that of the line: how far a run comes in a day depends on what the users hold who were drawn.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class Ledger:
             event: the mechanism whose result is about to be used.
             round: number of the round that it happens in.
             purpose: what it is for, in words.
-            evidence_digest: commitment to the private norm histogram, if there is one.
+            evidence_digest: commitment to the noised histogram of norms, if there is one.
             run: whose round it is, where the ledger is that of several runs.
 
         Raises:

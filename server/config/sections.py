@@ -90,6 +90,14 @@ class PrivacyConfig(Section):
     epsilon_budget: NotNegative = 0.0
     """Stop before a round that would take DP ε(δ) above this; 0 for no budget. A run of several
     tasks that would pass it is refused before it starts."""
+    norms_share: Share = 0.02
+    """User mode: share of each round's privacy (of 1/z²) that goes to a noised histogram of users'
+    norms, of which the Bayesian figures are made; the noise on updates is 1/√(1 − share) times as
+    large for it. 0: no norms are released, and there are no Bayesian figures."""
+    bayesian_epsilon_budget: NotNegative = 0.0
+    """Stop before a round with which Bayesian ε(bayesian_delta) could pass this, by a privacy
+    filter whose order is fixed beforehand; 0 for no filter. It presumes that norms do not single
+    people out."""
     population: Annotated[str, AfterValidator(_a_population)] = ""
     """Population whose budget, over all its runs, this run spends from too: a name that `fedlens
     population create` made, or its folder's absolute path. Empty: the run is alone."""

@@ -222,6 +222,15 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
+    def _the_bayesian_budget_has_its_norms(self) -> Config:
+        privacy = self.privacy
+        known = privacy.unit == "user" and privacy.norms_share > 0 and self.noised
+        mend = "it needs norms: user mode, noise in every task and privacy.norms_share above 0"
+        budget = privacy.bayesian_epsilon_budget
+        require(not budget or known, "privacy.bayesian_epsilon_budget", budget, mend)
+        return self
+
+    @model_validator(mode="after")
     def _the_filter_of_samples_has_its_judge(self) -> Config:
         share = self.release.agreement
         mend = "the annotator is the filter: schedule a task of kind 'annotator', or leave it at 0"
