@@ -65,7 +65,7 @@ class FeatureCache:
     """The records of a node's users as rows of an annotator with a given frame.
 
     User mode: a user's rows are made of that user's records alone, in one shape, so they are the
-    same bit for bit whoever else is there. They are made for all users at once where there is room
+    same bit for bit whichever others there are. They are made for all users at once where there is room
     to keep them, and for those asked for, each time, where there is none: neither depends on what
     users hold or on who was asked for before.
     """
