@@ -53,7 +53,7 @@ class LocalUsers(Protocol):
         """Number of users enrolled on the node."""
 
     def user_id(self, position: int) -> int:
-        """A number of the user's own, in [-2^127, 2^127): the same whoever else is on the node.
+        """A number of the user's own, in [-2^127, 2^127), which no other user changes.
 
         Seeds of a user's batches and of a filter's noise go by it. Were they to go by the position,
         taking one user out would change what all later ones contribute.

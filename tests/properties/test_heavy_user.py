@@ -66,12 +66,6 @@ def test_a_request_takes_no_longer_and_no_more_memory(files, kind):
     assert heavy["megabytes"] < plain["megabytes"] + MEGABYTES
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "privatizer"])
-def test_record_mode_reads_what_it_draws_and_no_more(files, kind):
-    heavy = measured(files["heavy"], kind, "record", times=1)
-    assert heavy["megabytes"] < 3.5 * MEGABYTES
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_sum_moves_by_the_clip_and_not_by_that_of_all_users_of_the_node(stage_of, kind):
     stage = stage_of(kind)
