@@ -158,8 +158,9 @@ def test_on_the_lattice_neighbours_are_no_further_apart_than_the_noise_is_for(si
         one = (np.rint(one / step) - worst) * step
         other = one + CLIP * move / np.linalg.norm(move) + 2 * worst * step
         placed = [np.rint(values / step) for values in (one, other)]
-        assert np.linalg.norm(placed[1] - placed[0]) <= allowed
-    assert CLIP / step <= allowed <= CLIP / step * (1 + 1e-8)
+        moved = np.linalg.norm(placed[1] - placed[0])
+        assert moved <= allowed - lattice.FLOAT32_MARGIN
+    assert CLIP / step <= allowed <= CLIP / step * (1 + 7e-5)
 
 
 @pytest.mark.parametrize("z", [1e-3, 0.7, 5.2, 1000.0])
@@ -170,7 +171,7 @@ def test_the_noise_is_never_below_the_multiplier_times_the_sensitivity(z, clip):
         lattice.sensitivity_in_pitches(clip, 10_000),
     )
     assert scale >= Fraction(z) * units >= Fraction(z) * Fraction(clip) / Fraction(pitch(clip))
-    assert scale <= z * clip / pitch(clip) * (1 + 1e-8) + 1
+    assert scale <= z * clip / pitch(clip) * (1 + 7e-5) + 1
     assert 2**36 <= clip / pitch(clip) < 2**37 and math.log2(pitch(clip)).is_integer()
 
 

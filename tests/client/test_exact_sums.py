@@ -10,6 +10,7 @@ from accountant.noise import pitch
 from accountant.noise.lattice import SUM_BITS
 from client.clipping import Blocks, clip_and_sum, clip_and_sum_products
 from client.silo import noised
+from client.tasks.annotator import errors
 
 CLIP = 0.3
 ROWS, SIZE = 400, 60
@@ -66,6 +67,16 @@ def test_a_sum_lies_on_its_lattice_and_near_the_sum_of_real_numbers(summed):
             rows().double().norm(dim=1, keepdim=True), max=CLIP
         )
         assert float((whole - exact.sum(0)).abs().max()) <= ROWS * step
+
+
+def test_an_annotators_errors_do_not_depend_on_the_other_records_to_the_last_bit():
+    source = torch.Generator().manual_seed(4)
+    held = torch.randn(301, 401, generator=source)
+    labels = torch.randint(0, 10, (301,), generator=source)
+    weight = 3 * torch.randn(10, 401, generator=source)
+    whole = errors(held, labels, weight)
+    for first in (1, 2, 3, 50):  # copies, as memory is laid out anew without those before
+        assert torch.equal(errors(held[first:].clone(), labels[first:], weight), whole[first:])
 
 
 def test_a_node_releases_multiples_of_the_noises_pitch(make_request):
