@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.console import Console
 
 from accountant.bayesian.accountant import BayesianAccountant
 from accountant.bayesian.noised_norms import noised_norms, split_noise
@@ -28,7 +29,7 @@ Norms = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Setting:
+class SampledRun:
     """A run's rounds."""
 
     users: int
@@ -43,11 +44,11 @@ class Setting:
 
 
 SETTINGS = (
-    Setting(1_000, 0.2, 6.0, 20),
-    Setting(10_000, 0.1, 4.0, 50),
-    Setting(100_000, 0.05, 3.0, 100),
-    Setting(1_000_000, 0.01, 1.0, 100),
-    Setting(1_000_000, 0.01, 1.0, 1000),
+    SampledRun(1_000, 0.2, 6.0, 20),
+    SampledRun(10_000, 0.1, 4.0, 50),
+    SampledRun(100_000, 0.05, 3.0, 100),
+    SampledRun(1_000_000, 0.01, 1.0, 100),
+    SampledRun(1_000_000, 0.01, 1.0, 1000),
 )
 SHAPES: dict[str, Callable[[np.random.Generator, int], Norms]] = {
     "a tenth to a third": lambda source, n: source.uniform(0.1, 1 / 3, n),
@@ -59,7 +60,7 @@ SHAPES: dict[str, Callable[[np.random.Generator, int], Norms]] = {
 
 
 @dataclass(frozen=True)
-class Line:
+class FiguresBothWays:
     """ε at δ = 1e-10: exact ones first, noised ones second, differential privacy last."""
 
     published: tuple[float, float]
@@ -68,11 +69,11 @@ class Line:
 
 
 def drawn(
-    setting: Setting,
+    setting: SampledRun,
     shape: Callable[[np.random.Generator, int], Norms],
     share: float,
     source: np.random.Generator,
-) -> Line:
+) -> FiguresBothWays:
     """One run's figures both ways."""
     event, noise = setting.event, split_noise(setting.noise, share).norms
     norms = NormHistogram.from_norms(shape(source, setting.users), 1.0)
@@ -86,7 +87,7 @@ def drawn(
     account = DifferentialAccountant()
     account.compose(event, setting.rounds)
     dp = account.epsilon(DELTA).epsilon
-    return Line(
+    return FiguresBothWays(
         (exact.as_published().epsilon, noised.as_published().epsilon),
         (min(exact.corrected().epsilon, dp), min(noised.corrected().epsilon, dp)),
         dp,
@@ -97,9 +98,8 @@ def table(shares: tuple[float, ...], runs: int) -> str:
     """The table, in Markdown."""
     source = np.random.default_rng(0)
     rows = [
-        "| N | q | z | T | norms | share | published: exact | noised | corrected: exact | noised "
-        "| DP |",
-        "|---:|---:|---:|---:|---|---:|---:|---:|---:|---:|---:|",
+        "| run | norms | published: exact | noised | corrected: exact | noised | DP |",
+        "|---|---|---:|---:|---:|---:|---:|",
     ]
     for setting in SETTINGS:
         for name, shape in SHAPES.items():
@@ -109,10 +109,10 @@ def table(shares: tuple[float, ...], runs: int) -> str:
     return "\n".join(rows)
 
 
-def _row(setting: Setting, name: str, share: float, found: list[Line]) -> str:
+def _row(setting: SampledRun, name: str, share: float, found: list[FiguresBothWays]) -> str:
     figures = np.median([(*one.published, *one.corrected, one.dp) for one in found], axis=0)
-    cells = [f"{setting.users:,}", *(f"{x:g}" for x in (setting.rate, setting.noise))]
-    cells += [str(setting.rounds), name, f"{share:.1%}", *(f"{x:.2f}" for x in figures)]
+    run = f"N = {setting.users:,}, q = {setting.rate:g}, z = {setting.noise:g}, T = "
+    cells = [f"{run}{setting.rounds}, s = {share:.1%}", name, *(f"{x:.2f}" for x in figures)]
     return f"| {' | '.join(cells)} |"
 
 
@@ -122,7 +122,7 @@ def main() -> None:
     parser.add_argument("--share", type=float, nargs="*", default=SHARES, help="of 1/z²")
     parser.add_argument("--runs", type=int, default=3, help="draws of each line")
     args = parser.parse_args()
-    print(table(tuple(args.share), args.runs))
+    Console().print(table(tuple(args.share), args.runs), markup=False, soft_wrap=True)
 
 
 if __name__ == "__main__":
