@@ -1,0 +1,98 @@
+"""Canary records: made-up records of nodes in record mode, and what each adds to a node's sum.
+
+Nodes clip and noise by themselves there, so nothing is put in their way: the records go through
+the task as real ones do. What one of them adds is measured by having a node hold it alone, next to
+no noise, and each is longer than the clip, which is made small enough for that.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from accountant.events import LEAST_NOISE
+from simulations.audits.made_up import MadeUpUsers, made_up_images, made_up_labels
+from simulations.audits.stage import SHAPE, AuditedTask, Floats, Stage
+
+SMALL_CLIP = 1e-2
+"""Gradients of ordinary records are longer: then every record's contribution has norm C."""
+
+
+class CanaryRecords:
+    """Records of the nodes of a run in record mode."""
+
+    def __init__(
+        self, audited: AuditedTask, count: int, nodes: int, source: np.random.Generator
+    ) -> None:
+        """Make them up.
+
+        Args:
+            audited: the task; its clip is made small, and a single step is taken where nodes step.
+            count: m, over all nodes.
+            nodes: how many nodes share them.
+            source: of images and labels.
+        """
+        clip = min(audited.schedule.event.clipping_norm, SMALL_CLIP)
+        self.audited = audited.stepping(1).with_mechanism(clipping_norm=clip)
+        self.images = made_up_images(count, 1, SHAPE, source)[:, 0]
+        self.labels = made_up_labels(count, 1, audited.classes, source)[:, 0]
+        self.nodes = np.arange(count) % nodes
+        self._count = nodes
+
+    def host(self, chosen: NDArray[np.bool_] | Tensor, node: int) -> MadeUpUsers:
+        """One user with the chosen records, bool [m]."""
+        picked = torch.as_tensor(chosen)
+        one = torch.ones(1, dtype=torch.bool)
+        images, labels = self.images[picked][None], self.labels[picked][None]
+        return MadeUpUsers(images, labels, one, self.audited.classes, node)
+
+    def stage(self, included: NDArray[np.bool_], audited: AuditedTask | None = None) -> Stage:
+        """The included records on their nodes.
+
+        Args:
+            included: bool [m].
+            audited: the task with another mechanism of the same clip, where it is to be another.
+        """
+        hosts = [self.host(included & (self.nodes == n), n) for n in range(self._count)]
+        return Stage(audited or self.audited, hosts)
+
+    @cached_property
+    def alone(self) -> Floats:
+        """What each record adds to its node's sum, over the clipping norm, float64 [m, P].
+
+        By the public seeds of the task's first round.
+        """
+        number = self.audited.schedule.task.first
+        quiet = self.audited.with_mechanism(sampling_rate=1.0, noise_multiplier=LEAST_NOISE)
+        everybody = np.eye(len(self.labels), dtype=np.bool_)
+        stage = Stage(quiet, [self.host(everybody[0], 0)])
+        rows = []
+        for one in everybody:
+            stage.hosting(0, self.host(one, 0))
+            stage.gathered(number)
+            rows.append(stage.replies()[0])
+        return np.stack(rows)
+
+    def quiet(self) -> AuditedTask:
+        """The task next to no noise, at its own sampling rate."""
+        return self.audited.with_mechanism(noise_multiplier=LEAST_NOISE)
+
+
+def with_records(audited: AuditedTask, images: Tensor, labels: Tensor) -> MadeUpUsers:
+    """One user who holds some records, on the first node."""
+    one = torch.ones(1, dtype=torch.bool)
+    return MadeUpUsers(images[None], labels[None], one, audited.classes, 0, audited.sensitive)
+
+
+def silent_hosts(audited: AuditedTask, nodes: int) -> list[MadeUpUsers]:
+    """Nodes with a user each who holds nothing."""
+    none = torch.zeros(1, dtype=torch.bool)
+    images, labels = torch.zeros(1, 1, *SHAPE), torch.zeros(1, 1, dtype=torch.int64)
+    return [
+        MadeUpUsers(images, labels, none, audited.classes, node, audited.sensitive)
+        for node in range(nodes)
+    ]
