@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 
 import torch
@@ -10,15 +11,29 @@ from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from client.cohort import train
-from client.data import LocalUsers, NodeDataError, OpenUsers, open_node_users, sensitive_of
-from client.filtered import as_asked
+from client.data import LocalUsers, NodeDataError, OpenUsers, sensitive_of
 from client.messages import Description, TrainRequest, failure
+from client.node_file import open_node_users
+from client.node_policy import NodePolicy
 
 logger = logging.getLogger(__name__)
 
 
-def build_client_app(open_users: OpenUsers) -> ClientApp:
-    """A ClientApp over the users that ``open_users`` finds for a node's context."""
+PolicyOf = Callable[[Context], NodePolicy]
+
+
+def own_policy(context: Context) -> NodePolicy:
+    """A node's floor as its own configuration states it."""
+    return NodePolicy.of(context.node_config)
+
+
+def build_client_app(open_users: OpenUsers, policy_of: PolicyOf = own_policy) -> ClientApp:
+    """A ClientApp over the users that ``open_users`` finds for a node's context.
+
+    Args:
+        open_users: finds them.
+        policy_of: what the node refuses.
+    """
     app = ClientApp()
 
     @app.query("describe")
@@ -27,7 +42,11 @@ def build_client_app(open_users: OpenUsers) -> ClientApp:
 
     @app.train()
     def train_users(message: Message, context: Context) -> Message:
-        return _answer(message, lambda: _train(message, open_users(context)))
+        started = time.monotonic()
+        try:
+            return _answer(message, lambda: _train(message, open_users, policy_of, context))
+        finally:
+            _wait_until(started, policy_of, context)
 
     return app
 
@@ -62,10 +81,20 @@ def _describe(users: LocalUsers) -> RecordDict:
     ).to_record()
 
 
-def _train(message: Message, users: LocalUsers) -> RecordDict:
-    request = TrainRequest.from_record(message.content)
-    shown = as_asked(users, request)  # filtered, where the request carries a filter
-    return train(shown, request).to_record()
+def _train(
+    message: Message, open_users: OpenUsers, policy_of: PolicyOf, context: Context
+) -> RecordDict:
+    request = policy_of(context).accept(TrainRequest.from_record(message.content))
+    return train(open_users(context), request).to_record()
+
+
+def _wait_until(started: float, policy_of: PolicyOf, context: Context) -> None:
+    """Hold a reply, a failure's too, until the node's fixed time."""
+    try:
+        reply_after = policy_of(context).reply_after
+    except NodeDataError:  # said already, where the request was refused
+        return
+    time.sleep(max(0.0, started + reply_after - time.monotonic()))
 
 
 app = build_client_app(open_node_users)

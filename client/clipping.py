@@ -35,6 +35,10 @@ class Blocks:
         if len(torch.unique(filled)) != len(filled):
             raise ValueError("two blocks of one update lie at the same slot: add them up first")
 
+    def __len__(self) -> int:
+        """How many updates."""
+        return self.updates
+
     def dense(self) -> Tensor:
         """The updates as rows, [updates, slots x width]."""
         whole = self.values.new_zeros(self.updates * self.slots, self.values.shape[1])
@@ -42,7 +46,25 @@ class Blocks:
         return whole.view(self.updates, -1)
 
 
-def clip_and_sum(updates: Tensor | Blocks, clipping_norm: float) -> tuple[Tensor, Tensor]:
+@dataclass(frozen=True)
+class Products:
+    """Updates that are outer products: that of row i is ``left[i] ⊗ right[i]``, flattened."""
+
+    left: Tensor
+    """[n, a], any float dtype."""
+    right: Tensor
+    """[n, b]."""
+
+    def __len__(self) -> int:
+        """How many updates."""
+        return len(self.left)
+
+
+Updates = Tensor | Blocks | Products
+"""Unclipped updates, one a user or record."""
+
+
+def clip_and_sum(updates: Updates, clipping_norm: float) -> tuple[Tensor, Tensor]:
     """Clip each row to the L2 norm ``clipping_norm`` and add the rows up.
 
     Guarantees, whatever the input holds: each row's contribution to the sum has norm at most
@@ -51,7 +73,7 @@ def clip_and_sum(updates: Tensor | Blocks, clipping_norm: float) -> tuple[Tensor
 
     Args:
         updates: one user's (or record's) update a row, shape [n, P], any float dtype; or the same
-            as `Blocks`.
+            as `Blocks` or as `Products`.
         clipping_norm: C > 0.
 
     Returns:
@@ -59,6 +81,8 @@ def clip_and_sum(updates: Tensor | Blocks, clipping_norm: float) -> tuple[Tensor
     """
     if isinstance(updates, Blocks):
         return _clip_and_sum_blocks(updates, clipping_norm)
+    if isinstance(updates, Products):
+        return clip_and_sum_products(updates.left, updates.right, clipping_norm)
     rows = updates.double()
     scale, clipped, sound = _shrunk(rows.norm(dim=1), clipping_norm)
     finite = torch.where(sound[:, None], rows, 0.0)  # 0 x infinity would be NaN

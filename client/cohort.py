@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from accountant.bayesian.norms import NORM_BINS
 from client.clipping import clip_and_sum, histogram
-from client.cohort_data import CohortData, UserSeeds
-from client.data import LocalUsers
+from client.cohort_data import NO_USER, CohortData, UserSeeds
+from client.data import LocalUsers, NodeDataError
+from client.filtered import as_asked
 from client.messages import TrainReply, TrainRequest
+from client.record_sums import record_reply
 from client.tasks import CLIENT_TASKS
+from client.tasks.protocol import ClientTask
 
 
 def train(users: LocalUsers, request: TrainRequest) -> TrainReply:
@@ -18,11 +22,13 @@ def train(users: LocalUsers, request: TrainRequest) -> TrainReply:
 
     Raises:
         WrongUse: this node knows no such kind of task.
-        ValueError: as `train_cohort`.
+        NodeDataError: as `client.filtered.as_asked`, `train_cohort` and
+            `client.record_sums.record_reply`.
     """
+    shown = as_asked(users, request)  # capped, and filtered where the request carries a filter
     if request.mechanism.unit == "user":
-        return train_cohort(users, request)
-    update = CLIENT_TASKS[request.kind](users, request).record_update(users.partition)
+        return train_cohort(shown, request)
+    update = record_reply(shown, CLIENT_TASKS[request.kind](shown, request), request)
     return TrainReply(update.numpy(), np.zeros(0, dtype=np.int64))
 
 
@@ -31,23 +37,59 @@ def train_cohort(users: LocalUsers, request: TrainRequest) -> TrainReply:
 
     Guarantees: each user's contribution to ``total`` has L2 norm at most the mechanism's
     ``clipping_norm`` and depends on no other user; a user with no record, or whose update is not
-    finite, contributes zeros.
+    finite or cannot be computed, contributes zeros. Users are computed in chunks of one size, at
+    least one, whoever was drawn.
 
     Raises:
-        ValueError: a user is asked for twice, or is not on this node.
+        NodeDataError: the node has another number of users than the request goes by, or a user is
+            asked for twice.
     """
     chosen = request.users
+    if request.enrolled != len(users):
+        raise NodeDataError(
+            f"this node has {len(users)} users, the run enrolled {request.enrolled}: users must "
+            "not come or go during a run"
+        )
     if len(set(chosen)) != len(chosen) or not all(0 <= u < len(users) for u in chosen):
-        raise ValueError("users must be distinct positions on this node")
-    bound = request.mechanism.clipping_norm
-    task = CLIENT_TASKS[request.kind](users, request)
+        raise NodeDataError("users must be distinct positions on this node")
+    task, bound = CLIENT_TASKS[request.kind](users, request), request.mechanism.clipping_norm
     total, norms = None, torch.zeros(NORM_BINS, dtype=torch.int64)
-    for start in range(0, len(chosen), task.chunk):
+    for start in range(0, max(1, len(chosen)), task.chunk):
         part = chosen[start : start + task.chunk]
-        updates = task.updates(CohortData(users, part), UserSeeds(request.seed, part))
-        summed, clipped = clip_and_sum(updates, bound)
+        summed, clipped = _chunk(task, users, request, part)
         total = summed if total is None else total + summed
-        norms += histogram(clipped, bound, NORM_BINS)
+        norms += histogram(clipped[: len(part)], bound, NORM_BINS)
     if total is None:
-        raise ValueError("a request must name at least one user")
+        raise ValueError("there is always a chunk")
     return TrainReply(total.numpy(), norms.numpy())
+
+
+def _chunk(
+    task: ClientTask, users: LocalUsers, request: TrainRequest, part: tuple[int, ...]
+) -> tuple[Tensor, Tensor]:
+    """The clipped sum of some users and their clipped norms, others' zeros behind them.
+
+    Where they cannot be computed together each is computed alone, among absent ones, and one that
+    cannot be is absent as well.
+    """
+    try:
+        return _computed(task, users, request, part)
+    except Exception:  # whatever it is, it may be one user's doing
+        total, nothing = _computed(task, users, request, ())
+        clipped = torch.zeros_like(nothing)
+        if len(part) < 2:
+            return total, clipped
+        for place, user in enumerate(part):
+            alone, norm = _chunk(task, users, request, (user,))
+            total, clipped[place] = total + alone, norm[0]
+        return total, clipped
+
+
+def _computed(
+    task: ClientTask, users: LocalUsers, request: TrainRequest, part: tuple[int, ...]
+) -> tuple[Tensor, Tensor]:
+    filled = part + (NO_USER,) * (task.chunk - len(part))
+    seeds = UserSeeds(users, request.key, request.round, filled)
+    updates = task.updates(CohortData(users, filled), seeds)
+    total, clipped = clip_and_sum(updates, request.mechanism.clipping_norm)
+    return total, clipped

@@ -2,42 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import overload
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from client.data import LocalData, LocalUsers, sensitive_of
+from client.data import LocalData, LocalUsers, Rows, sensitive_of
+from client.keyed import keyed_seed
 
-BATCH = 512
-"""Records that are gathered before they are computed together."""
+NO_USER = -1
+"""In a user's place where there is none: what fills the last chunk, and holds no record."""
 
 
-def sound_records(users: LocalUsers, user: int) -> LocalData:
-    """A user's records that fit the schema; the others are as if they were not there.
+def sound_records(users: LocalUsers, user: int, rows: Rows | None = None) -> LocalData:
+    """A user's records (or some of them) that fit the schema; others are as if not there.
 
     Users are computed together, so a label or an image of one must never reach another's rows, or
-    fail the node: the sensitivity of the sum to one user would not be C.
+    fail the node: the sensitivity of the sum to one user would not be C. For the same reason a user
+    whose records cannot be read at all is one without records.
     """
-    data = users.user(user)
-    if data.images.shape[1:] != users.shape or data.labels.shape != data.images.shape[:1]:
-        return LocalData(torch.zeros(0, *users.shape), torch.zeros(0, dtype=torch.int64))
+    return placed_records(users, user, rows)[0]
+
+
+def placed_records(
+    users: LocalUsers, user: int, rows: Rows | None = None
+) -> tuple[LocalData, Tensor]:
+    """`sound_records`, and their places among those that were asked for, int64 [n]."""
+    try:
+        return _sound(users, users.user(user, rows), None if rows is None else len(rows))
+    except Exception:  # whatever is wrong with one user's data must not fail the others
+        return no_records(users), torch.zeros(0, dtype=torch.int64)
+
+
+def no_records(users: LocalUsers) -> LocalData:
+    """What a user without records holds."""
+    return LocalData(torch.zeros(0, *users.shape), torch.zeros(0, dtype=torch.int64))
+
+
+def _sound(users: LocalUsers, data: LocalData, asked: int | None) -> tuple[LocalData, Tensor]:
+    count = len(data.labels) if asked is None else asked
+    shaped = data.images.shape == (count, *users.shape) and data.labels.shape == (count,)
+    if not shaped:
+        return no_records(users), torch.zeros(0, dtype=torch.int64)
     fits = (data.labels >= 0) & (data.labels < users.classes)
     fits &= torch.isfinite(data.images).flatten(1).all(1)
-    if data.sensitive is None:
-        return LocalData(data.images[fits], data.labels[fits], None, _choice(data.choice, fits))
-    return _with_sensitive(data, fits, sensitive_of(users)[1])
-
-
-def _with_sensitive(data: LocalData, fits: Tensor, classes: int) -> LocalData:
-    """Records that fit, those without a known sensitive value left out."""
-    if data.sensitive is None or data.sensitive.shape != data.labels.shape:
-        return LocalData(data.images[:0], data.labels[:0])
-    fits = fits & (data.sensitive >= 0) & (data.sensitive < classes)
-    choice = _choice(data.choice, fits)
-    return LocalData(data.images[fits], data.labels[fits], data.sensitive[fits], choice)
+    sensitive = data.sensitive
+    if sensitive is not None:
+        if sensitive.shape != data.labels.shape:
+            return no_records(users), torch.zeros(0, dtype=torch.int64)
+        fits &= (sensitive >= 0) & (sensitive < sensitive_of(users)[1])
+        sensitive = sensitive[fits]
+    sound = LocalData(data.images[fits], data.labels[fits], sensitive, _choice(data.choice, fits))
+    return sound, fits.nonzero()[:, 0]
 
 
 def _choice(choice: Tensor | None, fits: Tensor) -> Tensor | None:
@@ -49,38 +68,11 @@ def _choice(choice: Tensor | None, fits: Tensor) -> Tensor | None:
     return (choice != 0).float()[fits]
 
 
-def batched_records(
-    users: LocalUsers, positions: Iterable[int]
-) -> Iterator[tuple[LocalData, list[int]]]:
-    """Sound records of users in the order given, together until there are `BATCH` or more.
-
-    Which records come together depends on the positions and the node's data alone, so that what is
-    computed of them is the same bit for bit each time.
-
-    Yields:
-        Some users' records, and how many each of these users has.
-    """
-    waiting: list[LocalData] = []
-    records = 0
-    for position in positions:
-        waiting.append(sound_records(users, position))
-        records += len(waiting[-1].labels)
-        if records >= BATCH:
-            yield _together(waiting)
-            waiting, records = [], 0
-    if waiting:
-        yield _together(waiting)
-
-
-def _together(found: list[LocalData]) -> tuple[LocalData, list[int]]:
-    images, labels = torch.cat([d.images for d in found]), torch.cat([d.labels for d in found])
-    return LocalData(images, labels), [len(data.labels) for data in found]
-
-
 class CohortData(Sequence[LocalData]):
     """The records of some users of a node; a user's are read when they are first looked at."""
 
     def __init__(self, users: LocalUsers, positions: Sequence[int]) -> None:
+        """Name the users by their positions; `NO_USER` holds nothing."""
         self.positions = tuple(positions)
         self._users = users
         self._known: dict[int, LocalData] = {}
@@ -98,16 +90,22 @@ class CohortData(Sequence[LocalData]):
         if isinstance(index, slice):
             return CohortData(self._users, self.positions[index])
         position = self.positions[index]
+        if position == NO_USER:
+            return no_records(self._users)
         if position not in self._known:
             self._known[position] = sound_records(self._users, position)
         return self._known[position]
 
 
 class UserSeeds(Sequence[int]):
-    """A seed for each user's batches, from the request's; it depends on no other user."""
+    """A seed for each user's batches of a round; it depends on no other user."""
 
-    def __init__(self, seed: int, positions: Sequence[int]) -> None:
-        self._seed, self._positions = seed, tuple(positions)
+    def __init__(
+        self, users: LocalUsers, key: bytes, round_number: int, positions: Sequence[int]
+    ) -> None:
+        """Seeds by the users' own ids under the run's key."""
+        self._users, self._key, self._round = users, key, round_number
+        self._positions = tuple(positions)
 
     def __len__(self) -> int:
         """How many users."""
@@ -120,12 +118,56 @@ class UserSeeds(Sequence[int]):
     def __getitem__(self, index: int | slice) -> int | UserSeeds:
         """The seed of one of them."""
         if isinstance(index, slice):
-            return UserSeeds(self._seed, self._positions[index])
-        mixed = np.random.SeedSequence([self._seed, self._positions[index]])
-        return int(mixed.generate_state(1, np.uint64)[0])
+            return UserSeeds(self._users, self._key, self._round, self._positions[index])
+        position = self._positions[index]
+        own = 0 if position == NO_USER else self._users.user_id(position)
+        return keyed_seed(self._key, "batches", self._round, own)
 
 
-def shuffled(held: int, wanted: int, source: np.random.Generator) -> np.ndarray:
-    """``wanted`` positions out of ``held``, each as often as any other (give or take one)."""
-    rounds = -(-wanted // held)
-    return np.concatenate([source.permutation(held) for _ in range(rounds)])[:wanted]
+@dataclass(frozen=True)
+class PaddedRecords:
+    """Users' records in one shape, so that the work for a user is the same whatever they hold."""
+
+    images: Tensor
+    """float32 [users, records, channels, height, width]; zeros where there is no record."""
+    labels: Tensor
+    """int64 [users, records]."""
+    present: Tensor
+    """bool [users, records]: whether there is a record; those of a user come first."""
+    sensitive: Tensor
+    """int64 [users, records]; zeros where none is known."""
+    choice: Tensor
+    """float32 [users, records, 1]; 1 where nobody chose."""
+
+    @property
+    def shares(self) -> Tensor:
+        """What each record weighs in its user's mean, float32 [users, records]."""
+        held = self.present.sum(1, keepdim=True).clamp(min=1)
+        return self.present.float() / held
+
+
+def padded(cohort: Sequence[LocalData], records: int, users: LocalUsers) -> PaddedRecords:
+    """The first ``records`` records of each user, filled up with absent ones."""
+    count = len(cohort)
+    images = torch.zeros(count, records, *users.shape)
+    labels, sensitive = (torch.zeros(count, records, dtype=torch.int64) for _ in range(2))
+    present, choice = torch.zeros(count, records, dtype=torch.bool), torch.ones(count, records, 1)
+    for row, data in enumerate(cohort):
+        held = min(len(data.labels), records)
+        images[row, :held], labels[row, :held] = data.images[:held], data.labels[:held]
+        present[row, :held] = True
+        if data.sensitive is not None:
+            sensitive[row, :held] = data.sensitive[:held]
+        if data.choice is not None:
+            choice[row, :held] = data.choice[:held]
+    return PaddedRecords(images, labels, present, sensitive, choice)
+
+
+def shuffled(held: int, wanted: int, most: int, source: np.random.Generator) -> Rows:
+    """``wanted`` positions out of ``held``, each as often as any other (give or take one).
+
+    The same draws whatever is held, of ``most`` at most; zeros where nothing is.
+    """
+    order = source.permutation(most)
+    own = order[order < max(1, held)]
+    return np.resize(own, wanted).astype(np.int64)

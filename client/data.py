@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -16,6 +14,8 @@ from torch import Tensor
 
 from foundation.errors import FedlensError
 from models.pixels import from_pixels
+
+Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,24 @@ class LocalUsers(Protocol):
     def __len__(self) -> int:
         """Number of users enrolled on the node."""
 
-    def user(self, position: int) -> LocalData:
-        """The records of one user; may hold no record at all."""
+    def user_id(self, position: int) -> int:
+        """A number of the user's own, in [-2^127, 2^127): the same whoever else is on the node.
+
+        Seeds of a user's batches and of a filter's noise go by it. Were they to go by the position,
+        taking one user out would change what all later ones contribute.
+        """
+
+    def held(self, position: int) -> int:
+        """How many records the user holds; must take no time that depends on the number."""
+
+    def user(self, position: int, rows: Rows | None = None) -> LocalData:
+        """The records of one user, who may hold none.
+
+        Args:
+            position: the user's place on the node.
+            rows: which of the user's records, in [0, held); None for all. Must take time and memory
+                for these alone.
+        """
 
 
 def sensitive_of(users: LocalUsers) -> tuple[str, int]:
@@ -98,121 +114,28 @@ class ArrayUsers:
     sensitive_classes: int = 0
     hides: NDArray[np.bool_] | None = None
     """[users], whether a user wants it hidden; None where all do."""
+    ids: NDArray[np.int64] | None = None
+    """[users], each user's own number. None: the positions, where users neither come nor go."""
 
     def __len__(self) -> int:
         """Number of users."""
         return len(self.offsets) - 1
 
-    def user(self, position: int) -> LocalData:
+    def user_id(self, position: int) -> int:
+        """The user's own number."""
+        return position if self.ids is None else int(self.ids[position])
+
+    def held(self, position: int) -> int:
+        """How many records the user holds."""
+        return int(self.offsets[position + 1] - self.offsets[position])
+
+    def user(self, position: int, rows: Rows | None = None) -> LocalData:
         """The records of user ``position``, scaled to [-1, 1]."""
-        rows = self.indices[self.offsets[position] : self.offsets[position + 1]]
-        labels = torch.from_numpy(self.labels[rows].astype(np.int64))
-        sensitive = None if self.sensitive is None else torch.from_numpy(self.sensitive[rows])
+        own = self.indices[self.offsets[position] : self.offsets[position + 1]]
+        records = own if rows is None else own[rows]
+        labels = torch.from_numpy(self.labels[records].astype(np.int64))
+        sensitive = None if self.sensitive is None else torch.from_numpy(self.sensitive[records])
         choice = None
         if self.hides is not None:
-            choice = torch.full((len(rows), 1), float(self.hides[position]))
-        return LocalData(from_pixels(self.images[rows]), labels, sensitive, choice)
-
-
-def open_node_users(context: Context) -> LocalUsers:
-    """The users in the ``.npz`` file that the node's operator names.
-
-    The file is named in the node's own configuration (``--node-config 'data="/abs/users.npz"
-    partition-id=0'``), never by the server. It holds ``images`` uint8 [n, c, h, w], ``labels``
-    int64 [n], ``users`` int64 [n] (each record's user) and ``classes``; for a privatizer also
-    ``sensitive`` int64 [n], ``sensitive_attribute`` (its name), ``sensitive_classes``, and
-    ``hides`` bool [n] where some users do not mind (all of a user's records alike). The same object
-    as before for as long as the file is not written to.
-
-    Raises:
-        NodeDataError: no file is named, or it cannot be read, lacks an array, or has one of
-            another shape or type.
-    """
-    named = context.node_config.get("data")
-    if not named:
-        raise NodeDataError("no data is named: start it with --node-config 'data=\"/abs/file\"'")
-    path = Path(str(named))
-    try:
-        status = path.stat()
-    except OSError:
-        raise NodeDataError(f"{path} cannot be read as a NumPy .npz file") from None
-    stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
-    return _opened_users(path, stamp, int(context.node_config.get("partition-id", 0)))
-
-
-@lru_cache(maxsize=1)
-def _opened_users(path: Path, stamp: tuple[int, int, int], partition: int) -> ArrayUsers:
-    """The users in a file; ``stamp`` tells whether it was written to since it was read."""
-    found, classes = _read_users(path)
-    images, labels, owners = found["images"], found["labels"], found["users"]
-    order = np.argsort(owners, kind="stable")
-    _, firsts, counts = np.unique(owners, return_index=True, return_counts=True)
-    sensitive, sensitive_attribute, sensitive_classes = _read_sensitive(path, found)
-    channels, height, width = (int(side) for side in images.shape[1:])
-    return ArrayUsers(
-        images=images,
-        labels=labels.astype(np.int64),
-        indices=order.astype(np.int64),
-        offsets=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-        shape=(channels, height, width),
-        classes=classes,
-        partition=partition,
-        sensitive=sensitive,
-        sensitive_attribute=sensitive_attribute,
-        sensitive_classes=sensitive_classes,
-        hides=_read_choices(path, found, owners, firsts),
-    )
-
-
-def _read_users(path: Path) -> tuple[dict[str, NDArray[Any]], int]:
-    """The arrays of a node's file, checked for what every user's data must have in common."""
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            found = {name: arrays[name] for name in arrays.files}
-    except (OSError, ValueError):
-        raise NodeDataError(f"{path} cannot be read as a NumPy .npz file") from None
-    missing = {"images", "labels", "users", "classes"} - set(found)
-    if missing:
-        raise NodeDataError(f"{path} lacks the arrays {sorted(missing)}")
-    images, labels, owners = found["images"], found["labels"], found["users"]
-    if images.ndim != 4 or images.dtype != np.uint8:
-        raise NodeDataError(f"{path}: images must be uint8 of shape [n, channels, height, width]")
-    whole = all(a.ndim == 1 and a.dtype.kind in "iu" for a in (labels, owners))
-    if not whole or not len(images) == len(labels) == len(owners) or found["classes"].size != 1:
-        raise NodeDataError(f"{path}: labels and users must be one integer for each image")
-    return found, int(found["classes"].item())
-
-
-def _read_sensitive(
-    path: Path, found: dict[str, NDArray[Any]]
-) -> tuple[NDArray[np.int64] | None, str, int]:
-    """Each record's sensitive value, the attribute's name and classes, where the file has them."""
-    if "sensitive" not in found:
-        return None, "", 0
-    sensitive = found["sensitive"]
-    named = all(
-        name in found and found[name].size == 1
-        for name in ("sensitive_attribute", "sensitive_classes")
-    )
-    if not named or sensitive.dtype.kind not in "iu" or sensitive.shape != found["labels"].shape:
-        raise NodeDataError(
-            f"{path}: sensitive must be one integer an image, beside sensitive_attribute and "
-            "sensitive_classes"
-        )
-    classes = int(found["sensitive_classes"].item())
-    return sensitive.astype(np.int64), str(found["sensitive_attribute"].item()), classes
-
-
-def _read_choices(
-    path: Path, found: dict[str, NDArray[Any]], owners: NDArray[np.int64], firsts: NDArray[np.int64]
-) -> NDArray[np.bool_] | None:
-    """Whether each user hides the attribute, in the users' order, where the file says so."""
-    if "hides" not in found:
-        return None
-    hides = found["hides"]
-    if hides.dtype != np.bool_ or hides.shape != owners.shape:
-        raise NodeDataError(f"{path}: hides must be one bool for each image")
-    # a user hides if any of their records says so: one user's bits must never fail the node
-    chosen: NDArray[np.bool_] = np.zeros(len(firsts), dtype=np.bool_)
-    np.logical_or.at(chosen, np.unique(owners, return_inverse=True)[1], hides)
-    return chosen
+            choice = torch.full((len(records), 1), float(self.hides[position]))
+        return LocalData(from_pixels(self.images[records]), labels, sensitive, choice)

@@ -8,42 +8,54 @@ set never answer for another.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from client.cohort_data import BATCH, batched_records
+from client.cohort_data import NO_USER, CohortData, padded
 from client.data import LocalUsers
+from client.record_batches import DrawnRecords, NodeRecords
 from models.annotators import Annotator
 
-GROUP = 64
-"""Users whose rows are made and kept together."""
+GROUP = 128
+"""Neighbouring records of a node, in record mode, whose rows are made and kept together."""
 MOST_KEPT = 2**28
 """Values (1 GiB) that all nodes of a process keep together; what is beyond is made anew."""
 
 
 @dataclass(frozen=True)
-class FeatureGroup:
-    """Rows and labels of some neighbouring users."""
+class UserRows:
+    """A user's records as rows, in one shape whatever the user holds."""
+
+    rows: Tensor
+    """float32 [records, components + 1]; any numbers where there is no record."""
+    labels: Tensor
+    """int64 [records]."""
+    shares: Tensor
+    """What each record weighs in the user's mean, float32 [records]; 0 where there is none."""
+
+
+@dataclass(frozen=True)
+class RowGroup:
+    """Rows of the sound ones among neighbouring records."""
 
     rows: Tensor
     """float32 [n, components + 1]."""
     labels: Tensor
     """int64 [n]."""
-    bounds: tuple[int, ...]
-    """User i of the group has the records from bounds[i] up to bounds[i + 1]."""
+    places: Tensor
+    """Which records of the node, ascending, int64 [n]."""
 
 
 @dataclass
 class _Kept:
     owner: weakref.ref[LocalUsers]
-    frame: str
-    groups: dict[int, FeatureGroup] = field(default_factory=dict)
-
-    def values(self) -> int:
-        return sum(group.rows.numel() for group in self.groups.values())
+    frame: tuple[str, int]
+    room: int
+    users: dict[int, UserRows] = field(default_factory=dict)
+    groups: dict[int, RowGroup] = field(default_factory=dict)
 
 
 _KEPT: dict[int, _Kept] = {}
@@ -52,42 +64,65 @@ _KEPT: dict[int, _Kept] = {}
 class FeatureCache:
     """The records of a node's users as rows of an annotator with a given frame.
 
-    The same rows bit for bit, whether they were kept or not and what other users were asked for:
-    users are computed in fixed groups.
+    User mode: a user's rows are made of that user's records alone, in one shape, so they are the
+    same bit for bit whoever else is there. They are made for all users at once where there is room
+    to keep them, and for those asked for, each time, where there is none: neither depends on what
+    users hold or on who was asked for before.
     """
 
-    def __init__(self, users: LocalUsers, annotator: Annotator) -> None:
-        self._users, self._annotator = users, annotator
-        self._kept = _kept(users, annotator.frame_digest())
+    def __init__(self, users: LocalUsers, annotator: Annotator, records: int = 0) -> None:
+        """Rows of users as if they held ``records`` records each; 0 in record mode."""
+        self._users, self._annotator, self._records = users, annotator, records
+        self._width = annotator.components + 1
+        self._node = NodeRecords(users) if not records else None
+        count = len(users) * records if self._node is None else len(self._node)
+        self._kept = _kept(users, (annotator.frame_digest(), records), count * self._width)
 
-    def user(self, position: int) -> tuple[Tensor, Tensor]:
-        """Rows float32 [n, components + 1] and labels int64 [n] of one user's sound records."""
-        group = self.group(position // GROUP)
-        first, end = group.bounds[position % GROUP : position % GROUP + 2]
-        return group.rows[first:end], group.labels[first:end]
+    def cohort(self, cohort: CohortData) -> list[UserRows]:
+        """The rows of some users; absent ones have no record."""
+        if self._kept.room and not self._kept.users:
+            everybody = (*range(len(self._users)), NO_USER)
+            self._kept.users |= {place: self._made(place) for place in everybody}
+        known = self._kept.users
+        return [known[p] if known else self._made(p) for p in cohort.positions]
 
-    def groups(self) -> Iterator[FeatureGroup]:
-        """All users' rows, group by group."""
-        return (self.group(number) for number in range(-(-len(self._users) // GROUP)))
+    def _made(self, position: int) -> UserRows:
+        return rows_of_user(
+            self._annotator, CohortData(self._users, [position]), self._records, self._users
+        )
 
-    def group(self, number: int) -> FeatureGroup:
-        """The rows of users number·GROUP and following."""
+    def drawn(self, drawn: DrawnRecords) -> tuple[Tensor, Tensor]:
+        """Record mode: rows float32 [n, components + 1] and labels of the sound ones among some."""
+        if not self._kept.room:
+            data = drawn.read()
+            return rows_of(self._annotator, data.images), data.labels
+        found = [self._group(number, drawn.node) for number in np.unique(drawn.places // GROUP)]
+        chosen = torch.from_numpy(drawn.places)
+        masks = [torch.isin(group.places, chosen) for group in found]
+        rows = [group.rows[mask] for group, mask in zip(found, masks, strict=True)]
+        labels = [group.labels[mask] for group, mask in zip(found, masks, strict=True)]
+        return (
+            torch.cat([torch.zeros(0, self._width), *rows]),
+            torch.cat([torch.zeros(0, dtype=torch.int64), *labels]),
+        )
+
+    def _group(self, number: int, node: NodeRecords) -> RowGroup:
         known = self._kept.groups.get(number)
         if known is None:
-            known = self._made(number)
-            if sum(kept.values() for kept in _KEPT.values()) + known.rows.numel() <= MOST_KEPT:
-                self._kept.groups[number] = known
+            places = np.arange(number * GROUP, min((number + 1) * GROUP, len(node)))
+            data, sound = node.read(places)
+            rows = rows_of(self._annotator, data.images)
+            known = RowGroup(rows, data.labels, torch.from_numpy(places)[sound])
+            self._kept.groups[number] = known
         return known
 
-    def _made(self, number: int) -> FeatureGroup:
-        positions = range(number * GROUP, min((number + 1) * GROUP, len(self._users)))
-        rows, labels, bounds = [], [], [0]
-        for data, counts in batched_records(self._users, positions):
-            rows.append(rows_of(self._annotator, data.images))
-            labels.append(data.labels)
-            for count in counts:
-                bounds.append(bounds[-1] + count)
-        return FeatureGroup(torch.cat(rows), torch.cat(labels), tuple(bounds))
+
+def rows_of_user(
+    annotator: Annotator, alone: CohortData, records: int, users: LocalUsers
+) -> UserRows:
+    """The rows of the only user in ``alone``."""
+    held = padded(alone, records, users)
+    return UserRows(rows_of(annotator, held.images[0]), held.labels[0], held.shares[0])
 
 
 @torch.no_grad()
@@ -95,15 +130,21 @@ def rows_of(annotator: Annotator, images: Tensor) -> Tensor:
     """Rows float32 [n, components + 1] of images [n, c, h, w], some at a time; n may be 0."""
     if not len(images):
         return annotator.weight.new_zeros(0, annotator.components + 1)
-    return torch.cat([annotator.rows(part) for part in torch.split(images, BATCH)])
+    return torch.cat([annotator.rows(part) for part in torch.split(images, GROUP)])
 
 
-def _kept(users: LocalUsers, frame: str) -> _Kept:
-    """What is kept for a `LocalUsers` object; rows of another frame are forgotten."""
+def _kept(users: LocalUsers, frame: tuple[str, int], values: int) -> _Kept:
+    """What is kept for a `LocalUsers` object; rows of another frame are forgotten.
+
+    Room is set aside for all values at once or not at all, so that whether rows are kept does not
+    depend on who was asked for.
+    """
     key = id(users)
     known = _KEPT.get(key)
     if known is not None and known.owner() is users and known.frame == frame:
         return known
+    _KEPT.pop(key, None)
+    taken = sum(kept.room for kept in _KEPT.values())
     owner = weakref.ref(users, lambda _: _KEPT.pop(key, None))
-    _KEPT[key] = _Kept(owner, frame)
+    _KEPT[key] = _Kept(owner, frame, values if taken + values <= MOST_KEPT else 0)
     return _KEPT[key]

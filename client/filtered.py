@@ -1,9 +1,10 @@
-"""A node's users as a run with a privatizer sees them: filtered, or in pairs with an attribute.
+"""A node's users as a request wants them seen: capped, and filtered or in pairs with an attribute.
 
 A filter is trained first (`client.tasks.privatizer`); then it travels in every request. Each
-record is filtered once, with noise that follows from a public seed and the user's place on the
-node, so that what nodes keep between rounds stays valid and a run can be repeated. That noise is no
-secret and no protection by itself: filtered images never leave the node, only noised sums do.
+record is filtered with noise that follows from the run's key, the user's id and the record itself,
+so that no other record has a part in it, what nodes keep between rounds stays valid and a run can
+be repeated. That noise is no secret and no protection by itself: filtered images never leave the
+node, only noised sums do.
 
 Where the filter is to be trained on samples, there is none to look through yet: images are as they
 are, and a record's class is the pair of its class and its sensitive value.
@@ -11,68 +12,59 @@ are, and a record's class is the pair of its class and its sensitive value.
 
 from __future__ import annotations
 
+import hashlib
 import weakref
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from client.cohort_data import sound_records
-from client.data import LocalData, LocalUsers, NodeDataError
+from client.capped import capped
+from client.cohort_data import placed_records
+from client.data import LocalData, LocalUsers, NodeDataError, Rows, sensitive_of
+from client.kept import KeptBeside
+from client.keyed import keyed_seed
 from client.messages import FilterSettings, TrainRequest
 from models.vectors import load_vector
 from privatizers.networks.design import FilterNetwork, filter_network
 
 MOST_NODES = 16
-"""Nodes of one process whose filtered images are kept together."""
-_NOISE = 5
+"""Nodes of one process whose filter is kept between rounds, with the rows made of its images."""
+AT_ONCE = 16
+"""Records that are filtered together, always as many: fewer are filled up."""
+UNSOUND = -1
+"""A class that no schema has, of a record that does not count."""
 
 
 def as_asked(users: LocalUsers, request: TrainRequest) -> LocalUsers:
-    """The node's users, filtered where the request carries a filter, in pairs where it wants them.
+    """The node's users as the request wants them.
 
-    The same object for the same users and filter, so that rows made of it can be kept.
+    In user mode each has at most ``records_per_user`` records, chosen before any is read; filtered
+    where the request carries a filter; in pairs where it wants them. The same object for the same
+    users, cap and filter, so that rows made of it can be kept.
 
     Raises:
         NodeDataError: classes are to be conditioned on an attribute that the users do not have, or
             there is a filter that cannot be run.
     """
+    by_user = request.mechanism.unit == "user"
+    if by_user:
+        users = capped(users, request.records_per_user, request.key)
     vector, settings = request.weights.get("filter"), request.filter
     if vector is None and settings is None:
         return users
     if settings is None or (vector is None and not settings.pairs):
         raise NodeDataError("the request lacks the filter's weights or its settings")
-    asked = (vector if vector is None else vector.tobytes(), settings)
-    known = _KEPT.get(id(users))
-    if known is not None and known.owner() is users and known.asked == asked:
-        return known.shown
-    # Held weakly: filtered images go with the users that they were made of, as when an operator
-    # writes the node's file anew.
-    shown = FilteredUsers.of(weakref.proxy(users), vector, settings)
-    _keep(users, asked, shown)
-    return shown
-
-
-@dataclass(frozen=True)
-class _Kept:
-    owner: weakref.ref[LocalUsers]
-    asked: tuple[object, ...]
-    shown: FilteredUsers
-
-
-_KEPT: dict[int, _Kept] = {}
-
-
-def _keep(users: LocalUsers, asked: tuple[object, ...], shown: FilteredUsers) -> None:
-    """Keep what users look like behind one filter; another filter's images are forgotten."""
-    key = id(users)
-    _KEPT.pop(key, None)
-    with_images = [k for k, kept in list(_KEPT.items()) if kept.shown.network is not None]
-    for oldest in with_images[: max(0, len(with_images) - MOST_NODES + 1)]:
-        _KEPT.pop(oldest, None)
-    _KEPT[key] = _Kept(weakref.ref(users, lambda _: _KEPT.pop(key, None)), asked, shown)
+    asked = (vector if vector is None else vector.tobytes(), settings, request.key)
+    known = _KEPT.get(users, asked)
+    if known is None:
+        # held weakly, so that it goes with the users that it is made of
+        least = request.records_per_user if by_user else 0
+        known = FilteredUsers.of(weakref.proxy(users), vector, settings, request.key, least)
+        _KEPT.put(users, asked, known)
+    return known
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,21 +78,27 @@ class FilteredUsers:
     users: LocalUsers
     network: FilterNetwork | None
     """None where images are as they are."""
-    seed: int
-    """Public; it decides the filter's noise together with partition and user."""
+    key: bytes
+    """The run's; it decides the filter's noise together with user and record."""
     conditioned: bool = False
-    _kept: dict[int, LocalData] = field(default_factory=dict)
+    least: int = 0
+    """Records that a user's take as long as, at the least."""
 
     @classmethod
     def of(
-        cls, users: LocalUsers, vector: NDArray[np.float32] | None, settings: FilterSettings
+        cls,
+        users: LocalUsers,
+        vector: NDArray[np.float32] | None,
+        settings: FilterSettings,
+        key: bytes,
+        least: int,
     ) -> FilteredUsers:
         """Users behind the filter of a request; without one, pairs of unfiltered images."""
         if vector is None:
-            return cls(users, None, settings.seed, conditioned=True)
+            return cls(users, None, key, conditioned=True)
         network = filter_network(settings.model_dump(), users.shape)
         load_vector(network, vector)
-        return cls(users, network.eval(), settings.seed, settings.pairs)
+        return cls(users, network.eval(), key, settings.pairs, least)
 
     def __post_init__(self) -> None:
         if self.conditioned and self._sensitive_classes < 2:
@@ -110,7 +108,7 @@ class FilteredUsers:
 
     @property
     def _sensitive_classes(self) -> int:
-        return int(getattr(self.users, "sensitive_classes", 0))
+        return sensitive_of(self.users)[1]
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -131,31 +129,55 @@ class FilteredUsers:
         """Number of users."""
         return len(self.users)
 
-    def user(self, position: int) -> LocalData:
-        """The user's sound records, filtered; their sensitive values stay behind."""
-        if self.network is None:  # nothing is saved by keeping what costs nothing to make
-            return self._made(position)
-        if position not in self._kept:
-            self._kept[position] = self._made(position)
-        return self._kept[position]
+    def user_id(self, position: int) -> int:
+        """The user's own number."""
+        return self.users.user_id(position)
+
+    def held(self, position: int) -> int:
+        """How many records the user holds, sound or not."""
+        return self.users.held(position)
 
     @torch.no_grad()
-    def _made(self, position: int) -> LocalData:
-        data = sound_records(self.users, position)
-        if self.conditioned and data.sensitive is None:  # then there is no pair to be of
-            data = LocalData(data.images[:0], data.labels[:0])
-        if not len(data.labels):
-            return LocalData(data.images, data.labels)
-        images = self._released(data, position)
-        if self.conditioned and data.sensitive is not None:
-            return LocalData(images, data.labels * self._sensitive_classes + data.sensitive)
-        return LocalData(images, data.labels)
+    def user(self, position: int, rows: Rows | None = None) -> LocalData:
+        """The user's sound records, filtered; their sensitive values stay behind.
 
-    def _released(self, data: LocalData, position: int) -> Tensor:
+        An unsound one is in its place with a class that no schema has.
+        """
+        data, places = placed_records(self.users, position, rows)
+        asked = self.held(position) if rows is None else len(rows)
+        images, labels = torch.zeros(asked, *self.shape), torch.full((asked,), UNSOUND)
+        if self.conditioned and data.sensitive is None:  # then there is no pair to be of
+            return LocalData(images, labels)
+        images[places] = self._released(data, self.user_id(position), asked)
+        labels[places] = data.labels
+        if self.conditioned and data.sensitive is not None:
+            labels[places] = data.labels * self._sensitive_classes + data.sensitive
+        return LocalData(images, labels)
+
+    def _released(self, data: LocalData, user: int, asked: int) -> Tensor:
+        """Filtered images [n, c, h, w], at the cost of ``asked`` records however many there are."""
         if self.network is None:
             return data.images
-        mixed = np.random.SeedSequence([self.seed, _NOISE, self.partition, position])
-        source = torch.Generator().manual_seed(int(mixed.generate_state(1, np.uint64)[0]))
-        noise = torch.randn(len(data.labels), *self.network.noise_shape, generator=source)
-        images: Tensor = self.network(data.images, noise, data.choice)
-        return images
+        count, size = len(data.labels), max(asked, self.least)
+        size += -size % AT_ONCE
+        images = torch.zeros(size, *self.shape)
+        images[:count] = data.images
+        noise = torch.stack([self._noise(user, image, self.network) for image in images])
+        choice = None if data.choice is None else torch.ones(size, 1)
+        if choice is not None and data.choice is not None:
+            choice[:count] = data.choice
+        parts: list[Tensor] = []
+        for first in range(0, size, AT_ONCE):
+            part = slice(first, first + AT_ONCE)
+            bits = None if choice is None else choice[part]
+            parts.append(self.network(images[part], noise[part], bits))
+        return torch.cat([*parts, images[:0]])[:count]
+
+    def _noise(self, user: int, image: Tensor, network: FilterNetwork) -> Tensor:
+        """A record's own noise, whatever else is held: by what it shows, not by where it lies."""
+        content = hashlib.blake2b(image.contiguous().numpy().tobytes(), digest_size=16).digest()
+        source = torch.Generator().manual_seed(keyed_seed(self.key, "filter", user, content))
+        return torch.randn(network.noise_shape, generator=source)
+
+
+_KEPT: KeptBeside[FilteredUsers] = KeptBeside(MOST_NODES)

@@ -87,6 +87,8 @@ class Mechanism(BaseModel):
     """C: L2 bound of one user's (or record's) contribution, the sensitivity of the sum."""
     denominator: float
     """What the noised sum is divided by, fixed beforehand."""
+    steps: int
+    """Noised steps on a node that a round is made of in record mode; 1 in user mode."""
     fixed_seed: int
     """Tests only: where record mode's draws come from; -1 for the operating system."""
 
@@ -104,17 +106,18 @@ class FilterSettings(BaseModel):
     sensitive_attribute: str
     pairs: bool
     """Whether a record's class is the pair of its class and its sensitive attribute."""
-    seed: int
-    """Public; it decides the filter's noise together with node and user."""
 
 
 @dataclass(frozen=True)
 class TrainRequest:
-    """One round's work for one node."""
+    """One round's work for one node.
+
+    Its size on the wire does not depend on who was drawn, and every node gets one in every round.
+    """
 
     round: int
     users: tuple[int, ...]
-    """The users drawn on this node, as positions on the node; in record mode unused."""
+    """The users drawn on this node, as ascending positions there; in record mode unused."""
     kind: str
     """Which kind of task is asked for."""
     mechanism: Mechanism
@@ -124,14 +127,22 @@ class TrainRequest:
     """Flat parameter vectors by the names that the task gives them, and ``filter`` where images
     are filtered before anything else."""
     seed: int
-    """Seeds the node's batches and generator noise; never privacy noise."""
+    """Public, the same for all nodes: seeds generated images; never privacy noise."""
+    enrolled: int
+    """Users that the node said it hosts. ``users`` travels as one bit for each of them."""
+    key: bytes
+    """The run's, for the seeds of users' batches and of a filter's noise: see `client.keyed`."""
+    records_per_user: int
+    """User mode: the records that a user contributes at most, and that a user is computed as if
+    having, whatever there are."""
     filter: FilterSettings | None = None
 
     def to_record(self) -> RecordDict:
         """As the content of a message."""
         arrays = {name: Array(np.ascontiguousarray(v)) for name, v in self.weights.items()}
         config = ConfigRecord({"kind": self.kind, "round": self.round, "seed": self.seed})
-        config["users"] = list(self.users)
+        config.update({"enrolled": self.enrolled, "cohort": _as_bits(self.users, self.enrolled)})
+        config.update({"key": self.key, "records_per_user": self.records_per_user})
         tables = {"mechanism": self.mechanism.model_dump(), "task": self.settings}
         if self.filter is not None:
             tables["filter"] = self.filter.model_dump()
@@ -151,16 +162,40 @@ class TrainRequest:
         try:
             return cls(
                 round=int(config["round"]),  # type: ignore[arg-type]
-                users=tuple(int(u) for u in config["users"]),  # type: ignore[union-attr]
+                users=_from_bits(config["cohort"], int(config["enrolled"])),  # type: ignore[arg-type]
+                enrolled=int(config["enrolled"]),  # type: ignore[arg-type]
                 kind=str(config["kind"]),
                 mechanism=Mechanism.model_validate(_table("mechanism", config)),
                 settings=_table("task", config),
                 weights={k: a.numpy() for k, a in record.array_records["weights"].items()},
                 seed=int(config["seed"]),  # type: ignore[arg-type]
+                key=bytes(config["key"]),  # type: ignore[arg-type]
+                records_per_user=int(config["records_per_user"]),  # type: ignore[arg-type]
                 filter=FilterSettings.model_validate(filtered) if filtered else None,
             )
-        except (KeyError, TypeError, ValidationError):
+        except (KeyError, TypeError, ValueError, ValidationError):
             raise ReplyError("a request lacks a field or has one of another kind") from None
+
+
+def _as_bits(users: tuple[int, ...], enrolled: int) -> bytes:
+    """One bit a user enrolled, whether drawn or not."""
+    drawn = np.zeros(enrolled, dtype=np.bool_)
+    drawn[list(users)] = True
+    return np.packbits(drawn).tobytes()
+
+
+def _from_bits(bits: object, enrolled: int) -> tuple[int, ...]:
+    """What `_as_bits` packed.
+
+    Raises:
+        ValueError: it is none of so many users.
+    """
+    if not isinstance(bits, bytes) or len(bits) != -(-enrolled // 8):
+        raise ValueError("a cohort is one bit for each user")
+    drawn = np.flatnonzero(np.unpackbits(np.frombuffer(bits, dtype=np.uint8)))
+    if len(drawn) and drawn[-1] >= enrolled:
+        raise ValueError("a cohort names a user beyond those enrolled")
+    return tuple(drawn.tolist())
 
 
 def _table(name: str, config: ConfigRecord) -> dict[str, Any]:

@@ -39,6 +39,7 @@ def mechanism(config: Config, task: TaskConfig) -> Mechanism:
         noise_multiplier=task.noise_multiplier,
         clipping_norm=task.clipping_norm,
         denominator=denominator(config, task),
+        steps=task.steps_on_nodes if config.privacy.unit == "record" else 1,
         fixed_seed=config.privacy.fixed_seed,
     )
 

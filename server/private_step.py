@@ -20,6 +20,7 @@ from server.enrolment import Federation
 from server.exchange import exchange
 from server.learner import Asked
 from server.mechanism import denominator, mechanism
+from server.run_key import new_key
 from server.sampling import Cohort, draw_cohort, everyone
 from server.schedule import ScheduledTask
 
@@ -43,6 +44,7 @@ class PrivateStep:
         federation: Federation,
         size: int,
         largest_reply: float,
+        key: bytes = b"",
     ) -> None:
         """Prepare for updates of length ``size``.
 
@@ -53,9 +55,10 @@ class PrivateStep:
             federation: whom to ask.
             size: P.
             largest_reply: L2 bound of what a node in record mode can reply.
+            key: the run's, which nodes seed users' batches by; empty for a new one.
         """
         self._config, self._grid, self._federation = config, grid, federation
-        self._task = task.settings
+        self._task, self._key = task.settings, key or new_key(config)
         self.record_mode = config.privacy.unit == "record"
         bound = largest_reply if self.record_mode else self._task.clipping_norm
         self._limits = Limits(size, bound, evidence=not self.record_mode)
@@ -66,7 +69,7 @@ class PrivateStep:
         In user mode the result is private and must be noised; in record mode the nodes noised it.
 
         Raises:
-            NoUsableReply: users were drawn and no node gave a sound reply.
+            NoUsableReply: no node gave a sound reply.
         """
         cohort = self._draw(number)
         requests = self._requests(number, cohort, asked)
@@ -80,7 +83,7 @@ class PrivateStep:
         answers, failed = self._read(records, cohort)
         aggregate = combine(answers, self._limits)
         self._report(number, aggregate, failed + len(requests) - len(records))
-        if requests and len(answers) == len(aggregate.refused):
+        if len(answers) == len(aggregate.refused):
             raise NoUsableReply(f"round {number}: no node gave a usable reply")
         return aggregate
 
@@ -108,21 +111,25 @@ class PrivateStep:
         return draw_cohort(roster, self._task.sampling_rate, source)
 
     def _requests(self, number: int, cohort: Cohort, asked: Asked) -> dict[int, RecordDict]:
+        """One for every node, of the same size whoever was drawn: silence would name the others."""
         seeds = np.random.SeedSequence([self._config.seed, number, _SEED])
         one = TrainRequest(
             round=number,
             users=(),
+            enrolled=0,
             kind=self._task.kind,
             mechanism=mechanism(self._config, self._task),
             settings=asked.settings.model_dump(),
             weights=asked.weights,
             seed=int(seeds.generate_state(1, np.uint32)[0]),
+            key=self._key,
+            records_per_user=self._config.data.records_per_user,
             filter=asked.filter,
         )
+        roster = self._federation.roster
         return {
-            node: replace(one, users=users).to_record()
-            for node, users in zip(self._federation.roster.node_ids, cohort, strict=True)
-            if users
+            node: replace(one, users=users, enrolled=enrolled).to_record()
+            for node, users, enrolled in zip(roster.node_ids, cohort, roster.users, strict=True)
         }
 
     def _read(self, records: dict[int, RecordDict], cohort: Cohort) -> tuple[list[Answer], int]:

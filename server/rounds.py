@@ -23,6 +23,7 @@ from server.learner import Learner
 from server.private_step import NoUsableReply, PrivateStep
 from server.publication import Publication, round_facts
 from server.run_directory import RunDirectory, Snapshot, digest_of
+from server.run_key import kept_key
 from server.run_ledger import RunLedger
 from server.sampler import kept_arrays
 from server.schedule import ScheduledTask, task_at, total_rounds
@@ -123,7 +124,9 @@ class TrainingRun:
     def _step_of(self, task: ScheduledTask) -> PrivateStep:
         if task.name not in self._steps:
             state, nodes = self._learner.task(task), (self._grid, self._federation)
-            step = PrivateStep(self._config, task, *nodes, state.size, state.largest_reply)
+            sizes = state.size, state.largest_reply
+            key = kept_key(self._config, self._directory.path)
+            step = PrivateStep(self._config, task, *nodes, *sizes, key)
             self._steps[task.name] = step
         return self._steps[task.name]
 

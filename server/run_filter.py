@@ -34,7 +34,6 @@ def told_to_nodes(config: Config) -> FilterSettings | None:
         output_noise_std=float(getattr(filter_, "output_noise_std", 0.0)),
         sensitive_attribute=filter_.sensitive_attribute,
         pairs=filter_.pairs,
-        seed=config.seed,
     )
 
 

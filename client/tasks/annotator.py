@@ -6,19 +6,18 @@ with one local step on all of a user's records).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from client.clipping import clip_and_sum_products
-from client.cohort_data import CohortData
+from client.clipping import Products
+from client.cohort_data import CohortData, padded
 from client.data import LocalData, LocalUsers
-from client.feature_cache import FeatureCache, FeatureGroup, rows_of
+from client.feature_cache import FeatureCache, UserRows, rows_of
 from client.messages import TrainRequest
-from client.record_sums import Portion, noised_sum
+from client.record_batches import DrawnRecords
 from client.tasks.settings import AnnotatorSettings
 from models.annotators import Annotator
 from models.vectors import load_vector
@@ -49,62 +48,37 @@ def errors(rows: Tensor, labels: Tensor, weight: Tensor) -> Tensor:
 class AnnotatorLocalTask:
     """Updates are minus a user's mean gradient, [classes x (components + 1)], row by row."""
 
-    chunk = 256
+    chunk = 64
 
     def __init__(self, users: LocalUsers, request: TrainRequest) -> None:
-        self._request = request
+        by_user = request.mechanism.unit == "user"
+        self._users, self._records = users, request.records_per_user if by_user else 0
         self._annotator = load_annotator(users, request)
-        self._features = FeatureCache(users, self._annotator)
+        self._features = FeatureCache(users, self._annotator, self._records)
 
     @torch.no_grad()
     def updates(self, cohort: Sequence[LocalData], seeds: Sequence[int]) -> Tensor:
         """Each user's update; a user without records contributes zeros."""
-        weight = self._annotator.weight
-        held = self._rows(cohort)
-        counts = torch.tensor([len(labels) for _, labels in held])
-        rows, labels = (torch.cat(part) for part in zip(*held, strict=True))
-        wrong = errors(rows, labels, weight)
-        starts = torch.cumsum(counts, 0) - counts
+        weight, held = self._annotator.weight, self._rows(cohort)
         found = torch.zeros(len(held), *weight.shape)
-        for count in torch.unique(counts).tolist():  # users of as many records in one product
-            if count:
-                alike = (counts == count).nonzero()[:, 0]
-                picked = starts[alike, None] + torch.arange(count)
-                found[alike] = torch.bmm(wrong[picked].mT, rows[picked]) / count
+        for row, user in zip(found, held, strict=True):
+            # by itself: products of all users at once round a user's numbers by its place
+            wrong = errors(user.rows, user.labels, weight) * user.shares[:, None]
+            row.copy_(wrong.mT @ user.rows)
         return found.view(len(held), -1)
 
-    def _rows(self, cohort: Sequence[LocalData]) -> list[tuple[Tensor, Tensor]]:
+    def _rows(self, cohort: Sequence[LocalData]) -> list[UserRows]:
         if isinstance(cohort, CohortData):
-            return [self._features.user(position) for position in cohort.positions]
-        return [(rows_of(self._annotator, data.images), data.labels) for data in cohort]
-
-    def record_update(self, node: int) -> Tensor:
-        """The node's noised sum of minus the records' gradients, over the fixed denominator."""
-        size = self._annotator.weight.numel()
-        return noised_sum(self.portions(), size, node, self._request)
-
-    def portions(self) -> Iterable[Portion]:
-        """The users' records, as rows that are kept between rounds."""
-        groups = self._features.groups()
-        return (GradientPortion(group, self._annotator.weight) for group in groups)
-
-
-@dataclass(frozen=True)
-class GradientPortion:
-    """Records as rows; each contributes minus its gradient with respect to the weight.
-
-    That is the outer product of an error of norm at most √2 with a row of norm at most 1.
-    """
-
-    group: FeatureGroup
-    weight: Tensor
-
-    def __len__(self) -> int:
-        """How many records."""
-        return len(self.group.labels)
+            return self._features.cohort(cohort)
+        held = padded(cohort, self._records, self._users)
+        rows = [rows_of(self._annotator, images) for images in held.images]
+        return [UserRows(*user) for user in zip(rows, held.labels, held.shares, strict=True)]
 
     @torch.no_grad()
-    def clipped_sum(self, chosen: Tensor, bound: float) -> Tensor:
-        """Minus the clipped gradients of the chosen records, float64 [classes x (k + 1)]."""
-        rows, labels = self.group.rows[chosen], self.group.labels[chosen]
-        return clip_and_sum_products(errors(rows, labels, self.weight), rows, bound)[0]
+    def record_rows(self, drawn: DrawnRecords) -> Products:
+        """Minus each record's gradient with respect to the weight.
+
+        That is the outer product of an error of norm at most √2 with a row of norm at most 1.
+        """
+        rows, labels = self._features.drawn(drawn)
+        return Products(errors(rows, labels, self._annotator.weight), rows)

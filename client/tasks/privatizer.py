@@ -19,9 +19,10 @@ from torch import Tensor
 from torch.func import grad, vmap
 from torch.nn import functional as F
 
-from client.cohort_data import shuffled
+from client.cohort_data import PaddedRecords, padded, shuffled
 from client.data import LocalData, LocalUsers, NodeDataError, sensitive_of
 from client.messages import TrainRequest
+from client.record_batches import DrawnRecords
 from client.tasks.settings import PrivatizerSettings
 from models.vectors import load_vector
 from privatizers.methods import method_of
@@ -46,6 +47,7 @@ class PrivatizerLocalTask:
             wanted = settings.sensitive_attribute
             raise NodeDataError(f"the run hides {wanted!r}, this node has {name!r}")
         plain = settings.model_dump()
+        self._users, self._records = users, request.records_per_user
         self._design = design(plain, users.shape, users.classes, classes)
         self._bounds = self._design.bounds(request.mechanism.clipping_norm)
         self._batch, self._chooses = settings.batch, settings.consenting > 0
@@ -65,39 +67,33 @@ class PrivatizerLocalTask:
                 start = end
 
     def updates(self, cohort: Sequence[LocalData], seeds: Sequence[int]) -> Tensor:
-        """Each user's update; a user without records contributes zeros."""
-        rows = torch.zeros(len(cohort), self._design.size)
-        held = [
-            i for i, data in enumerate(cohort) if len(data.labels) and data.sensitive is not None
-        ]
-        if held:
-            drawn = [self._draw(cohort[i], seeds[i]) for i in held]
-            batches = [torch.stack(part) for part in zip(*drawn, strict=True)]
-            rows[held] = self._rows(batches)
-        return rows
+        """Each user's update; a user without records, or without sensitive values, adds zeros."""
+        held = padded(cohort, self._records, self._users)
+        known = torch.tensor([len(d.labels) > 0 and d.sensitive is not None for d in cohort])
+        drawn = [self._draw(held, user, seed) for user, seed in enumerate(seeds)]
+        rows = self._rows([torch.stack(part) for part in zip(*drawn, strict=True)])
+        return torch.where(known[:, None], rows, 0.0)
 
-    def record_update(self, node: int) -> Tensor:
-        """There is none: filters hide what users, not records, want hidden.
+    def record_rows(self, drawn: DrawnRecords) -> Tensor:
+        """There are none: filters hide what users, not records, want hidden.
 
         Raises:
             NodeDataError: always.
         """
         raise NodeDataError("a filter is trained by users, not record by record")
 
-    def _draw(self, data: LocalData, seed: int) -> tuple[Tensor, ...]:
+    def _draw(self, held: PaddedRecords, user: int, seed: int) -> tuple[Tensor, ...]:
         """One user's batch: images, utility, sensitive, choice [b, 1] and the filter's noise."""
-        if data.sensitive is None:
-            raise ValueError("a user without sensitive values has no batch")
-        picks = shuffled(len(data.labels), self._batch, np.random.default_rng(seed))
-        picked = torch.from_numpy(picks)
-        source = torch.Generator().manual_seed(seed)
-        noise = torch.randn(self._batch, *self._method.noise_shape, generator=source)
-        choice = torch.ones(len(data.labels), 1) if data.choice is None else data.choice
+        count = int(held.present[user].sum())
+        source = np.random.default_rng(seed)
+        picked = torch.from_numpy(shuffled(count, self._batch, self._records, source))
+        noise_source = torch.Generator().manual_seed(seed)
+        noise = torch.randn(self._batch, *self._method.noise_shape, generator=noise_source)
         return (
-            data.images[picked],
-            data.labels[picked],
-            data.sensitive[picked],
-            choice[picked] if self._chooses else torch.ones(self._batch, 1),
+            held.images[user, picked],
+            held.labels[user, picked],
+            held.sensitive[user, picked],
+            held.choice[user, picked] if self._chooses else torch.ones(self._batch, 1),
             noise,
         )
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from pydantic import BaseModel
 from torch import Tensor
 
-from client.clipping import Blocks
+from client.clipping import Blocks, Updates
 from client.data import LocalData, LocalUsers
 from client.messages import STRICT, TrainRequest
+from client.record_batches import DrawnRecords
 
 
 class TaskSettings(BaseModel):
@@ -28,22 +29,32 @@ class ClientTask(Protocol):
     def updates(self, cohort: Sequence[LocalData], seeds: Sequence[int]) -> Tensor | Blocks:
         """User mode: each user's *unclipped* update, a row each, shape [len(cohort), P].
 
-        A row depends on its own user's records, its seed and public state only.
+        A row depends on its own user's records, its seed and public state only. It is called with
+        ``chunk`` users always, the last of which may hold nothing; none has more records than the
+        request's ``records_per_user``. Work and memory must not depend on what they hold
+        (`client.cohort_data.padded` helps), for time tells others of it.
         """
 
-    def record_update(self, node: int) -> Tensor:
-        """Record mode: the node's noised contribution, float64 [P].
+    def record_rows(self, drawn: DrawnRecords) -> Updates:
+        """Record mode: the *unclipped* contributions of drawn records, at most one each, [n, P].
 
-        Guarantees: it is made of Poisson-subsampled Gaussian mechanisms at record level with the
-        request's sampling rate and noise multiplier, relative to the L2 sensitivity C of the sum of
-        clipped gradients when one record is added or removed.
-
-        Args:
-            node: the node's position among the nodes; its draws are its own.
+        That of a record depends on that record and public state only; no record at all gives no
+        row, of the same P. Drawing, clip and noise are not the task's: `client.record_sums`.
 
         Raises:
             NodeDataError: this kind of task has no record mode.
         """
+
+
+@runtime_checkable
+class SteppedTask(Protocol):
+    """What a task has beside that whose nodes take several noised steps a round in record mode."""
+
+    def take_step(self, release: Tensor) -> None:
+        """Go on from a step's noised sum over the fixed denominator, float64 [P]."""
+
+    def change(self) -> Tensor:
+        """What the node replies, float64 [P]: it follows from the steps' noised sums alone."""
 
 
 ClientTaskFactory = Callable[[LocalUsers, TrainRequest], ClientTask]

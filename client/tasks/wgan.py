@@ -19,11 +19,11 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.func import functional_call, grad, vmap
-from torch.nn.utils import parameters_to_vector
 
-from client.cohort_data import shuffled
+from client.cohort_data import PaddedRecords, padded, shuffled
 from client.data import LocalData, LocalUsers
 from client.messages import TrainRequest
+from client.record_batches import DrawnRecords
 from client.tasks.settings import WganSettings
 from client.tasks.wgan_networks import (
     FAKES_PER_CLASS,
@@ -32,7 +32,7 @@ from client.tasks.wgan_networks import (
     draw_fakes,
     load_networks,
 )
-from client.tasks.wgan_records import train_steps
+from client.tasks.wgan_records import RecordSteps
 from models.limits import weight_limits
 from models.shapes import one_hot
 
@@ -55,9 +55,21 @@ class WganLocalTask:
     def _user_steps(self) -> UserSteps:
         return UserSteps(self._users, self._request)
 
-    def record_update(self, node: int) -> Tensor:
-        """The critic's noised change after local steps of DP-SGD (`client.tasks.wgan_records`)."""
-        return train_steps(self._users, self._request, node)
+    @cached_property
+    def _record_steps(self) -> RecordSteps:
+        return RecordSteps(self._users, self._request)
+
+    def record_rows(self, drawn: DrawnRecords) -> Tensor:
+        """Records' gradients of the critic as it is after the steps taken so far."""
+        return self._record_steps.rows(drawn)
+
+    def take_step(self, release: Tensor) -> None:
+        """A local step along a noised mean gradient."""
+        self._record_steps.take(release)
+
+    def change(self) -> Tensor:
+        """How far the steps took the critic, float64 [P]."""
+        return self._record_steps.change()
 
 
 class UserSteps:
@@ -74,29 +86,26 @@ class UserSteps:
         self._losses = LOSSES[settings.loss]
         self._against = class_slopes(self._critic, self._fakes, self._losses)
         self._start = {k: p.detach() for k, p in self._critic.named_parameters()}
-        self._empty = torch.zeros_like(parameters_to_vector(self._critic.parameters())).detach()
+        self._device = next(self._critic.parameters()).device
+        self._users, self._records = users, request.records_per_user
 
     def updates(self, cohort: Sequence[LocalData], seeds: Sequence[int]) -> Tensor:
         """Each user's update; a user without records contributes zeros."""
-        rows = self._empty.repeat(len(cohort), 1)
-        held = [i for i, data in enumerate(cohort) if len(data.labels)]
-        if held:
-            train = self._stepped if self._steps == 1 else self._trained
-            rows[held] = train([cohort[i] for i in held], [seeds[i] for i in held])
-        return rows.cpu()
+        held = padded(cohort, self._records, self._users)
+        rows = (self._stepped if self._steps == 1 else self._trained)(held, seeds)
+        return torch.where(held.present.any(1)[:, None], rows.cpu(), 0.0)
 
-    def _trained(self, cohort: Sequence[LocalData], seeds: Sequence[int]) -> Tensor:
+    def _trained(self, held: PaddedRecords, seeds: Sequence[int]) -> Tensor:
         """Users' local SGD, each real image against a generated one of its class."""
-        batches = [self._draw(data, seed) for data, seed in zip(cohort, seeds, strict=True)]
+        batches = [self._draw(held, user, seed) for user, seed in enumerate(seeds)]
         real, labels, fake = (torch.stack(part) for part in zip(*batches, strict=True))
         changes: Tensor = vmap(self._train)(real, labels, fake)
         return changes
 
-    def _stepped(self, cohort: Sequence[LocalData], seeds: Sequence[int]) -> Tensor:
+    def _stepped(self, held: PaddedRecords, seeds: Sequence[int]) -> Tensor:
         """Users' single step against the mean gradient of all generated images of each class."""
-        device = self._empty.device
-        batches = [self._pick(data, seed) for data, seed in zip(cohort, seeds, strict=True)]
-        real, labels = (torch.stack(part).to(device) for part in zip(*batches, strict=True))
+        batches = [self._pick(held, user, seed) for user, seed in enumerate(seeds)]
+        real, labels = (torch.stack(part).to(self._device) for part in zip(*batches, strict=True))
         shares = one_hot(labels, self._critic.classes).mean(1)
         slopes = vmap(self._real_slope)(real, labels) + shares @ self._against
         return self._limit_change(-self._rate * slopes)
@@ -118,22 +127,23 @@ class UserSteps:
         bound = torch.cat(bounds).to(start)
         return (start + changes).clamp(-bound, bound) - start
 
-    def _pick(self, data: LocalData, seed: int) -> tuple[Tensor, Tensor]:
+    def _pick(self, held: PaddedRecords, user: int, seed: int) -> tuple[Tensor, Tensor]:
         """One step's real images and their labels, as `_draw` picks them."""
-        source = np.random.default_rng(seed)
-        picked = torch.from_numpy(shuffled(len(data.labels), self._batch, source))
-        return data.images[picked], data.labels[picked]
+        picked = self._picks(held, user, np.random.default_rng(seed))
+        return held.images[user, picked], held.labels[user, picked]
 
-    def _draw(self, data: LocalData, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    def _picks(self, held: PaddedRecords, user: int, source: np.random.Generator) -> Tensor:
+        count = int(held.present[user].sum())
+        return torch.from_numpy(shuffled(count, self._batch, self._records, source))
+
+    def _draw(self, held: PaddedRecords, user: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
         """Every local step's real images, their labels and fakes of the same classes."""
         source = np.random.default_rng(seed)
-        rows = [shuffled(len(data.labels), self._batch, source) for _ in range(self._steps)]
-        picked = torch.from_numpy(np.stack(rows))
-        labels = data.labels[picked]
+        picked = torch.stack([self._picks(held, user, source) for _ in range(self._steps)])
+        labels = held.labels[user, picked]
         places = torch.from_numpy(source.integers(FAKES_PER_CLASS, size=labels.shape))
-        device = self._empty.device
-        fakes = self._fakes[labels.to(device), places.to(device)]
-        return data.images[picked].to(device), labels.to(device), fakes
+        labels, places = labels.to(self._device), places.to(self._device)
+        return held.images[user, picked].to(self._device), labels, self._fakes[labels, places]
 
     def _loss(self, weights: Parameters, real: Tensor, labels: Tensor, fake: Tensor) -> Tensor:
         score_real = functional_call(self._critic, weights, (real, labels))

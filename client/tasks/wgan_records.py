@@ -1,8 +1,8 @@
 """Record mode of the convolutional critic: local steps with per-record clipping and noise.
 
 DP-SGD (Abadi et al., arXiv:1607.00133, algorithm 1): each step draws every record of the node with
-probability q, clips its gradient to C, sums, adds N(0, (zC)^2) and divides by a fixed number. A
-record's gradient is that of the critic's loss on the record itself, against generated images of its
+probability q, clips its gradient to C, sums, adds N(0, (zC)^2) and divides by a fixed number, all of
+which `client.record_sums` does; here are the gradients and the steps. A record's gradient is that of the critic's loss on the record itself, against generated images of its
 class: the latter are public, and inside the clip they cancel what all records have in common, which
 would otherwise fill it. Opacus computes the gradients record by record; clipping and noise are the
 project's own, since a record with a non-finite gradient must contribute nothing and the noise must
@@ -20,11 +20,9 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from client.clipping import clip_and_sum
-from client.cohort_data import sound_records
-from client.data import LocalData, LocalUsers
+from client.data import LocalUsers
 from client.messages import TrainRequest
-from client.silo import drawn, noised
+from client.record_batches import DrawnRecords
 from client.tasks.settings import WganSettings
 from client.tasks.wgan_networks import (
     FAKES_PER_CLASS,
@@ -37,51 +35,47 @@ from models.critics import WganCritic
 from models.limits import clamp_weights, weight_limits
 
 
-def train_steps(users: LocalUsers, request: TrainRequest, node: int) -> Tensor:
-    """The noised change of the critic after its private local steps, float64 [P].
+class RecordSteps:
+    """The critic between its local steps; it moves by noised sums alone."""
 
-    Guarantees: each step is a Poisson-subsampled Gaussian mechanism at record level with the
-    request's sampling rate and noise multiplier, relative to the L2 sensitivity C of the sum of
-    clipped gradients when one record is added or removed.
-    """
-    settings, silo = WganSettings.model_validate(request.settings), _pooled(users)
-    critic, generator = load_networks(users, request)
-    start = parameters_to_vector(critic.parameters()).detach().clone()
-    limits = weight_limits(critic, settings.weight_limit)
-    for step in range(settings.local_steps):
-        fakes = draw_fakes(generator, FAKES_PER_CLASS, request.seed + step)
-        against = class_slopes(critic, fakes, LOSSES[settings.loss])
-        slope = _private_slope(critic, silo, against, request, node, step)
-        weights = parameters_to_vector(critic.parameters()).detach()
-        vector_to_parameters(weights - settings.local_rate * slope.to(weights), critic.parameters())
-        clamp_weights(critic, limits)
-    change = parameters_to_vector(critic.parameters()).detach() - start
-    return change.cpu().double()
+    def __init__(self, users: LocalUsers, request: TrainRequest) -> None:
+        self._settings, self._request = WganSettings.model_validate(request.settings), request
+        self._critic, self._generator = load_networks(users, request)
+        self._limits = weight_limits(self._critic, self._settings.weight_limit)
+        self._start, self._step = self._weights(), 0
+        self._against: Tensor | None = None
 
+    def _weights(self) -> Tensor:
+        return parameters_to_vector(self._critic.parameters()).detach().clone()
 
-def _pooled(users: LocalUsers) -> LocalData:
-    parts = [sound_records(users, position) for position in range(len(users))]
-    return LocalData(torch.cat([p.images for p in parts]), torch.cat([p.labels for p in parts]))
+    def _generated(self) -> Tensor:
+        """The step's gradient on generated images of each class, [classes, P]: public."""
+        if self._against is None:
+            fakes = draw_fakes(self._generator, FAKES_PER_CLASS, self._request.seed + self._step)
+            self._against = class_slopes(self._critic, fakes, LOSSES[self._settings.loss])
+        return self._against
 
+    def rows(self, drawn: DrawnRecords) -> Tensor:
+        """Each record's gradient of the loss, float32 [n, P]."""
+        data = drawn.read()
+        if not len(data.labels):
+            return torch.zeros(0, len(self._start))
+        hinge = self._settings.loss == "hinge"
+        gradients = record_gradients(self._critic, data.images, data.labels, hinge=hinge)
+        against = self._generated()
+        return gradients + against[data.labels.to(against.device)]
 
-def _private_slope(
-    critic: WganCritic,
-    silo: LocalData,
-    against: Tensor,
-    request: TrainRequest,
-    node: int,
-    step: int,
-) -> Tensor:
-    """The gradient of a step: clipped by record, summed, noised once, over a fixed denominator."""
-    bound, hinge = request.mechanism.clipping_norm, request.settings["loss"] == "hinge"
-    chosen = drawn(len(silo.labels), request, node, step)
-    total = torch.zeros(sum(p.numel() for p in critic.parameters()), dtype=torch.float64)
-    for part in torch.split(chosen, 256):
-        labels = silo.labels[part]
-        gradients = record_gradients(critic, silo.images[part], labels, hinge=hinge)
-        total += clip_and_sum(gradients + against[labels.to(against.device)], bound)[0].cpu()
-    # fixed: the realised batch, and even how many records the node holds, are private
-    return noised(total, request, node, step) / request.mechanism.denominator
+    def take(self, release: Tensor) -> None:
+        """Step against a noised mean gradient, float64 [P]."""
+        weights = self._weights()
+        moved = weights - self._settings.local_rate * release.to(weights)
+        vector_to_parameters(moved, self._critic.parameters())
+        clamp_weights(self._critic, self._limits)
+        self._step, self._against = self._step + 1, None
+
+    def change(self) -> Tensor:
+        """How far the critic is from where it started, float64 [P]."""
+        return (self._weights() - self._start).cpu().double()
 
 
 def record_gradients(critic: WganCritic, images: Tensor, labels: Tensor, *, hinge: bool) -> Tensor:

@@ -21,6 +21,9 @@ from server.config.section import (
 LEAST_DELTA = 1e-30
 POPULATION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}|/.+")
 
+MOST_RECORDS = 65_536
+"""Records of a user beyond which one chunk of users would not fit in memory."""
+
 Delta = Annotated[float, Field(ge=LEAST_DELTA, lt=1)]
 
 
@@ -45,6 +48,10 @@ class DataConfig(Section):
     """k of the ``classes`` scheme."""
     samples_per_user: Annotated[int, Field(ge=0)] = 0
     """Records a user holds at most; 0 for all there are."""
+    records_per_user: Annotated[int, Field(ge=1, le=MOST_RECORDS)] = 32
+    """User mode: records that a user contributes at most, K. A node draws them by the run's key
+    before it reads any, and computes every user as if having K, so that neither its time nor its
+    memory tells how much a user holds. Seconds grow with it; a node can set less for itself."""
     records_per_node: Count = 5000
     """Record mode: how many records are declared of each node. A node divides its sums by this
     number times the task's sampling rate, whatever it holds: its true number is private."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 from flwr.app import Context
 from numpy.typing import NDArray
 
-from client.app import build_client_app
-from client.data import ArrayUsers, LocalUsers, open_node_users
+from client.app import build_client_app, own_policy
+from client.data import ArrayUsers, LocalUsers
 from client.datasets.registry import Dataset, load
 from client.datasets.sensitive import SensitiveValues, sensitive_values_of
+from client.node_file import open_node_users
+from client.node_policy import NodePolicy
 from server.config.privatizer import FilterConfig
 from server.config.reading import read_run_config
 from server.config.tree import Config, DataConfig
@@ -69,12 +72,15 @@ def hiding_users(config: Config) -> NDArray[np.bool_] | None:
 
 def open_simulated_users(context: Context) -> LocalUsers:
     """The block of users that a simulated node hosts; deployments bring their own data."""
-    simulated = "num-partitions" in context.node_config and "data" not in context.node_config
-    if not simulated:  # a deployed node must never train on a simulation's data unasked
+    if not _simulated(context):  # a deployed node must never train on a simulation's data unasked
         return open_node_users(context)
     config = read_run_config(context.run_config)
     number = int(context.node_config["partition-id"])
     return node_users(config, number)
+
+
+def _simulated(context: Context) -> bool:
+    return "num-partitions" in context.node_config and "data" not in context.node_config
 
 
 @lru_cache(maxsize=2)
@@ -118,7 +124,14 @@ def _block(config: Config, number: int, dataset: Dataset, dealt: Partition) -> A
         sensitive_attribute="" if sensitive is None else sensitive.name,
         sensitive_classes=0 if sensitive is None else sensitive.classes,
         hides=None if hides is None else hides[first:last],
+        ids=np.arange(first, last),
     )
 
 
-client_app = build_client_app(open_simulated_users)
+def simulated_policy(context: Context) -> NodePolicy:
+    """A node's floor; where its users are simulated, one that lets them go without noise."""
+    policy = own_policy(context)
+    return replace(policy, allow_no_noise=True) if _simulated(context) else policy
+
+
+client_app = build_client_app(open_simulated_users, simulated_policy)

@@ -60,6 +60,9 @@ def make_request():
         unit: str = "user",
         denominator: float = 1.0,
         fixed_seed: int = -1,
+        enrolled: int = 7,
+        key: bytes = b"a run's own key",
+        records_per_user: int = 10,
         **changes: object,
     ) -> TrainRequest:
         task = TASK_KINDS[kind].config(**changes)
@@ -69,6 +72,7 @@ def make_request():
             noise_multiplier=task.noise_multiplier,
             clipping_norm=task.clipping_norm,
             denominator=denominator,
+            steps=task.steps_on_nodes if unit == "record" else 1,
             fixed_seed=fixed_seed,
         )
         weights = {
@@ -85,6 +89,9 @@ def make_request():
             settings=settings_of(task, TYPED[kind], **BESIDE.get(kind, {})).model_dump(),
             weights=weights,
             seed=seed,
+            enrolled=enrolled,
+            key=key,
+            records_per_user=records_per_user,
         )
 
     return make

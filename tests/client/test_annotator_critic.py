@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from client import feature_cache
 from client.cohort import train_cohort
+from client.cohort_data import CohortData
 from client.data import ArrayUsers, LocalData
 from client.feature_cache import FeatureCache
 from client.tasks import CLIENT_TASKS
@@ -116,16 +117,20 @@ def test_a_user_whose_images_have_another_shape_is_as_one_without_records(
         def __len__(self):
             return 3
 
-        def user(self, position):
+        def user_id(self, position):
+            return position
+
+        def user(self, position, rows=None):
             if position == 1:
                 return LocalData(torch.zeros(4, 3, 32, 32), torch.zeros(4, dtype=torch.int64))
-            return users.user(position)
+            return users.user(position, rows)
 
-    def asked(*chosen):
-        return ask(*chosen) if kind == "annotator" else make_request(*chosen, kind=kind)
+    def asked(*chosen, enrolled):
+        kinds = {} if kind == "annotator" else {"kind": kind}
+        return (make_request if kinds else ask)(*chosen, enrolled=enrolled, **kinds)
 
-    mixed = train_cohort(Mixed(), asked(0, 1, 2)).total
-    np.testing.assert_allclose(mixed, train_cohort(users, asked(0, 2)).total, atol=2e-6)
+    mixed = train_cohort(Mixed(), asked(0, 1, 2, enrolled=3)).total
+    np.testing.assert_array_equal(mixed, train_cohort(users, asked(0, 2, enrolled=7)).total)
 
 
 def test_rows_are_made_once_for_a_frame_and_are_those_of_a_node_that_kept_nothing(
@@ -182,15 +187,13 @@ def test_what_is_kept_goes_with_the_users(users, ask):
 def test_memory_for_kept_rows_is_bounded_and_the_sums_stay_the_same(users, ask, monkeypatch):
     many = changed(users, indices=np.tile(users.indices, 3), offsets=tiled(users.offsets, 3))
     chosen = tuple(range(0, len(many), 3))
-    monkeypatch.setattr(feature_cache, "GROUP", 4)
-    expected = train_cohort(many, ask(*chosen)).total
+    expected = train_cohort(many, ask(*chosen, enrolled=21)).total
+    assert len(feature_cache._KEPT[id(many)].users) == 22  # one stands for those who are absent
     feature_cache._KEPT.clear()
-    monkeypatch.setattr(feature_cache, "MOST_KEPT", 60 * (COMPONENTS + 1))
-    assert np.array_equal(train_cohort(many, ask(*chosen)).total, expected)
-    assert np.array_equal(train_cohort(many, ask(*chosen)).total, expected)
-    assert (
-        0 < sum(kept.values() for kept in feature_cache._KEPT.values()) <= feature_cache.MOST_KEPT
-    )
+    monkeypatch.setattr(feature_cache, "MOST_KEPT", 21 * 10 * (COMPONENTS + 1) - 1)
+    for _ in range(2):
+        assert np.array_equal(train_cohort(many, ask(*chosen, enrolled=21)).total, expected)
+    assert not feature_cache._KEPT[id(many)].users
 
 
 def tiled(offsets: np.ndarray, times: int) -> np.ndarray:
@@ -200,11 +203,12 @@ def tiled(offsets: np.ndarray, times: int) -> np.ndarray:
 
 
 def test_a_users_rows_do_not_depend_on_who_was_asked_for_before(users, annotator):
-    late = FeatureCache(changed(users), annotator).user(4)[0]
-    feature_cache._KEPT.clear()
-    other = FeatureCache(changed(users), annotator)
-    other.user(0)
-    assert torch.equal(other.user(4)[0], late)
+    mine = [changed(users) for _ in range(2)]
+    fourth, first = (CohortData(mine[0], [place]) for place in (4, 0))
+    (late,) = FeatureCache(mine[0], annotator, 10).cohort(fourth)
+    other = FeatureCache(mine[1], annotator, 10)
+    other.cohort(first)
+    assert torch.equal(other.cohort(CohortData(mine[1], [4]))[0].rows, late.rows)
 
 
 def test_an_annotator_of_another_size_is_refused(users, ask):

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from client.cohort import train_cohort
+from client.cohort_data import padded
 from client.data import ArrayUsers, LocalData
 from client.tasks import CLIENT_TASKS
 from models.critics import WganCritic
@@ -63,8 +64,15 @@ def test_a_request_is_reproducible_and_its_seed_matters_only_for_batches(users, 
     assert np.array_equal(first.total, other.total) == (kind == "frozen")
 
 
-@pytest.mark.parametrize("chosen", [(), (0, 0), (7,), (-1,)])
-def test_a_request_for_no_user_a_stranger_or_one_user_twice_is_refused(users, make_request, chosen):
+@BOTH
+def test_a_node_with_no_drawn_user_answers_zeros_of_the_right_length(users, make_request, kind):
+    reply, other = (train_cohort(users, make_request(*who, kind=kind)) for who in ((), (0,)))
+    assert reply.total.shape == other.total.shape and not reply.total.any()
+    assert reply.norms.shape == other.norms.shape and not reply.norms.any()
+
+
+@pytest.mark.parametrize("chosen", [(0, 0), (7,), (-1,)])
+def test_a_request_for_a_stranger_or_one_user_twice_is_refused(users, make_request, chosen):
     with pytest.raises(ValueError):
         train_cohort(users, make_request(*chosen))
 
@@ -74,7 +82,7 @@ def test_a_user_whose_update_is_not_finite_contributes_nothing(users, make_reque
     updates = CLIENT_TASKS["frozen"].updates
 
     def poisoned(self, cohort, seeds):
-        rows = updates(self, cohort, seeds).dense()
+        rows = updates(self, cohort, seeds)
         rows[0, 3] = float("nan")
         return rows
 
@@ -94,7 +102,8 @@ def test_the_batched_local_steps_are_plain_sgd_user_by_user(users, make_request)
     seed = 13
     batched = local.updates([users.user(0)], [seed])[0]
 
-    real, labels, fake = local._user_steps._draw(users.user(0), seed)
+    held = padded([users.user(0)], 10, users)
+    real, labels, fake = local._user_steps._draw(held, 0, seed)
     critic = WganCritic(users.shape, users.classes)
     vector_to_parameters(torch.from_numpy(request.weights["critic"].copy()), critic.parameters())
     start = parameters_to_vector(critic.parameters()).detach().clone()
@@ -114,7 +123,7 @@ def test_the_frozen_update_is_the_mean_feature_vector_of_each_class(users, make_
     from models.features import PatchFeatures
 
     data: LocalData = users.user(2)
-    update = CLIENT_TASKS["frozen"](users, make_request(2)).updates([data], [0]).dense()[0]
+    update = CLIENT_TASKS["frozen"](users, make_request(2)).updates([data], [0])[0]
     features = PatchFeatures(users.shape, 123)
     rows = features(data.images)
     expected = torch.zeros(users.classes, rows.shape[1]).index_add_(0, data.labels, rows)

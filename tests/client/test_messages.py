@@ -28,7 +28,6 @@ FILTER = FilterSettings(
     output_noise_std=0.1,
     sensitive_attribute="thickness",
     pairs=True,
-    seed=3,
 )
 
 
@@ -55,12 +54,17 @@ def test_a_request_comes_back_as_it_was_sent(make_request, kind, filter_):
     [
         {"round": None},
         {"kind": None},
-        {"users": None},
+        {"cohort": None},
+        {"cohort": b"12"},
+        {"cohort": b"\xff"},
+        {"key": None},
+        {"records_per_user": None},
         {"seed": None},
         {"mechanism__clipping_norm": None},
         {"mechanism__clipping_norm": "0.3"},
         {"mechanism__unit": "household"},
         {"mechanism__trust": True},
+        {"mechanism__steps": None},
         {"filter__network": "dense"},
         {"filter__pairs": 1},
         {"filter__secret": 3},

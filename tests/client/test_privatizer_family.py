@@ -13,10 +13,11 @@ import torch
 
 from client.clipping import clip_and_sum
 from client.cohort import train_cohort
-from client.cohort_data import CohortData, UserSeeds, sound_records
-from client.data import ArrayUsers, LocalData, NodeDataError, open_node_users
+from client.cohort_data import CohortData, UserSeeds, padded, sound_records
+from client.data import ArrayUsers, LocalData, NodeDataError
 from client.filtered import FilteredUsers, as_asked
 from client.messages import FilterSettings, TrainRequest
+from client.node_file import open_node_users
 from client.tasks.privatizer import PrivatizerLocalTask
 from models.vectors import to_vector
 from privatizers.methods import method_of
@@ -89,6 +90,9 @@ def asked():
             settings=request.settings.model_dump(),
             weights=request.weights,
             seed=seed,
+            enrolled=7,
+            key=b"a run's own key",
+            records_per_user=10,
         )
 
     return make
@@ -97,7 +101,11 @@ def asked():
 def rows_of(users, request):
     critic = PrivatizerLocalTask(users, request)
     drawn = CohortData(users, request.users)
-    return critic, critic.updates(drawn, UserSeeds(request.seed, request.users))
+    return critic, critic.updates(drawn, seeds_of(users, request))
+
+
+def seeds_of(users, request):
+    return UserSeeds(users, request.key, request.round, request.users)
 
 
 METHODS = [
@@ -127,8 +135,9 @@ def test_gradients_at_everybodys_scalars_add_up_to_that_of_the_squared_means(hid
     users = replace(hiding, hides=None)
     request = asked(0, 1, 3)
     critic = PrivatizerLocalTask(users, request)
-    drawn, seeds = CohortData(users, request.users), UserSeeds(request.seed, request.users)
-    parts = [critic._draw(data, seed) for data, seed in zip(drawn, seeds, strict=True)]
+    drawn, seeds = CohortData(users, request.users), seeds_of(users, request)
+    held = padded(drawn, 10, users)
+    parts = [critic._draw(held, user, seed) for user, seed in enumerate(seeds)]
     images, utility, sensitive, _, noise = (torch.cat(part) for part in zip(*parts, strict=True))
     method = critic._method
     weights = {
@@ -152,7 +161,7 @@ def test_a_users_row_depends_on_no_one_else(hiding, asked):
     _, alone = rows_of(hiding, asked(2))
     assert torch.allclose(together[2], alone[0], atol=1e-5, rtol=1e-3)
     assert not torch.allclose(together[1], together[2], atol=1e-3)
-    _, again = rows_of(hiding, asked(2, seed=6))
+    _, again = rows_of(hiding, replace(asked(2), key=b"another run's"))
     assert not torch.allclose(alone, again, atol=1e-5)  # other noise of the filter
 
 
@@ -168,8 +177,11 @@ def test_who_has_nothing_adds_nothing_and_who_breaks_the_networks_neither(hiding
         def __len__(self):
             return 7
 
-        def user(self, position):
-            data = hiding.user(position)
+        def user_id(self, position):
+            return position
+
+        def user(self, position, rows=None):
+            data = hiding.user(position, rows)
             return replace(data, images=data.images * 1e38) if position == 1 else data
 
     assert len(images)
@@ -266,7 +278,6 @@ def told(**changes) -> FilterSettings:
         "output_noise_std": 0.0,
         "sensitive_attribute": "thickness",
         "pairs": False,
-        "seed": 0,
     }
     return FilterSettings(**{**given, **changes})
 
@@ -291,12 +302,31 @@ def test_users_are_filtered_once_with_noise_of_their_own(hiding, asked, vector):
     assert torch.equal(found.labels, raw.labels) and found.sensitive is None
     assert float((found.images - raw.images).abs().mean()) > 0.01
     assert float(found.images.abs().max()) <= 1
-    again = FilteredUsers.of(hiding, vector, told())
-    again.user(3)  # whichever user was asked for before
+    again = FilteredUsers.of(replace(hiding, partition=1), vector, told(), request.key, 10)
+    again.user(3)  # whichever user was asked for before, and whatever the node
     assert torch.equal(again.user(0).images, found.images)
-    other = FilteredUsers.of(replace(hiding, partition=1), vector, told())
+    renamed = replace(hiding, ids=np.arange(7) + 1)
+    other = FilteredUsers.of(renamed, vector, told(), request.key, 10)
+    assert not torch.equal(other.user(0).images, found.images)
+    other = FilteredUsers.of(hiding, vector, told(), b"another run's", 10)
     assert not torch.equal(other.user(0).images, found.images)
     assert len(shown.user(6).labels) == 0
+
+
+@pytest.mark.parametrize("unit", ["user", "record"])
+def test_a_records_noise_is_its_own_whatever_else_the_user_holds(hiding, asked, vector, unit):
+    request = filtering(asked(0), vector)
+    request = replace(request, mechanism=request.mechanism.model_copy(update={"unit": unit}))
+    whole = as_asked(hiding, request).user(0).images
+    fewer = replace(hiding, indices=np.delete(hiding.indices, 4), offsets=hiding.offsets - 1)
+    fewer.offsets[0] = 0
+    left = as_asked(fewer, request).user(0).images
+    assert torch.allclose(left, whole[[0, 1, 2, 3, 5, 6, 7, 8, 9]], atol=1e-6)
+    turned = hiding.indices.copy()
+    turned[:10] = turned[:10][::-1]
+    assert torch.allclose(
+        as_asked(replace(hiding, indices=turned), request).user(0).images, whole.flip(0), atol=1e-6
+    )
 
 
 def test_filtered_images_go_with_the_users_they_were_made_of(hiding, asked, vector):
@@ -324,7 +354,9 @@ def test_conditioned_classes_are_pairs_of_class_and_sensitive_attribute(hiding, 
 
 
 def test_without_a_filter_users_are_as_they_are(hiding, make_request):
-    assert as_asked(hiding, make_request(0)) is hiding
+    shown = as_asked(hiding, make_request(0))
+    assert not isinstance(shown, FilteredUsers)
+    assert torch.equal(shown.user(2).images, hiding.user(2).images)
 
 
 def test_a_filter_that_cannot_be_run_shows_nothing(hiding, make_request, vector):

@@ -12,6 +12,7 @@ from client import feature_cache
 from client.clipping import Blocks, clip_and_sum, clip_and_sum_products
 from client.cohort import train
 from client.data import ArrayUsers
+from client.record_batches import NodeRecords
 from client.record_sums import clipped_sum
 from client.tasks import CLIENT_TASKS
 from models.annotators import Annotator
@@ -75,8 +76,7 @@ def without(users: ArrayUsers, record: int) -> ArrayUsers:
 
 def summed(users: ArrayUsers, request) -> np.ndarray:
     task = CLIENT_TASKS[request.kind](users, request)
-    size = len(task.record_update(users.partition))
-    return clipped_sum(task.portions(), size, users.partition, request).numpy()
+    return clipped_sum(NodeRecords(users), task, request, 0).numpy()
 
 
 @ALL

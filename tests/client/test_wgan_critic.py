@@ -44,7 +44,7 @@ def test_one_step_is_plain_sgd_against_the_mean_of_each_classs_fakes(users, make
 def test_a_user_whose_images_are_the_generators_changes_nothing(users, make_request):
     """What all users have in common with the generator takes up none of their clip."""
     free = {"local_batch": 25, "weight_limit": 0.0}
-    request = make_request(0, kind="wgan", **free)
+    request = make_request(0, kind="wgan", records_per_user=25, **free)
     local = WganLocalTask(users, request)
     fakes = LocalData(local._user_steps._fakes[3], torch.full((25,), 3))
     others = LocalData(users.user(0).images[:1].repeat(25, 1, 1, 1), torch.full((25,), 3))

@@ -81,6 +81,9 @@ def _request(config, name, task):
         settings=asked.settings.model_dump(),
         weights=asked.weights,
         seed=0,
+        enrolled=0,
+        key=b"key",
+        records_per_user=EACH,
     )
 
 

@@ -439,7 +439,7 @@ def test_who_consents_is_heeded_without_sensitive_values():
     class One:
         shape, classes, sensitive_classes, partition = (1, 28, 28), 10, 0, 0
 
-        def user(self, position):
+        def user(self, position, rows=None):
             return data
 
     assert torch.equal(sound_records(One(), 0).choice, torch.tensor([[0.0], [1.0]]))

@@ -360,13 +360,16 @@ def test_nodes_give_pairs_of_unfiltered_images():
     config = Config().updated(TINY)
     users = node_users(config, 0)
     settings = config.tasks["critic"]
-    request = TrainRequest(1, (0,), settings.kind, mechanism(config, settings), {}, {}, 0)
+    asked = mechanism(config, settings)
+    request = TrainRequest(1, (0,), settings.kind, asked, {}, {}, 0, len(users), b"key", 10)
     shown = as_asked(users, replace(request, filter=told_to_nodes(config)))
     assert isinstance(shown, FilteredUsers) and shown.classes == 20
     raw, pairs = users.user(3), shown.user(3)
     assert torch.equal(pairs.images, raw.images)
     assert torch.equal(pairs.labels, raw.labels * 2 + raw.sensitive)
-    assert as_asked(users, request) is users
+    assert as_asked(users, request).users is not None and not isinstance(
+        as_asked(users, request), FilteredUsers
+    )
 
 
 def test_sensitive_values_of_samples_are_even_and_their_own(tmp_path):

@@ -119,6 +119,7 @@ def test_real_users_answer_as_ever_while_canaries_are_there():
 
     class Request:
         settings = {"feature_seed": 1}  # noqa: RUF012
+        records_per_user = 1
 
     before = CLIENT_TASKS["frozen"]
     with canaries_answer("frozen"):
@@ -182,7 +183,7 @@ def test_a_glaring_record_arrives_at_the_clip_and_a_missing_clip_is_caught(monke
     )
     assert silo_clip_probe(schedule) == pytest.approx(1.0, abs=1e-3)
     monkeypatch.setattr(
-        "client.tasks.wgan_records.clip_and_sum", lambda rows, _: (rows.double().sum(0), None)
+        "client.record_sums.clip_and_sum", lambda rows, _: (rows.double().sum(0), None)
     )
     assert silo_clip_probe(schedule) > 5
 

@@ -10,6 +10,7 @@ from torch.nn.functional import adaptive_avg_pool2d
 
 from client.data import LocalData, LocalUsers, NodeDataError
 from client.messages import TrainRequest
+from client.record_batches import DrawnRecords
 from outside.coarse_settings import CoarseSettings
 
 
@@ -32,6 +33,6 @@ class CoarseLocalTask:
         sums.index_add_(0, data.labels, coarse)
         return sums / max(1, len(data.labels))
 
-    def record_update(self, node: int) -> Tensor:
+    def record_rows(self, drawn: DrawnRecords) -> Tensor:
         """There is no record mode."""
         raise NodeDataError("coarse pictures have no record mode")

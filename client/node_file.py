@@ -1,0 +1,143 @@
+"""A node's own users in the ``.npz`` file that its operator names; images are read as drawn.
+
+What is opened is the file's table: each record's user and label. Images stay on the disk and are
+read record by record, so that neither memory nor time of a request depends on how many there are.
+"""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from flwr.app import Context
+from numpy.typing import NDArray
+
+from client.data import ArrayUsers, LocalUsers, NodeDataError
+from client.npz_images import mapped_member
+
+REQUIRED = frozenset({"images", "labels", "users", "classes"})
+
+
+def open_node_users(context: Context) -> LocalUsers:
+    """The users in the ``.npz`` file that the node's operator names.
+
+    The file is named in the node's own configuration (``--node-config 'data="/abs/users.npz"
+    partition-id=0'``), never by the server. It holds ``images`` uint8 [n, c, h, w], ``labels``
+    int64 [n], ``users`` int64 [n] (each record's user) and ``classes``; where users without records
+    are enrolled, ``enrolled`` int64 [m], the numbers of all users, without whom no other counts;
+    for a privatizer also ``sensitive`` int64 [n], ``sensitive_attribute`` (its name),
+    ``sensitive_classes``, and ``hides`` bool [n] where some users do not mind (all of a user's
+    records alike). The same object as before for as long as the file is not written to.
+
+    Raises:
+        NodeDataError: no file is named, or it cannot be read, lacks an array, or has one of
+            another shape or type.
+    """
+    named = context.node_config.get("data")
+    if not named:
+        raise NodeDataError("no data is named: start it with --node-config 'data=\"/abs/file\"'")
+    path = Path(str(named))
+    try:
+        status = path.stat()
+    except OSError:
+        raise NodeDataError(f"{path} cannot be read as a NumPy .npz file") from None
+    stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
+    return _opened_users(path, stamp, int(context.node_config.get("partition-id", 0)))
+
+
+@lru_cache(maxsize=1)
+def _opened_users(path: Path, stamp: tuple[int, int, int], partition: int) -> ArrayUsers:
+    """The users in a file; ``stamp`` tells whether it was written to since it was read."""
+    found, images = _read_users(path)
+    owners = found["users"].astype(np.int64)
+    ids = np.unique(found.get("enrolled", owners)).astype(np.int64)
+    places = np.searchsorted(ids, owners).clip(max=max(0, len(ids) - 1))
+    known = np.flatnonzero(ids[places] == owners) if len(ids) else places[:0]
+    order = known[np.argsort(places[known], kind="stable")]
+    counts = np.bincount(places[known], minlength=len(ids))
+    sensitive, sensitive_attribute, sensitive_classes = _read_sensitive(path, found)
+    channels, height, width = (int(side) for side in images.shape[1:])
+    return ArrayUsers(
+        images=images,
+        labels=found["labels"].astype(np.int64),
+        indices=order.astype(np.int64),
+        offsets=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        shape=(channels, height, width),
+        classes=int(found["classes"].item()),
+        partition=partition,
+        sensitive=sensitive,
+        sensitive_attribute=sensitive_attribute,
+        sensitive_classes=sensitive_classes,
+        hides=_read_choices(path, found, known, places[known], len(ids)),
+        ids=ids,
+    )
+
+
+def _read_users(path: Path) -> tuple[dict[str, NDArray[Any]], NDArray[np.uint8]]:
+    """The arrays of a node's file but its images, and those as they lie on the disk."""
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            names = set(arrays.files)
+            found = {name: arrays[name] for name in names - {"images"}}
+        images = mapped_member(path, "images") if "images" in names else None
+    except (OSError, ValueError, EOFError, zlib.error, zipfile.BadZipFile):
+        raise NodeDataError(f"{path} cannot be read as a NumPy .npz file") from None
+    if missing := REQUIRED - names:
+        raise NodeDataError(f"{path} lacks the arrays {sorted(missing)}")
+    if images is None or images.ndim != 4 or images.dtype != np.uint8:
+        raise NodeDataError(f"{path}: images must be uint8 of shape [n, channels, height, width]")
+    _check_columns(path, found, len(images))
+    return found, images
+
+
+def _check_columns(path: Path, found: dict[str, NDArray[Any]], count: int) -> None:
+    columns = [found["labels"], found["users"]]
+    whole = all(column.ndim == 1 and column.dtype.kind in "iu" for column in columns)
+    if not whole or any(len(c) != count for c in columns) or found["classes"].size != 1:
+        raise NodeDataError(f"{path}: labels and users must be one integer for each image")
+    enrolled = found.get("enrolled", columns[1])
+    if enrolled.ndim != 1 or enrolled.dtype.kind not in "iu":
+        raise NodeDataError(f"{path}: enrolled must be one integer for each user")
+
+
+def _read_sensitive(
+    path: Path, found: dict[str, NDArray[Any]]
+) -> tuple[NDArray[np.int64] | None, str, int]:
+    """Each record's sensitive value, the attribute's name and classes, where the file has them."""
+    if "sensitive" not in found:
+        return None, "", 0
+    sensitive = found["sensitive"]
+    named = all(
+        name in found and found[name].size == 1
+        for name in ("sensitive_attribute", "sensitive_classes")
+    )
+    if not named or sensitive.dtype.kind not in "iu" or sensitive.shape != found["labels"].shape:
+        raise NodeDataError(
+            f"{path}: sensitive must be one integer an image, beside sensitive_attribute and "
+            "sensitive_classes"
+        )
+    classes = int(found["sensitive_classes"].item())
+    return sensitive.astype(np.int64), str(found["sensitive_attribute"].item()), classes
+
+
+def _read_choices(
+    path: Path,
+    found: dict[str, NDArray[Any]],
+    records: NDArray[np.int64],
+    owners: NDArray[np.int64],
+    users: int,
+) -> NDArray[np.bool_] | None:
+    """Whether each user hides the attribute, in the users' order, where the file says so."""
+    if "hides" not in found:
+        return None
+    hides = found["hides"]
+    if hides.dtype != np.bool_ or hides.shape != found["users"].shape:
+        raise NodeDataError(f"{path}: hides must be one bool for each image")
+    # a user hides if any of their records says so: one user's bits must never fail the node
+    chosen: NDArray[np.bool_] = np.zeros(users, dtype=np.bool_)
+    np.logical_or.at(chosen, owners, hides[records])
+    return chosen
