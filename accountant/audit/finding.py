@@ -18,9 +18,9 @@ AuditKind = Literal["clipping", "sampling", "one-run", "one-shot", "noise", "mem
 AuditVerdict = Literal["alarm", "nothing-found", "cannot-detect"]
 
 BOUND_ERROR = 5e-4
-"""Allowed error of a *lower bound* that raises an alarm (one-run of each task, membership). Gaussian
+"""Allowed error of a *lower bound* that raises an alarm (one-run of a task, membership). Gaussian
 mechanisms are far from attaining either bound, so false alarms are much rarer still: to refute a
-correct one of ε = 2 takes 195 right guesses of 200, where 142 ± 6 are expected."""
+correct one of ε = 2 takes 191 right guesses of 200, where 142 ± 6 are expected."""
 ESTIMATE_ERROR = 1e-5
 """Allowed error of the one-shot *estimate*, which sits at the truth where all users take part."""
 TEST_ERROR = 1e-6

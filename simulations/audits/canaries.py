@@ -16,9 +16,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from client.clipping import Blocks
+from client.clipping import Blocks, Updates
 from client.data import LocalData, LocalUsers, NodeDataError
 from client.messages import TrainRequest
+from client.record_batches import DrawnRecords
 from client.tasks import CLIENT_TASKS
 from client.tasks.protocol import ClientTask, ClientTaskFactory
 from simulations.audits.made_up import (
@@ -62,8 +63,8 @@ class CanaryTask:
             self._real.updates(cohort, seeds), [owner_of(data) for data in cohort], self._raw
         )
 
-    def record_update(self, node: int) -> Tensor:
-        """There is none: canaries are users."""
+    def record_rows(self, drawn: DrawnRecords) -> Updates:
+        """There are none: canaries are users."""
         raise NodeDataError("canaries are users")
 
 
@@ -126,7 +127,7 @@ class Canaries:
         real = CLIENT_TASKS[always.schedule.task.settings.kind]
         everybody = self._hosts(torch.ones(self.count, dtype=torch.bool), 1)
         stage = Stage(always, everybody, lambda users, asked: _Marking(real(users, asked), marked))
-        stage.gathered(always.schedule.task.first)
+        stage.released(always.schedule.task.first)
         return marked
 
     def _hosts(self, holds: Tensor, nodes: int) -> list[MadeUpUsers]:
@@ -155,7 +156,8 @@ class Canaries:
     def units(self) -> Floats:
         """What each adds to a sum, over the clipping norm: directions of length 1, [m, P]."""
         rows: Floats = self.raw.double().numpy()
-        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+        units: Floats = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+        return units
 
 
 class _Marking:
@@ -175,6 +177,6 @@ class _Marking:
             self._marked[owner_of(data)] = row != 0
         return found
 
-    def record_update(self, node: int) -> Tensor:
-        """There is none: canaries are users."""
+    def record_rows(self, drawn: DrawnRecords) -> Updates:
+        """There are none: canaries are users."""
         raise NodeDataError("canaries are users")

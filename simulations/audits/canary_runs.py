@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from server.private_step import NoUsableReply
 from simulations.audits.canaries import OVERLONG, Canaries, Coins
 from simulations.audits.records import CanaryRecords
 from simulations.audits.silence import Observer
@@ -65,7 +64,7 @@ def record_run(
     stage, first = canaries.stage(included), audited.schedule.task.first
 
     def replied(number: int) -> tuple[Floats, int]:  # by the public seeds of the first round
-        refused = len(stage.gathered(first).refused)
+        refused = stage.released(first)[1]
         return stage.replies(), refused
 
     total, refused = _summed(audited, replied, observer)
@@ -82,12 +81,8 @@ def _summed(audited: AuditedTask, heard: Heard, observer: Observer | None) -> tu
     total: Floats = np.zeros(())
     refused = 0
     for done in range(1, schedule.rounds + 1):
-        try:
-            found, wrong = heard(schedule.task.first + done - 1)
-            total = total + found
-        except NoUsableReply:
-            wrong = 1
-        refused += wrong
+        found, wrong = heard(schedule.task.first + done - 1)
+        total, refused = total + found, refused + wrong
         if observer is not None:
             observer(f"canaries of {schedule.name}", done, schedule.rounds)
     return total, refused

@@ -64,7 +64,8 @@ def _quiet(audited: AuditedTask, **numbers: float) -> AuditedTask:
 def _sent(audited: AuditedTask, source: np.random.Generator) -> tuple[float, float, int]:
     """A canary user alone: norm and cosine of what arrives, and refusals."""
     canary = Canaries(audited, 1, source, norm=OVERLONG)
-    found, refused = _alone(canary.stage(np.ones(1, dtype=np.bool_), _quiet(audited)), audited)
+    stage = canary.stage(np.ones(1, dtype=np.bool_), _quiet(audited))
+    found, refused = stage.released(audited.schedule.task.first)
     norm = float(np.linalg.norm(found))
     return norm, float(found @ canary.units()[0]) / norm if norm else 0.0, refused
 
@@ -77,14 +78,8 @@ def _computed(audited: AuditedTask, source: np.random.Generator) -> tuple[Floats
         records = 1
     images = made_up_images(1, records, SHAPE, source)[0]
     labels = made_up_labels(1, records, audited.classes, source)[0]
-    return _alone(Stage(small, [with_records(audited, images, labels)]), audited)
-
-
-def _alone(stage: Stage, audited: AuditedTask) -> tuple[Floats, int]:
-    try:
-        return stage.released(audited.schedule.task.first)
-    except NoUsableReply:
-        return np.zeros(audited.size), 1
+    stage = Stage(small, [with_records(audited, images, labels)])
+    return stage.released(audited.schedule.task.first)
 
 
 def _blocks(audited: AuditedTask, arrived: Floats) -> list[tuple[str, float]]:
@@ -148,5 +143,3 @@ def _expected_warnings() -> Iterator[None]:
         yield
     finally:
         logger.disabled = before
-
-

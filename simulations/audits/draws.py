@@ -19,7 +19,7 @@ from simulations.audits.records import CanaryRecords
 from simulations.audits.stage import AuditedTask, Floats, Stage
 
 USERS = 200
-_WANTED = 600
+_WANTED = 300
 _FEWEST, _MOST = 20, 60
 
 
@@ -38,7 +38,7 @@ class Draws:
 
     @property
     def drawn(self) -> NDArray[np.bool_]:
-        """bool [T, m]: who took part at all."""
+        """Who took part at all, bool [T, m]."""
         found: NDArray[np.bool_] = self.shares > 0.5
         return found
 
@@ -65,9 +65,7 @@ def drawn_records(canaries: CanaryRecords) -> Draws:
     return _decoded(canaries.audited, stage, canaries.alone, canaries.nodes)
 
 
-def _decoded(
-    audited: AuditedTask, stage: Stage, alone: Floats, nodes: NDArray[np.int64]
-) -> Draws:
+def _decoded(audited: AuditedTask, stage: Stage, alone: Floats, nodes: NDArray[np.int64]) -> Draws:
     """Repeat the task's first round: its public seeds stay, its secret draws do not."""
     rounds = rounds_needed(len(alone), audited.schedule.event.sampling_rate)
     released, refusals = zip(

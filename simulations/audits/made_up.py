@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from client.data import LocalData
+from client.data import LocalData, Rows
 
 MOST_OWNERS = 2**16
 """Numbers that a pixel in [-1, 1] can carry exactly in float32."""
@@ -47,11 +47,20 @@ class MadeUpUsers:
         """Users on the node."""
         return len(self.labels)
 
-    def user(self, position: int) -> LocalData:
-        """The user's records, or none."""
-        held = self.labels.shape[1] if self.holds[position] else 0
-        labels = self.labels[position, :held]
-        return LocalData(self.images[position, :held], labels, labels % self.sensitive_classes)
+    def user_id(self, position: int) -> int:
+        """A number of the user's own: no batch of made-up users depends on it."""
+        return MOST_OWNERS * self.partition + position
+
+    def held(self, position: int) -> int:
+        """How many records the user holds."""
+        return self.labels.shape[1] if self.holds[position] else 0
+
+    def user(self, position: int, rows: Rows | None = None) -> LocalData:
+        """The user's records, or some of them."""
+        chosen = np.arange(self.held(position)) if rows is None else rows
+        labels = self.labels[position][chosen]
+        images = self.images[position][chosen]
+        return LocalData(images, labels, labels % self.sensitive_classes)
 
 
 def made_up_images(
@@ -74,7 +83,7 @@ def made_up_images(
 
 def owner_of(data: LocalData) -> int:
     """Whose records these are; -1 where there are none."""
-    return int(round(float(data.images[0, 0, 0, 0]) * MOST_OWNERS)) if len(data.labels) else -1
+    return round(float(data.images[0, 0, 0, 0]) * MOST_OWNERS) if len(data.labels) else -1
 
 
 def made_up_labels(owners: int, records: int, classes: int, source: np.random.Generator) -> Tensor:

@@ -7,23 +7,29 @@ no noise, and each is longer than the clip, which is made small enough for that.
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.linalg import qr
 from torch import Tensor
 
 from accountant.events import LEAST_NOISE
 from simulations.audits.made_up import MadeUpUsers, made_up_images, made_up_labels
 from simulations.audits.stage import SHAPE, AuditedTask, Floats, Stage
 
+_LEAST_APART = 0.05
+"""How much of a contribution must be its own."""
 SMALL_CLIP = 1e-2
 """Gradients of ordinary records are longer: then every record's contribution has norm C."""
 
 
 class CanaryRecords:
     """Records of the nodes of a run in record mode."""
+
+    alone: Floats
+    """What each record adds to its node's sum, over the clipping norm, float64 [m, P]."""
+    nodes: NDArray[np.int64]
+    """Each record's node, int64 [m]."""
 
     def __init__(
         self, audited: AuditedTask, count: int, nodes: int, source: np.random.Generator
@@ -32,7 +38,7 @@ class CanaryRecords:
 
         Args:
             audited: the task; its clip is made small, and a single step is taken where nodes step.
-            count: m, over all nodes.
+            count: m, over all nodes; fewer where some cannot be told from others.
             nodes: how many nodes share them.
             source: of images and labels.
         """
@@ -40,8 +46,11 @@ class CanaryRecords:
         self.audited = audited.stepping(1).with_mechanism(clipping_norm=clip)
         self.images = made_up_images(count, 1, SHAPE, source)[:, 0]
         self.labels = made_up_labels(count, 1, audited.classes, source)[:, 0]
-        self.nodes = np.arange(count) % nodes
         self._count = nodes
+        alone = self._alone()
+        apart = _told_apart(alone)
+        self.images, self.labels, self.alone = self.images[apart], self.labels[apart], alone[apart]
+        self.nodes = np.arange(len(apart)) % nodes
 
     def host(self, chosen: NDArray[np.bool_] | Tensor, node: int) -> MadeUpUsers:
         """One user with the chosen records, bool [m]."""
@@ -60,8 +69,7 @@ class CanaryRecords:
         hosts = [self.host(included & (self.nodes == n), n) for n in range(self._count)]
         return Stage(audited or self.audited, hosts)
 
-    @cached_property
-    def alone(self) -> Floats:
+    def _alone(self) -> Floats:
         """What each record adds to its node's sum, over the clipping norm, float64 [m, P].
 
         By the public seeds of the task's first round.
@@ -73,13 +81,20 @@ class CanaryRecords:
         rows = []
         for one in everybody:
             stage.hosting(0, self.host(one, 0))
-            stage.gathered(number)
+            stage.released(number)
             rows.append(stage.replies()[0])
         return np.stack(rows)
 
     def quiet(self) -> AuditedTask:
         """The task next to no noise, at its own sampling rate."""
         return self.audited.with_mechanism(noise_multiplier=LEAST_NOISE)
+
+
+def _told_apart(rows: Floats) -> NDArray[np.int64]:
+    """Which rows, each of length 1, are no combination of the others, as ascending positions."""
+    triangle, order = qr(rows.T, mode="r", pivoting=True)
+    left = np.abs(np.diag(triangle))
+    return np.sort(order[: len(left)][left > _LEAST_APART])
 
 
 def with_records(audited: AuditedTask, images: Tensor, labels: Tensor) -> MadeUpUsers:

@@ -42,8 +42,8 @@ def silent_releases(
         releases: n at least.
         observer: told after each round.
     """
-    silent, event = audited.stepping(None).from_zeros(), audited.schedule.event
-    deviation = event.noise_multiplier * math.sqrt(event.count)
+    silent, steps = audited.stepping(None).from_zeros(), audited.schedule.event.count
+    deviation = audited.schedule.noise_on_sums * math.sqrt(steps)
     rounds = numbers_of(audited)
     nodes = NODES if audited.schedule.record_mode else 1
     lives = max(2, math.ceil(releases / (len(rounds) * nodes)))
@@ -60,7 +60,7 @@ def silent_releases(
 
 def _noise(stage: Stage, number: int, *, record_mode: bool) -> list[Floats]:
     if record_mode:
-        stage.gathered(number)
+        stage.released(number)
         return list(stage.replies())
     return [stage.released(number)[0]]
 

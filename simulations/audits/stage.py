@@ -27,7 +27,7 @@ from server.config.tree import Config
 from server.enrolment import Federation, enrol
 from server.learner import Asked, Learner
 from server.mechanism import denominator
-from server.private_step import PrivateStep
+from server.private_step import NoUsableReply, PrivateStep
 from server.sampling import Roster
 from server.tasks.protocol import ServerTask
 from simulations.audits.listening import ListeningGrid
@@ -156,6 +156,7 @@ class Stage:
                 "data.users": users,
                 "data.nodes": len(hosts),
                 "data.records_per_node": 1,
+                "data.records_per_user": max(host.labels.shape[1] for host in hosts),
                 "privacy.delta": min(schedule.config.privacy.delta, 1 / (users + 1)),
             }
         )
@@ -166,7 +167,7 @@ class Stage:
         federation = enrol(self.grid, config)
         self._step = PrivateStep(config, task, self.grid, federation, audited.size, largest_reply)
         nodes = len(hosts) if schedule.record_mode else 1
-        self._clip = task.settings.clipping_norm
+        self._clip, self._size = task.settings.clipping_norm, audited.size
         self._denominator = denominator(config, task.settings)
         self._scale = self._denominator * nodes / self._clip
 
@@ -185,9 +186,12 @@ class Stage:
         """A round's release as the noised sum that it stands for, over the clipping norm.
 
         Returns:
-            float64 [P], and how many replies were refused.
+            float64 [P], and how many replies were refused; zeros where no reply could be used.
         """
-        aggregate = self.gathered(number)
+        try:
+            aggregate = self.gathered(number)
+        except NoUsableReply:
+            return np.zeros(self._size), len(self._hosts)
         return self._step.release(aggregate, number) * self._scale, len(aggregate.refused)
 
     def replies(self) -> Floats:

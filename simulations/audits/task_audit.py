@@ -76,9 +76,7 @@ def _noise(audited: AuditedTask, values: Floats, plan: AuditPlan, repeats: bool)
     single = schedule.record_mode and audited.steps_on_nodes
     claim = schedule.stated
     return noise_finding(
-        noise_test(
-            values, confidence=plan.confidence, resolution=SINGLE if single else DOUBLE
-        ),
+        noise_test(values, confidence=plan.confidence, resolution=SINGLE if single else DOUBLE),
         claim=claim,
         priced=lambda ratio: schedule.claim(claim.delta, ratio).epsilon,
         restarts_repeat=repeats,
