@@ -1,9 +1,9 @@
 """Has every coordinate its noise? One at a time, in blocks of any size, and in stripes.
 
 Over n releases the squares of a coordinate's noise add up to a chi-square variable of n degrees of
-freedom, those of k coordinates to one of nk. Tested are every coordinate, every block of 2, 4, 8, ...
-neighbours, and every stripe: each one of 2, 3, ..., 64 coordinates, from each first one on.
-Two tests of Fisher put all coordinates' p-values together, for small faults that are scattered. The
+freedom, those of k coordinates to one of nk. Tested are every coordinate, every block of 2, 4, 8
+and more neighbours, and every stripe: one of 2, 3, ..., 64 coordinates, from each first one on. Two
+tests of Fisher put all coordinates' p-values together, for small faults that are scattered. The
 least p-value counts times the number of tests, so that all of them together raise a false alarm as
 rarely as a single one may.
 """

@@ -20,8 +20,9 @@ Fault = Callable[[Schedule], AbstractContextManager[None]]
 USERS = ("frozen, user", "focused, user", "wgan, user", "annotator, user", "privatizer, user")
 RECORDS = ("frozen, record", "focused, record", "wgan, record", "annotator, record")
 ALL = (*USERS, *RECORDS)
-BLOCKS = ("frozen, user", "focused, user", "frozen, record", "focused, record")
-DENSE = ("wgan, user", "annotator, user", "privatizer, user", "wgan, record")
+BLOCKS = ("frozen, record", "focused, record")
+DENSE = (*USERS, "wgan, record")
+BY_CLASS = ("frozen, user", "focused, user", "annotator, user")
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,9 @@ MUTANTS = (
     Mutant("no clip of a privatizer's blocks", _same(clips.no_block_clip), ("privatizer, user",)),
     Mutant("clip at 2C", _same(lambda: clips.clip_replaced(clips.doubled)), ALL),
     Mutant(
-        "each block clipped, not the user",
-        _same(lambda: clips.clip_replaced(clips.by_block)),
-        BLOCKS[:2],
+        "each class clipped, not the user",
+        _same(lambda: clips.clip_replaced(clips.by_part)),
+        BY_CLASS,
     ),
     Mutant(
         "sums clipped, not users or records",

@@ -51,5 +51,5 @@ def test_a_fault_is_caught(known, mutant):
 
 
 def test_a_score_counts_what_was_missed(known):
-    found = score(NOTHING, {name: known["annotator, user"] for name in ALL}, 2)
+    found = score(NOTHING, dict.fromkeys(ALL, known["annotator, user"]), 2)
     assert (found.audits, found.caught, sum(found.missed.values())) == (2, 0, 2)

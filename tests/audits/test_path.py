@@ -67,11 +67,13 @@ def test_values_are_put_in_place_in_the_container_that_the_task_uses():
     assert kept.tolist() == [[0] * 6, raw[1].tolist()]
 
 
-def test_directions_do_not_tell_of_the_coins(known, source):
-    """Where a canary's update has values is told before any coin is, of all alike."""
-    canaries = Canaries(audited(known, "frozen, user"), 20, source, norm=OVERLONG)
-    slots = (canaries.raw.view(20, 10, -1) != 0).any(2).sum(1)
-    assert slots.tolist() == [2] * 20
+def test_a_canary_is_ten_times_too_long_wherever_the_task_has_values(known, source):
+    task = audited(known, "frozen, user")
+    canaries = Canaries(task, 20, source, norm=OVERLONG)
+    lengths = canaries.raw.norm(dim=1) / task.schedule.event.clipping_norm
+    assert torch.allclose(lengths, torch.full((20,), OVERLONG))
+    # what has values is told before any coin is, of all alike
+    assert (canaries.raw != 0).all()
 
 
 def test_images_say_whose_they_are(source):
