@@ -10,7 +10,6 @@ from __future__ import annotations
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.linalg import qr
 from torch import Tensor
 
 from accountant.events import LEAST_NOISE
@@ -91,10 +90,16 @@ class CanaryRecords:
 
 
 def _told_apart(rows: Floats) -> NDArray[np.int64]:
-    """Which rows, each of length 1, are no combination of the others, as ascending positions."""
-    triangle, order = qr(rows.T, mode="r", pivoting=True)
-    left = np.abs(np.diag(triangle))
-    return np.sort(order[: len(left)][left > _LEAST_APART])
+    """Which rows, each of length 1, are no combination of earlier ones, as ascending positions."""
+    kept: list[int] = []
+    basis = np.zeros((0, rows.shape[1]))
+    for place, row in enumerate(rows):
+        own = row - basis.T @ (basis @ row)
+        length = float(np.linalg.norm(own))
+        if length > _LEAST_APART:
+            kept.append(place)
+            basis = np.vstack([basis, own / length])
+    return np.array(kept, dtype=np.int64)
 
 
 def with_records(audited: AuditedTask, images: Tensor, labels: Tensor) -> MadeUpUsers:

@@ -15,14 +15,15 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import torch
 from rich.console import Console
 from rich.table import Table
 
-from simulations.audits import audit
 from simulations.audits.audit import AuditPlan, run_audits
+from simulations.audits.restarts import restarts_repeat
 from simulations.audits.schedule import Schedule
 from studies.benchmarks.audit_mutants import MUTANTS, NOTHING, Mutant
 from studies.benchmarks.audit_subjects import subjects, two_tasks
@@ -103,8 +104,12 @@ def main() -> None:
     parser.add_argument("--markdown", type=Path, help="write the table there too")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
-    repeated = audit.restarts_repeat()  # once for all: it is a property of the process's start
-    audit.restarts_repeat = lambda: repeated
+    repeated = restarts_repeat()  # once for all: it is a property of a process's start
+    with patch("simulations.audits.audit.restarts_repeat", lambda: repeated):
+        _suite(chosen)
+
+
+def _suite(chosen: argparse.Namespace) -> None:
     known, console = {**subjects(), **two_tasks()}, Console(width=120)
     scores = []
     for mutant in (NOTHING, *MUTANTS):

@@ -12,9 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-import client.record_sums
-import server.private_step
-from server.sampling import Cohort, Roster
+from client.silo import drawn, noised
+from server.aggregation import noised_mean
+from server.sampling import Cohort, Roster, draw_cohort
 
 Draw = Callable[[int, float, np.random.Generator], NDArray[np.int64]]
 """Positions drawn of so many units at a rate."""
@@ -77,24 +77,23 @@ def same_each_time() -> Draw:
 def realised_denominator() -> Iterator[None]:
     """Sums are divided by how many took part."""
     counted: list[int] = [0]
-    draw_users, draw_records = server.private_step.draw_cohort, client.record_sums.drawn
-    mean, noised = server.private_step.noised_mean, client.record_sums.noised
 
     def users(*given: Any) -> Cohort:
-        cohort = draw_users(*given)
+        cohort = draw_cohort(*given)
         counted[0] = sum(map(len, cohort))
         return cohort
 
     def records(*given: Any) -> Tensor:
-        places = draw_records(*given)
+        places = drawn(*given)
         counted[0] = len(places)
         return places
 
     def divided(total: Any, **given: Any) -> Any:
-        return mean(total, **{**given, "denominator": max(1, counted[0])})
+        return noised_mean(total, **{**given, "denominator": max(1, counted[0])})
 
     def scaled(total: Tensor, request: Any, *where: int) -> Tensor:
-        return noised(total, request, *where) * request.mechanism.denominator / max(1, counted[0])
+        by: float = request.mechanism.denominator / max(1, counted[0])
+        return noised(total, request, *where) * by
 
     with ExitStack() as stack:
         for home, fault in (

@@ -14,10 +14,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-import client.record_sums
 import client.silo
 import server.private_step
 from accountant.noise import TEST_MODE_VARIABLE
+from client.silo import noised
+from server.aggregation import noised_mean as mean
 from server.private_step import PrivateStep
 
 Floats = NDArray[np.float64]
@@ -43,7 +44,6 @@ Change = Callable[[Floats, At], Floats]
 def changed(change: Change) -> Iterator[None]:
     """``change`` of the noise is added in its place."""
     rounds, release = [0], PrivateStep.release
-    mean, noised = server.private_step.noised_mean, client.record_sums.noised
 
     def released(self: PrivateStep, aggregate: Any, number: int) -> Any:
         rounds[0] = number
@@ -54,7 +54,8 @@ def changed(change: Change) -> Iterator[None]:
         drawn = mean(total, **given) * by - total
         deviation = given["noise_multiplier"] * given["clipping_norm"]
         at = At(rounds[0], 0, 0, deviation)
-        return (total + change(drawn, at)) / by
+        found: Floats = (total + change(drawn, at)) / by
+        return found
 
     def on_node(total: Tensor, request: Any, node: int, step: int) -> Tensor:
         drawn = (noised(total, request, node, step) - total).numpy()
@@ -145,12 +146,14 @@ def not_in(number: int) -> Change:
 
 def uniform(noise: Floats, at: At) -> Floats:
     """The right variance of the wrong shape."""
-    return np.random.default_rng().uniform(-1, 1, len(noise)) * np.sqrt(3) * at.deviation
+    found: Floats = np.random.default_rng().uniform(-1, 1, len(noise)) * 3**0.5 * at.deviation
+    return found
 
 
 def smoothed(noise: Floats, at: At) -> Floats:
     """The right variance, neighbours alike."""
-    return (noise + np.roll(noise, 1)) / np.sqrt(2)
+    found: Floats = (noise + np.roll(noise, 1)) / 2**0.5
+    return found
 
 
 @contextmanager
@@ -171,7 +174,6 @@ def fixed_seed() -> Iterator[None]:
 @contextmanager
 def before_the_clip() -> Iterator[None]:
     """What is noised is clipped again."""
-    mean, noised = server.private_step.noised_mean, client.record_sums.noised
 
     def on_server(total: Floats, **given: Any) -> Floats:
         return _short(mean(total, **given), given["clipping_norm"] / given["denominator"])
