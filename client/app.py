@@ -46,7 +46,7 @@ def build_client_app(open_users: OpenUsers, policy_of: PolicyOf = own_policy) ->
         try:
             return _answer(message, lambda: _train(message, open_users, policy_of, context))
         finally:
-            _wait_until(started, policy_of, context)
+            _wait_until(started, context)
 
     return app
 
@@ -88,10 +88,10 @@ def _train(
     return train(open_users(context), request).to_record()
 
 
-def _wait_until(started: float, policy_of: PolicyOf, context: Context) -> None:
+def _wait_until(started: float, context: Context) -> None:
     """Hold a reply, a failure's too, until the node's fixed time."""
     try:
-        reply_after = policy_of(context).reply_after
+        reply_after = own_policy(context).reply_after
     except NodeDataError:  # said already, where the request was refused
         return
     time.sleep(max(0.0, started + reply_after - time.monotonic()))

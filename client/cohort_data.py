@@ -137,7 +137,7 @@ class PaddedRecords:
     sensitive: Tensor
     """int64 [users, records]; zeros where none is known."""
     choice: Tensor
-    """float32 [users, records, 1]; 1 where nobody chose."""
+    """float32 [users, records, 1]; 1 where the user chose nothing."""
 
     @property
     def shares(self) -> Tensor:

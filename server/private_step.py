@@ -111,7 +111,7 @@ class PrivateStep:
         return draw_cohort(roster, self._task.sampling_rate, source)
 
     def _requests(self, number: int, cohort: Cohort, asked: Asked) -> dict[int, RecordDict]:
-        """One for every node, of the same size whoever was drawn: silence would name the others."""
+        """One for every node, of one size whichever users were drawn: silence would tell."""
         seeds = np.random.SeedSequence([self._config.seed, number, _SEED])
         one = TrainRequest(
             round=number,

@@ -26,8 +26,21 @@ class InProcessGrid(Grid):
     """``nodes`` simulated SuperNodes that answer as soon as they are asked."""
 
     def __init__(
-        self, client_app: ClientApp, nodes: int, run_config: Mapping[str, Setting]
+        self,
+        client_app: ClientApp,
+        nodes: int,
+        run_config: Mapping[str, Setting],
+        node_config: Mapping[str, Setting] | None = None,
     ) -> None:
+        """Begin with nodes that kept nothing.
+
+        Args:
+            client_app: answers for each of them.
+            nodes: how many.
+            run_config: what they are told of the run.
+            node_config: what each node's operator would state beside its number, such as the floor
+                below which it refuses (`client.node_policy`).
+        """
         self._app, self._replies = client_app, dict[str, Message]()
         self._run = Run.create_empty(1)
         TaskIdentity.run_id, TaskIdentity.task_id = self._run.run_id, 1
@@ -36,7 +49,11 @@ class InProcessGrid(Grid):
             FIRST_NODE_ID + partition: Context(
                 run_id=self._run.run_id,
                 node_id=FIRST_NODE_ID + partition,
-                node_config={"partition-id": partition, "num-partitions": nodes},
+                node_config={
+                    **(node_config or {}),
+                    "partition-id": partition,
+                    "num-partitions": nodes,
+                },
                 state=RecordDict(),
                 run_config=dict(run_config),
             )
