@@ -24,7 +24,7 @@ Sums = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Place:
+class NoisePlace:
     """Where in a release a variance was measured."""
 
     words: str
@@ -40,7 +40,7 @@ def two_sided(squares: Sums, freedom: int) -> Sums:
     return both
 
 
-def coordinate_test(squares: Sums, releases: int) -> tuple[float, Place]:
+def coordinate_test(squares: Sums, releases: int) -> tuple[float, NoisePlace]:
     """The least likely variance of any place, allowing for how many places there are.
 
     Args:
@@ -50,18 +50,20 @@ def coordinate_test(squares: Sums, releases: int) -> tuple[float, Place]:
     Returns:
         The p-value of all places together, and the place.
     """
-    least, tests, found = 1.0, 0, Place("all coordinates", 1.0)
+    least, tests, found = 1.0, 0, NoisePlace("all coordinates", 1.0)
     for sums, size, words in _places(squares):
         p_values = two_sided(sums, releases * size)
         tests += p_values.size
         at = int(p_values.argmin())
         if p_values[at] < least or found.words == "all coordinates":
             least = float(p_values[at])
-            found = Place(words.format(*_ends(words, at, size)), _ratio(sums[at], releases * size))
+            found = NoisePlace(
+                words.format(*_ends(words, at, size)), _ratio(sums[at], releases * size)
+            )
     for p in _together(squares, releases):
         tests += 1
         if p < least:
-            least, found = p, Place("many coordinates", _ratio(squares.mean(), releases))
+            least, found = p, NoisePlace("many coordinates", _ratio(squares.mean(), releases))
     return min(1.0, least * tests), found
 
 

@@ -17,7 +17,7 @@ from scipy.special import ndtr
 from scipy.stats import chi2, kstwobign, norm
 from scipy.stats import t as student
 
-from accountant.audit.coordinates import Place, coordinate_test, two_sided
+from accountant.audit.coordinates import NoisePlace, coordinate_test, two_sided
 from foundation.errors import WrongUse
 
 Values = NDArray[np.float64]
@@ -59,7 +59,7 @@ class NoiseTest:
     """Values that another one equals, anywhere."""
     most_repeats: int
     """As many or more never come about by chance."""
-    place: Place
+    place: NoisePlace
     """Where the variance over all releases is least likely."""
 
 

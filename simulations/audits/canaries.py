@@ -29,7 +29,7 @@ from simulations.audits.made_up import (
     made_up_labels,
     owner_of,
 )
-from simulations.audits.stage import SHAPE, AuditedTask, Floats, Stage
+from simulations.audits.stage import SHAPE, AuditedTask, Floats, AuditStage
 
 OVERLONG = 10.0
 """Norm of a canary's update over the clipping norm."""
@@ -126,7 +126,9 @@ class Canaries:
         always = self._audited.with_mechanism(sampling_rate=1.0)
         real = CLIENT_TASKS[always.schedule.task.settings.kind]
         everybody = self._hosts(torch.ones(self.count, dtype=torch.bool), 1)
-        stage = Stage(always, everybody, lambda users, asked: _Marking(real(users, asked), marked))
+        stage = AuditStage(
+            always, everybody, lambda users, asked: _Marking(real(users, asked), marked)
+        )
         stage.released(always.schedule.task.first)
         return marked
 
@@ -134,7 +136,7 @@ class Canaries:
         sensitive = self._audited.sensitive
         return dealt_out(self._images, self._labels, holds, nodes, self._classes, sensitive)
 
-    def stage(self, included: Coins, audited: AuditedTask | None = None) -> Stage:
+    def stage(self, included: Coins, audited: AuditedTask | None = None) -> AuditStage:
         """The canaries as users of the run's nodes.
 
         Args:
@@ -145,7 +147,7 @@ class Canaries:
         nodes = min(asked.schedule.config.data.nodes, self.count)
         kind = asked.schedule.task.settings.kind
         hosts = self._hosts(torch.from_numpy(included), nodes)
-        return Stage(asked, hosts, answering(kind, self.raw))
+        return AuditStage(asked, hosts, answering(kind, self.raw))
 
     def nodes(self) -> NDArray[np.int64]:
         """Each canary's node, int64 [m]."""

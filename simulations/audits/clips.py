@@ -16,7 +16,7 @@ from server.private_step import NoUsableReply
 from simulations.audits.canaries import OVERLONG, Canaries
 from simulations.audits.made_up import made_up_images, made_up_labels
 from simulations.audits.records import SMALL_CLIP, silent_hosts, with_records
-from simulations.audits.stage import SHAPE, AuditedTask, Floats, Stage
+from simulations.audits.stage import SHAPE, AuditedTask, Floats, AuditStage
 
 RECORDS = 3
 _EXCESS = 1e3
@@ -78,7 +78,7 @@ def _computed(audited: AuditedTask, source: np.random.Generator) -> tuple[Floats
         records = 1
     images = made_up_images(1, records, SHAPE, source)[0]
     labels = made_up_labels(1, records, audited.classes, source)[0]
-    stage = Stage(small, [with_records(audited, images, labels)])
+    stage = AuditStage(small, [with_records(audited, images, labels)])
     return stage.released(audited.schedule.task.first)
 
 
@@ -115,7 +115,7 @@ def _is_taken(audited: AuditedTask, reply: Reply) -> bool:
     """Whether a hostile node's reply changes a sum; the other node's users hold nothing."""
     everybody = audited.with_mechanism(sampling_rate=1.0)
     largest = audited.state.largest_reply if audited.schedule.record_mode else np.inf
-    stage = Stage(everybody, silent_hosts(audited, 2), largest_reply=largest)
+    stage = AuditStage(everybody, silent_hosts(audited, 2), largest_reply=largest)
     clip = audited.schedule.event.clipping_norm
     most = largest if np.isfinite(largest) else clip
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from accountant.events import LEAST_NOISE
 from simulations.audits.canaries import OVERLONG, Canaries
 from simulations.audits.records import CanaryRecords
-from simulations.audits.stage import AuditedTask, Floats, Stage
+from simulations.audits.stage import AuditedTask, Floats, AuditStage
 
 USERS = 200
 _WANTED = 300
@@ -65,7 +65,9 @@ def drawn_records(canaries: CanaryRecords) -> Draws:
     return _decoded(canaries.audited, stage, canaries.alone, canaries.nodes)
 
 
-def _decoded(audited: AuditedTask, stage: Stage, alone: Floats, nodes: NDArray[np.int64]) -> Draws:
+def _decoded(
+    audited: AuditedTask, stage: AuditStage, alone: Floats, nodes: NDArray[np.int64]
+) -> Draws:
     """Repeat the task's first round: its public seeds stay, its secret draws do not."""
     rounds = rounds_needed(len(alone), audited.schedule.event.sampling_rate)
     released, refusals = zip(

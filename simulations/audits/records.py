@@ -14,7 +14,7 @@ from torch import Tensor
 
 from accountant.events import LEAST_NOISE
 from simulations.audits.made_up import MadeUpUsers, made_up_images, made_up_labels
-from simulations.audits.stage import SHAPE, AuditedTask, Floats, Stage
+from simulations.audits.stage import SHAPE, AuditedTask, Floats, AuditStage
 
 _LEAST_APART = 0.05
 """How much of a contribution must be its own."""
@@ -58,7 +58,7 @@ class CanaryRecords:
         images, labels = self.images[picked][None], self.labels[picked][None]
         return MadeUpUsers(images, labels, one, self.audited.classes, node)
 
-    def stage(self, included: NDArray[np.bool_], audited: AuditedTask | None = None) -> Stage:
+    def stage(self, included: NDArray[np.bool_], audited: AuditedTask | None = None) -> AuditStage:
         """The included records on their nodes.
 
         Args:
@@ -66,7 +66,7 @@ class CanaryRecords:
             audited: the task with another mechanism of the same clip, where it is to be another.
         """
         hosts = [self.host(included & (self.nodes == n), n) for n in range(self._count)]
-        return Stage(audited or self.audited, hosts)
+        return AuditStage(audited or self.audited, hosts)
 
     def _alone(self) -> Floats:
         """What each record adds to its node's sum, over the clipping norm, float64 [m, P].
@@ -76,7 +76,7 @@ class CanaryRecords:
         number = self.audited.schedule.task.first
         quiet = self.audited.with_mechanism(sampling_rate=1.0, noise_multiplier=LEAST_NOISE)
         everybody = np.eye(len(self.labels), dtype=np.bool_)
-        stage = Stage(quiet, [self.host(everybody[0], 0)])
+        stage = AuditStage(quiet, [self.host(everybody[0], 0)])
         rows = []
         for one in everybody:
             stage.hosting(0, self.host(one, 0))

@@ -1,4 +1,4 @@
-"""What a mechanism releases of nobody: its noise alone, again and again.
+"""What a mechanism releases where there is no record: its noise alone, again and again.
 
 All rounds of the task, or some with the first and the last, are carried out in several lives of the
 mechanism, as before and after a restart, on users who hold nothing.
@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 
 from simulations.audits.records import silent_hosts
-from simulations.audits.stage import AuditedTask, Floats, Stage
+from simulations.audits.stage import AuditedTask, Floats, AuditStage
 
 RELEASES = 40
 MOST_NUMBERS = 20
@@ -49,7 +49,7 @@ def silent_releases(
     lives = max(2, math.ceil(releases / (len(rounds) * nodes)))
     rows: list[Floats] = []
     for life in range(lives):
-        stage = Stage(silent, silent_hosts(audited, NODES))
+        stage = AuditStage(silent, silent_hosts(audited, NODES))
         for done, number in enumerate(rounds, start=1):
             rows += _noise(stage, number, record_mode=audited.schedule.record_mode)
             if observer is not None:
@@ -58,7 +58,7 @@ def silent_releases(
     return np.stack(rows) / deviation
 
 
-def _noise(stage: Stage, number: int, *, record_mode: bool) -> list[Floats]:
+def _noise(stage: AuditStage, number: int, *, record_mode: bool) -> list[Floats]:
     if record_mode:
         stage.released(number)
         return list(stage.replies())

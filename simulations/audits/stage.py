@@ -132,7 +132,7 @@ def unhidden(config: Config) -> Config:
     return config.updated({**hidden, **others})
 
 
-class Stage:
+class AuditStage:
     """Nodes with made-up users, and the real private step of one task over them."""
 
     def __init__(

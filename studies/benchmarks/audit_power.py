@@ -34,7 +34,7 @@ Subjects = dict[str, list[Schedule]]
 
 
 @dataclass
-class Score:
+class MutantScore:
     """How audits of one mutant ended."""
 
     mutant: str
@@ -56,9 +56,9 @@ def first_alarm(schedules: list[Schedule], mutant: Mutant, *, plan: AuditPlan = 
     return ""
 
 
-def score(mutant: Mutant, known: Subjects, repeats: int) -> Score:
+def score(mutant: Mutant, known: Subjects, repeats: int) -> MutantScore:
     """Audit a mutant again and again, its subjects in turn."""
-    found, started = Score(mutant.name), time.perf_counter()
+    found, started = MutantScore(mutant.name), time.perf_counter()
     for number in range(repeats):
         name = mutant.subjects[number % len(mutant.subjects)]
         kind = first_alarm(known[name], mutant)
@@ -72,7 +72,7 @@ def score(mutant: Mutant, known: Subjects, repeats: int) -> Score:
     return found
 
 
-def table(scores: list[Score]) -> Table:
+def table(scores: list[MutantScore]) -> Table:
     """A row a mutant."""
     made = Table("fault", "tasks", "audits", "alarms", "first alarm by", "s an audit")
     tasks = {mutant.name: len(mutant.subjects) for mutant in (NOTHING, *MUTANTS)}
@@ -83,7 +83,7 @@ def table(scores: list[Score]) -> Table:
     return made
 
 
-def markdown(scores: list[Score]) -> str:
+def markdown(scores: list[MutantScore]) -> str:
     """The same as a table of a page."""
     tasks = {mutant.name: len(mutant.subjects) for mutant in (NOTHING, *MUTANTS)}
     rows = [
