@@ -29,7 +29,7 @@ from simulations.audits.made_up import (
     made_up_labels,
     owner_of,
 )
-from simulations.audits.stage import SHAPE, AuditedTask, Floats, AuditStage
+from simulations.audits.stage import SHAPE, AuditedTask, AuditStage, Floats
 
 OVERLONG = 10.0
 """Norm of a canary's update over the clipping norm."""

@@ -16,7 +16,7 @@ from server.private_step import NoUsableReply
 from simulations.audits.canaries import OVERLONG, Canaries
 from simulations.audits.made_up import made_up_images, made_up_labels
 from simulations.audits.records import SMALL_CLIP, silent_hosts, with_records
-from simulations.audits.stage import SHAPE, AuditedTask, Floats, AuditStage
+from simulations.audits.stage import SHAPE, AuditedTask, AuditStage, Floats
 
 RECORDS = 3
 _EXCESS = 1e3

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from accountant.events import LEAST_NOISE
 from simulations.audits.canaries import OVERLONG, Canaries
 from simulations.audits.records import CanaryRecords
-from simulations.audits.stage import AuditedTask, Floats, AuditStage
+from simulations.audits.stage import AuditedTask, AuditStage, Floats
 
 USERS = 200
 _WANTED = 300

@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 
 from simulations.audits.records import silent_hosts
-from simulations.audits.stage import AuditedTask, Floats, AuditStage
+from simulations.audits.stage import AuditedTask, AuditStage, Floats
 
 RELEASES = 40
 MOST_NUMBERS = 20
