@@ -1,10 +1,11 @@
 """Noised histograms of like rounds, added up, and what they say of the average over all enrolled.
 
-Each round draws every enrolled user with probability q afresh, no matter who was drawn before. So over t
-rounds the expected sum of any value v ∈ [0, 1] of a user's bin, over those drawn, is q times its
-sum over all N enrolled users and the t rounds: no assumption on users or on how norms come about is
-needed, and returning users are no difficulty. By concavity the mean of the rounds' logarithms is at
-most the logarithm of their mean, so bounding the pooled mean bounds the rounds' total cost.
+Each round draws every enrolled user with probability q afresh, no matter who was drawn before. So
+over t rounds the expected sum of any value v ∈ [0, 1] of a user's bin, over those drawn, is q times
+its sum over all N enrolled users and the t rounds: no assumption on users or on how norms come
+about is needed, and returning users are no difficulty. By concavity the mean of the rounds'
+logarithms is at most the logarithm of their mean, so bounding the pooled mean bounds the rounds'
+total cost.
 """
 
 from __future__ import annotations

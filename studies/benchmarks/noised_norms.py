@@ -22,6 +22,7 @@ from accountant.bayesian.norms import NormHistogram
 from accountant.bayesian.published import PublishedAccountant
 from accountant.dp.differential import DifferentialAccountant
 from accountant.events import SubsampledGaussian
+from accountant.noise import private_source
 
 DELTA = 1e-10
 SHARES = (0.005, 0.02, 0.1)
@@ -82,7 +83,7 @@ def drawn(
     for _ in range(setting.rounds):
         counts = source.binomial(norms.counts, setting.rate)
         exact.compose(event, NormHistogram(1.0, tuple(counts.tolist())))
-        released = noised_norms(counts, clipping_norm=1.0, noise=noise, source=source)
+        released = noised_norms(counts, clipping_norm=1.0, noise=noise, source=private_source(-1))
         noised.compose(event, released)
     account = DifferentialAccountant()
     account.compose(event, setting.rounds)

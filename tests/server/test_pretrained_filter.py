@@ -32,7 +32,7 @@ from server.sampling import Roster
 from server.schedule import planned_epsilon, scheduled
 from server.store import SampleFilter, open_store
 from server.tasks.privatizer import PrivatizerTask
-from simulations.audits.canaries import stage_config
+from simulations.audits.stage import unhidden
 from simulations.engine import measure_student
 from simulations.federation.apps import node_users
 from simulations.reading import kept_leakage, kept_run_filter, kept_sampler
@@ -313,7 +313,7 @@ def test_requests_carry_the_filter_and_not_where_it_lay(first, second, run_small
 
 
 def test_canaries_try_the_mechanism_of_such_a_run(second):
-    assert not stage_config(second("/x"), 10).privatizer.active
+    assert not unhidden(second("/x")).privatizer.active
 
 
 def test_a_run_is_not_begun_without_the_filter_that_it_is_to_have(second):
