@@ -16,6 +16,7 @@ from accountant.bayesian.noised_norms import (
     split_noise,
 )
 from accountant.bayesian.norms import NORM_BINS, NormHistogram
+from accountant.noise.bits import FixedBits
 
 NOISE = st.floats(1e-3, 1e3)
 SHARE = st.floats(1e-6, 0.9)
@@ -52,8 +53,7 @@ def test_a_share_out_of_range_is_refused(share):
 
 def released(norms, noise=3.0, seed=0):
     counts = NormHistogram.from_norms(norms, 1.0).counts
-    source = np.random.default_rng(seed)
-    return noised_norms(counts, clipping_norm=1.0, noise=noise, source=source)
+    return noised_norms(counts, clipping_norm=1.0, noise=noise, source=FixedBits(seed))
 
 
 def test_a_user_changes_one_count_by_one():
@@ -97,6 +97,4 @@ def test_norms_are_never_released_without_noise(noise):
     with pytest.raises(ValueError, match="noise"):
         released([0.1], noise=noise)
     with pytest.raises(ValueError, match="bins"):
-        noised_norms(
-            [1] * (NORM_BINS - 1), clipping_norm=1.0, noise=1.0, source=np.random.default_rng(0)
-        )
+        noised_norms([1] * (NORM_BINS - 1), clipping_norm=1.0, noise=1.0, source=FixedBits(0))

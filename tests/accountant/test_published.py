@@ -17,6 +17,7 @@ from accountant.bayesian.norms import NormHistogram
 from accountant.bayesian.pooled import Pool
 from accountant.bayesian.published import PublishedAccountant
 from accountant.events import GaussianRelease, SubsampledGaussian
+from accountant.noise.bits import FixedBits
 
 EVENT = SubsampledGaussian("user", "poisson", "add-remove", 0.1, 6.0, 0.5)
 DELTA = 1e-8
@@ -34,7 +35,7 @@ def drawn(low=0.2, high=0.5, share=0.02, seed=0, users=USERS, event=EVENT):
         counts * (cohort / norms.size),
         clipping_norm=event.clipping_norm,
         noise=split_noise(event.noise_multiplier, share).norms,
-        source=source,
+        source=FixedBits(seed),
     )
 
 
