@@ -155,8 +155,15 @@ class FilteredUsers:
         if rows is not None or not self._has_room:
             return self._made(position, rows)
         if not self._kept:
-            self._kept.update({place: self._made(place, None) for place in range(len(self))})
+            self._kept.update({place: self._readable(place) for place in range(len(self))})
         return self._kept[position]
+
+    def _readable(self, position: int) -> LocalData:
+        """A user's filtered records; none of one whose records cannot be, who must fail no one."""
+        try:
+            return self._made(position, None)
+        except Exception:
+            return no_records(self)
 
     @property
     def _has_room(self) -> bool:

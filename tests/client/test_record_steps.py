@@ -98,7 +98,7 @@ def test_a_task_draws_no_records_by_itself(reply):
 def test_a_task_takes_as_many_steps_as_the_mechanism_says(reply):
     found = [reply(Stepping, steps, noise_multiplier=0.0) for steps in (1, 3)]
     assert np.allclose(found[1], 3 * found[0])
-    noisy = reply(Stepping, 4, clipping_norm=1e-6, noise_multiplier=1e6)
+    noisy = reply(Stepping, 4, clipping_norm=1e-3, noise_multiplier=1e3)
     assert noisy.std() == pytest.approx(2.0, rel=0.1), "each step has noise of its own"
     with pytest.raises(NodeDataError, match="takes one step, not 2"):
         reply(Careless, 2)
