@@ -75,7 +75,10 @@ def differential(schedule: Schedule, bound: Bound, delta: float) -> str:
 def delta_in_words(delta: float, users: int) -> str:
     """How δ stands to 1/N for N enrolled users."""
     if delta * users < _CAUTION:
-        return f"δ is {shown(delta * users, 2)} of 1/N for N = {users} users."
+        return (
+            f"How many users are enrolled is public: N = {users}, of whom one may have no data. "
+            f"δ is {shown(delta * users, 2)} of 1/N."
+        )
     return (
         f"Caution: δ = {shown(delta)} is not far below 1/N = {1 / users:.3g}; publishing "
         "one person's data outright could satisfy a δ above it. Choose a smaller one."
