@@ -151,7 +151,10 @@ def _shrunk(norms: Tensor, clipping_norm: float) -> tuple[Tensor, Tensor, Tensor
 
 
 def histogram(norms: Tensor, clipping_norm: float, bins: int) -> Tensor:
-    """Counts of ``norms`` in ``bins`` equal bins of (0, C]; norm 0 goes to the first bin.
+    """Counts of ``norms`` in ``bins`` equal bins of (0, C]; norm 0 is not counted.
+
+    Who contributes nothing to the sum must count nowhere either: a user whose records are taken
+    away would otherwise move from one bin to another, by √2, and not out of one, by 1.
 
     Args:
         norms: clipped norms, float64 [n], in [0, C].
@@ -162,5 +165,6 @@ def histogram(norms: Tensor, clipping_norm: float, bins: int) -> Tensor:
         int64 [bins]; bin i counts norms in (iC/bins, (i+1)C/bins], so that reading each bin as
         its upper edge never understates a norm.
     """
-    index = torch.ceil(norms * (bins / clipping_norm)).long().sub(1).clamp(0, bins - 1)
+    counted = norms[norms > 0]
+    index = torch.ceil(counted * (bins / clipping_norm)).long().sub(1).clamp(0, bins - 1)
     return torch.bincount(index, minlength=bins)

@@ -45,7 +45,9 @@ class NodePolicy(BaseModel):
     kinds: str = ""
     """Kinds of task that are allowed, separated by spaces; empty for all."""
     units: str = "user record"
-    """``user``, ``record`` or both, separated by a space."""
+    """``user``, ``record`` or both, separated by a space. A node with data of its own (``data``)
+    answers for ``user`` alone unless it is told otherwise: in user mode it trusts the server with
+    sums, which a node of record mode must not."""
     records_per_user: Natural = 0
     """Records that a user contributes at most, where the run has no number or a higher one; 0 for
     the run's, or 32."""
@@ -64,8 +66,10 @@ class NodePolicy(BaseModel):
             NodeDataError: a value that cannot be, or a limit on rounds without a file.
         """
         own = {name: key for name in cls.model_fields if (key := _key(name)) in node_config}
+        usual = {"units": "user"} if "data" in node_config else {}
+        given = {name: node_config[key] for name, key in own.items()}
         try:
-            found = cls(**{name: node_config[key] for name, key in own.items()})  # type: ignore[arg-type]
+            found = cls(**{**usual, **given})  # type: ignore[arg-type]
         except ValidationError as error:
             wrong = error.errors()[0]
             key = _key(str(wrong["loc"][0]))
@@ -74,9 +78,18 @@ class NodePolicy(BaseModel):
             ) from None
         if found.most_rounds > 0 and not Path(found.rounds_file).is_absolute():
             raise NodeDataError("most-rounds needs rounds-file, an absolute path of the node's own")
-        if unknown := set(found.units.split()) - {"user", "record"}:
-            raise NodeDataError(f"units={sorted(unknown)}: give user, record or both")
+        found._check_units(deployed="data" in node_config)
         return found
+
+    def _check_units(self, *, deployed: bool) -> None:
+        if unknown := set(self.units.split()) - {"user", "record"}:
+            raise NodeDataError(f"units={sorted(unknown)}: give user, record or both")
+        bare = self.least_noise_multiplier == 0 and not self.allow_no_noise
+        if deployed and "record" in self.units.split() and bare:
+            raise NodeDataError(
+                "units=record needs least-noise-multiplier above 0: the node's own noise is all "
+                "that protects its records, and a server may ask for too little"
+            )
 
     def accept(self, request: TrainRequest) -> TrainRequest:
         """The request as the node answers it, counted.

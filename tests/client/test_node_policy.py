@@ -162,6 +162,21 @@ def test_a_configuration_that_cannot_be_meant_answers_nothing(users, make_reques
         asked(users, make_request(0), **own)
 
 
+def test_a_node_with_data_of_its_own_trusts_a_server_with_no_more_than_it_is_told(make_request):
+    own = {"data": "/somewhere/users.npz"}
+    record = make_request(0, noise_multiplier=1e-6)
+    record = replace(record, mechanism=record.mechanism.model_copy(update={"unit": "record"}))
+    with pytest.raises(RequestRefused, match="units"):
+        NodePolicy.of(own).accept(record)
+    with pytest.raises(NodeDataError, match="least-noise-multiplier"):
+        NodePolicy.of({**own, "units": "record"})
+    silo = NodePolicy.of({**own, "units": "record", "least-noise-multiplier": 0.8})
+    with pytest.raises(RequestRefused, match="least-noise-multiplier"):
+        silo.accept(record)
+    with pytest.raises(RequestRefused, match="units"):  # no user's sum without noise either
+        silo.accept(make_request(0))
+
+
 def test_a_node_can_take_fewer_records_of_a_user_and_no_more(make_request):
     request = make_request(0, records_per_user=10)
     assert NodePolicy(records_per_user=4).accept(request).records_per_user == 4

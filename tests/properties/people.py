@@ -189,7 +189,7 @@ class Stage:
         with _drawn(drawn):
             aggregate = step.gather(1, self.asked)
         assert not aggregate.refused
-        return Gathered(aggregate.total, grid.requests, grid.replies)
+        return Gathered(aggregate.total, aggregate.norms, grid.requests, grid.replies)
 
 
 @dataclass(frozen=True)
@@ -197,6 +197,7 @@ class Gathered:
     """A round as the server and those who watch the network see it."""
 
     total: np.ndarray
+    norms: np.ndarray
     requests: dict[int, int]
     """Bytes that went to each node."""
     replies: dict[int, int]

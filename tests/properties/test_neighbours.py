@@ -53,6 +53,22 @@ def test_a_user_in_any_form_moves_the_sum_by_the_clip_at_most(stage_of, kind, fo
     if form in ("as they are", "one record", "enlarged"):
         assert moved > 0
     assert found.replies == missing.replies
+    for share in (0.02, 0.5):  # both parts of the release together, each over its own noise
+        counted = np.linalg.norm(found.norms - missing.norms)
+        joined = (1 - share) * (moved / CLIP) ** 2 + share * counted**2
+        assert joined <= 1 + 1e-6
+
+
+@EVERY_KIND
+@pytest.mark.parametrize("form", sorted(ODD))
+def test_a_user_whose_records_are_taken_away_moves_both_parts_within_the_clip(stage_of, kind, form):
+    """The roster stays: the user is still enrolled, and drawn, and holds nothing."""
+    stage, people = stage_of(kind), there()
+    found = stage.total([*people[:-1], ODD[form](person(USERS - 1, MOST))], OTHERS)
+    emptied = stage.total([*people[:-1], person(USERS - 1, 0)], OTHERS)
+    moved = np.linalg.norm(found.total - emptied.total) / CLIP
+    counted = np.abs(found.norms - emptied.norms)
+    assert counted.sum() <= 1 and moved <= 1 + 1e-6
 
 
 @EVERY_KIND
