@@ -19,6 +19,7 @@ from accountant.account import Spending
 from accountant.ledger.population import OutOfBudget
 from server.config.tree import Config
 from server.enrolment import Federation
+from server.kept_releases import keep_release
 from server.learner import Learner
 from server.private_step import NoUsableReply, PrivateStep
 from server.publication import Publication, round_facts
@@ -120,6 +121,8 @@ class TrainingRun:
             self._run_ledger.charge(task.event, number, step.evidence(aggregate))
         release = step.release(aggregate, number)
         self._directory.save_release(number, release)
+        folder = self._directory.path
+        keep_release(folder, self._config, self._federation, task, asked, number, release)
 
     def _step_of(self, task: ScheduledTask) -> PrivateStep:
         if task.name not in self._steps:
