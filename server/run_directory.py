@@ -7,7 +7,7 @@
 ``checkpoint/release-N.safetensors``  round N's noised aggregate, until a state has taken it in
 ``checkpoint/generator-N.safetensors``  generators that stored samples were drawn from
 ``checkpoint/filter.safetensors``  the filter that the run was given, where it was given one
-``releases/round-N.safetensors``  every round's noised release, public, for diagnoses: `kept_releases`
+``releases/round-N.safetensors``  noised releases, which diagnoses read: `server.kept_releases`
 ``store.db``               the database, unless another store is named (then in ``store-url``)
 """
 

@@ -57,6 +57,7 @@ TILT = Fault(
     image=lambda images, setting: warped(images, degrees=setting.amount),
     amounts=(20.0, 10.0, 35.0, -10.0, -20.0, -35.0),
     measure="degrees to the left",
+    continuous=True,
 )
 SHIFT_RIGHT = Fault(
     "shift_right",
@@ -78,6 +79,7 @@ SCALE = Fault(
     image=lambda images, setting: warped(images, scale=setting.amount),
     amounts=(0.6, 0.8, 1.25, 1.5),
     measure="times the size",
+    continuous=True,
 )
 CROP = Fault(
     "crop", "cut off at the border", image=cropped, amounts=(7.0, 5.0), measure="pixels of border"

@@ -50,13 +50,16 @@ def repeated(images: Tensor, labels: Tensor, setting: FaultSetting) -> Records:
     return images[rows], labels[rows]
 
 
-SWAP_LABELS = Fault("swap_labels", "two classes' names exchanged", label=swapped, takes="pair")
+SWAP_LABELS = Fault(
+    "swap_labels", "two classes' names exchanged", label=swapped, takes="pair", renames=True
+)
 SHIFT_LABELS = Fault(
     "shift_labels",
     "every class named as a neighbour",
     label=moved_on,
     amounts=(1.0, -1.0),
     measure="classes",
+    renames=True,
 )
 RANDOM_LABELS = Fault("random_labels", "labels drawn at random", label=drawn_at_random)
 MISSING_CLASS = Fault("missing_class", "a class missing", label=without, takes="class")

@@ -39,7 +39,9 @@ class PlantedFault:
                 f"{classes - 1}"
             )
         if self.fault.colours and shape[0] == 1:
-            raise WrongUse(f"fault {name!r} changes colours and these images are grey: take another")
+            raise WrongUse(
+                f"fault {name!r} changes colours and these images are grey: take another"
+            )
 
 
 def parse_faults(text: str) -> tuple[PlantedFault, ...]:

@@ -65,8 +65,12 @@ class Fault:
     """Amounts that a diagnosis tries; the first is what is planted where none is said."""
     measure: str = ""
     """What an amount is, such as ``"degrees"``; empty where the fault has none."""
+    continuous: bool = False
+    """Whether amounts between those mean something, so that a diagnosis looks there too."""
     takes: Takes = "any"
     """The classes that it needs: any, exactly one, or two."""
+    renames: bool = False
+    """Whether it does nothing but exchange the names of classes, the same way for all records."""
     colours: bool = False
     """Whether only colour images show it."""
 

@@ -54,6 +54,7 @@ DIM = Fault(
     image=lambda images, setting: (images + 1) * setting.amount - 1,
     amounts=(0.4, 0.7),
     measure="times the brightness",
+    continuous=True,
 )
 GAMMA = Fault(
     "gamma",

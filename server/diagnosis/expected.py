@@ -24,6 +24,9 @@ from server.diagnosis.reference import ReferenceUsers
 from server.kept_releases import KeptRelease
 
 Matrix = NDArray[np.float32]
+RENAMED_ALONE = ("frozen",)
+"""Kinds of task whose update is a block a class that goes with the class's name, and no more:
+where classes change names, blocks change places."""
 
 
 @dataclass(frozen=True)
@@ -80,9 +83,24 @@ def halves(rows: Matrix) -> Means:
 
 def expected(
     users: ReferenceUsers,
-    hypotheses: Sequence[Hypothesis],
+    hypothesis: Hypothesis,
     releases: Sequence[KeptRelease],
     records: int,
-) -> list[Means]:
-    """The means under each hypothesis, all users having the fault."""
-    return [halves(all_updates(users.under(one), releases, records)) for one in hypotheses]
+    sound: Matrix,
+) -> Means:
+    """The means where all users have a fault.
+
+    Args:
+        users: sound reference users.
+        hypothesis: the fault.
+        releases: whose sums are asked for.
+        records: what a user contributes at most.
+        sound: `all_updates` of the users.
+    """
+    names = hypothesis.renamed(users.classes)
+    if names is not None and all(one.request.kind in RENAMED_ALONE for one in releases):
+        blocks = sound.reshape(len(sound), len(releases), users.classes, -1)
+        found = np.empty_like(blocks)
+        found[:, :, names.numpy()] = blocks
+        return halves(found.reshape(sound.shape))
+    return halves(all_updates(users.under(hypothesis), releases, records))

@@ -20,7 +20,7 @@ DISTINCT = 0.05
 WIDE = 1.96
 """Standard errors on either side of a share: 95%."""
 UNMODELLED = 0.05
-"""Relative error of a share that no noise explains: the clip scales mixtures, users are not alike."""
+"""Relative error of a share that no noise explains: users and clips are not alike."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def joint_shares(model: LinearModel, chosen: Sequence[int]) -> Shares:
 
 
 def left_over(model: LinearModel, chosen: Sequence[int]) -> tuple[Vector, NDArray[np.bool_]]:
-    """z scores of all hypotheses once the chosen ones are fitted, and which can be told from them."""
+    """Z scores once the chosen hypotheses are fitted, and which others can be told from them."""
     count, picked = len(model.found), list(chosen)
     weights = np.eye(count)
     if picked:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
+from torch import Tensor
+
 from models.faults import FAULTS
-from models.faults.protocol import Fault, Variant
+from models.faults.protocol import Fault, FaultSetting, Variant
 from models.shapes import ImageShape
 
 
@@ -24,9 +27,26 @@ class Hypothesis:
         classes = f" (class {', '.join(map(str, variant.chosen))})" if variant.chosen else ""
         return f"{fault.says}{amount}{classes}"
 
+    def renamed(self, classes: int) -> Tensor | None:
+        """The name that each class gets, int64 [classes], where the fault only exchanges names."""
+        if not self.fault.renames:
+            return None
+        setting = FaultSetting(classes, self.variant.chosen, self.variant.amount)
+        return self.fault.applied(torch.zeros(classes, 1, 1, 1), torch.arange(classes), setting)[1]
+
     def of_class(self, number: int) -> Hypothesis:
         """The same fault in records of one class alone."""
         return Hypothesis(self.fault, Variant((number,), self.variant.amount))
+
+    def between(self) -> list[Hypothesis]:
+        """The same fault with amounts between its own and the nearest ones of the library."""
+        own, known = self.variant.amount, sorted(self.fault.amounts)
+        if not self.fault.continuous or own not in known:
+            return []
+        place = known.index(own)
+        near = [known[i] for i in (place - 1, place + 1) if 0 <= i < len(known)]
+        steps = [own + share * (other - own) for other in near for share in (0.25, 0.5)]
+        return [Hypothesis(self.fault, Variant(self.variant.chosen, step)) for step in steps]
 
 
 def library(shape: ImageShape, classes: int) -> list[Hypothesis]:

@@ -22,6 +22,9 @@ CLASS_DRIFT = 0.05
 """Standard deviation of how much more often a class is among users than in the reference."""
 SIZE_DRIFT = 0.05
 """The same of how much a user contributes, all classes alike."""
+FAULT_DRIFT = 0.005
+"""The same of every fault of the images: a reference differs from users' data as if so large a
+share of the users had it."""
 DIRECTIONS = 60
 """Leading directions in which users differ, where what is unexplained is looked for."""
 
@@ -57,7 +60,7 @@ class LinearModel:
 
 
 def linear_model(
-    observed: Matrix | Means,
+    observed: Matrix,
     sound: Matrix,
     faulty: Sequence[Means],
     drift: Drift,
@@ -78,9 +81,7 @@ def linear_model(
     """
     base = Means(sound[::2].mean(0), sound[1::2].mean(0))
     directions = [mean.less(base) for mean in faulty]
-    rest = observed if difference else Means(observed - base.one, observed - base.other)
-    if not isinstance(rest, Means):
-        rest = Means(rest, rest)
+    rest = Means(observed, observed) if difference else Means(observed, observed).less(base)
     chance = (0.0 if difference else 1 / len(sound)) + (2 if difference else 1) / users
     spread = (sound - sound.mean(0)) * np.sqrt(chance / (len(sound) - 1), dtype=np.float32)
     return _of_products(rest, directions, np.concatenate([spread, drift.rows]))

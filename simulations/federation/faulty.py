@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field, fields
 
 import numpy as np
@@ -24,7 +25,7 @@ def faulty_users(faults: tuple[PlantedFault, ...], users: int, seed: int) -> NDA
     found = np.full(users, SOUND)
     order = np.random.default_rng([seed, _WHO]).permutation(users)
     ends = np.round(np.cumsum([0.0, *(fault.share for fault in faults)]) * users).astype(int)
-    for number, (first, last) in enumerate(zip(ends[:-1], ends[1:], strict=True)):
+    for number, (first, last) in enumerate(itertools.pairwise(ends)):
         found[order[first:last]] = number
     return found
 
