@@ -1,4 +1,4 @@
-"""Naming a fault in users' data from what a run has released, and what could be named beforehand."""
+"""Naming a fault in users' data by what a run has released, and what could be named."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 REFERENCE_IMAGES = 2000
 """Images of a reference that are looked at; more take as much longer."""
 Observe = Callable[[int, int], None]
+_DRAW = 13
 
 
 def diagnose(
@@ -107,11 +108,12 @@ def _earlier_run(reference: Run | Path | str | None) -> Run | None:
 
 
 def public_reference(name: str, config: Config, images: int) -> Reference:
-    """The first test images of a public data set.
+    """Test images of a public data set, drawn by a public seed: its order may follow writers.
 
     Raises:
         DatasetError: there is no such data set.
     """
+    import numpy as np
     import torch
 
     from client.datasets.registry import load
@@ -119,12 +121,13 @@ def public_reference(name: str, config: Config, images: int) -> Reference:
     from server.diagnosis.reference import Reference
 
     found = load(name, config.data.dir or None if name == config.data.name else None)
-    labels = torch.from_numpy(found.test_labels[:images].copy())
-    return Reference(found.name, from_pixels(found.test_images[:images]), labels, found.classes)
+    rows = np.random.default_rng(_DRAW).permutation(len(found.test_labels))[:images]
+    labels = torch.from_numpy(found.test_labels[rows])
+    return Reference(found.name, from_pixels(found.test_images[rows]), labels, found.classes)
 
 
 def samples_reference(run: Run, images: int) -> Reference:
-    """Fresh samples of a run, without guidance by class or filter where it kept such a generator.
+    """Fresh samples of a run, which stand for its users, filtered by no agreement.
 
     Raises:
         FedlensError: the run kept no generator.

@@ -5,8 +5,8 @@ diagnosis reads what lies here and costs no privacy. Nothing here is needed to g
 
 ``releases/round-N.safetensors`` holds the release and the weights that nodes were asked with. Of a
 task's later rounds only the stretch of weights that changed is kept. Once `MOST_BYTES` are taken,
-later rounds are not kept; the frozen critic's always are. Rounds of runs with a filter are not
-kept: what they show has been through it.
+later rounds are not kept; those that nodes are sent no weights for, the warm-up's, always are.
+Rounds of runs with a filter are not kept: what they show has been through it.
 """
 
 from __future__ import annotations
@@ -33,8 +33,6 @@ from server.schedule import ScheduledTask
 
 FOLDER = "releases"
 MOST_BYTES = 64 * 2**20
-ALWAYS = ("frozen",)
-"""Kinds of task whose releases are kept however large they are: no weights go with them."""
 _RELEASE, _WEIGHTS = "release", "weights/"
 
 
@@ -77,7 +75,7 @@ def keep_release(
         arrays[f"{_WEIGHTS}{name}"], facts["changed"][name] = _changed(vector, first, name)
     taken = sum(path.stat().st_size for path in (folder / FOLDER).glob("*.safetensors"))
     needed = sum(array.nbytes for array in arrays.values())
-    if task.settings.kind not in ALWAYS and taken + needed > MOST_BYTES:
+    if asked.weights and taken + needed > MOST_BYTES:
         return False
     (folder / FOLDER).mkdir(exist_ok=True)
     content = save(arrays, metadata={"facts": json.dumps(facts)})

@@ -24,7 +24,7 @@ def warped(images: Tensor, *, degrees: float = 0.0, scale: float = 1.0) -> Tenso
     """Images turned left about their centre and enlarged by ``scale``; what is outside is black."""
     angle = math.radians(degrees)
     cosine, sine = math.cos(angle) / scale, math.sin(angle) / scale
-    matrix = torch.tensor([[cosine, sine, 0.0], [-sine, cosine, 0.0]]).expand(len(images), 2, 3)
+    matrix = torch.tensor([[cosine, -sine, 0.0], [sine, cosine, 0.0]]).expand(len(images), 2, 3)
     grid = F.affine_grid(matrix, list(images.shape), align_corners=False)
     return F.grid_sample(images + 1, grid, align_corners=False) - 1
 

@@ -45,8 +45,8 @@ def crowded(images: Tensor, labels: Tensor, setting: FaultSetting) -> Records:
 
 
 def repeated(images: Tensor, labels: Tensor, setting: FaultSetting) -> Records:
-    """All records copies of the first."""
-    rows = torch.zeros(len(labels), dtype=torch.int64)
+    """All records copies of the first, if any."""
+    rows = torch.zeros_like(labels)
     return images[rows], labels[rows]
 
 

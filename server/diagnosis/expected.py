@@ -57,7 +57,7 @@ def updates(users: ReferenceUsers, release: KeptRelease, records: int) -> Matrix
         for start in range(0, len(users), task.chunk)
         for part in _chunk(task, users, request, start)
     ]
-    return np.stack(rows) / np.float32(release.deviation)
+    return np.stack(rows).astype(np.float32) / np.float32(release.deviation)
 
 
 def _chunk(

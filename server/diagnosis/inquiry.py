@@ -22,6 +22,8 @@ from server.diagnosis.model import (
 from server.diagnosis.reference import Reference, ReferenceUsers
 from server.kept_releases import KeptRelease
 
+DEALS = 4
+"""Times that the reference is dealt out to learn how users differ: ten records hide each other."""
 OnStep = Callable[[int, int], None]
 """Told how many hypotheses are computed, and how many there are."""
 FITTING = 0.1
@@ -55,7 +57,8 @@ def difference_of(after: Sequence[KeptRelease], before: Sequence[KeptRelease]) -
 def _alike(one: KeptRelease, other: KeptRelease) -> bool:
     same_clip = one.request.mechanism.clipping_norm == other.request.mechanism.clipping_norm
     return (
-        one.request.kind == other.request.kind == "frozen"
+        one.request.kind == other.request.kind
+        and not (one.request.weights or other.request.weights)
         and dict(one.request.settings) == dict(other.request.settings)
         and same_clip
         and (one.shape, one.classes) == (other.shape, other.classes)
@@ -90,6 +93,7 @@ class Inquiry:
         self.hypotheses: list[Hypothesis] = []
         self._means: list[Means] = []
         self.classes = reference.classes
+        self._reference, self._spread = reference, self._sound[:0]
         self._drifts: list[Matrix] = [np.float32(SIZE_DRIFT) * self._sound.mean(0)]
 
     @property
@@ -130,7 +134,7 @@ class Inquiry:
             raise ValueError("the noise of all releases must change by one factor")
         factor = np.float32(factors.pop())
         made._observed, made.hypotheses = observed, list(self.hypotheses)
-        made._sound = self._sound * factor
+        made._sound, made._spread = self._sound * factor, self._spread * factor
         made._means = [Means(one.one * factor, one.other * factor) for one in self._means]
         made._drifts = [row * factor for row in self._drifts]
         return made
@@ -151,10 +155,29 @@ class Inquiry:
     def model(self) -> LinearModel:
         """All hypotheses so far."""
         seen = self._observed
-        drift = Drift(np.stack(self._drifts))
+        if not len(self._spread):
+            self._spread = self._apart()
         return linear_model(
-            seen.value, self._sound, self._means, drift, seen.users, difference=seen.difference
+            seen.value,
+            self._sound,
+            self._means,
+            Drift(np.stack(self._drifts)),
+            self._spread,
+            seen.users,
+            difference=seen.difference,
         )
+
+    def _apart(self) -> Matrix:
+        """How far users are from their mean, those of several deals together, [m, P]."""
+        rows = [self._sound - self._sound.mean(0)]
+        for deal in range(1, DEALS):
+            data = self._reference.dealt(self._records, deal)
+            users = ReferenceUsers(data, self._reference.shape, self.classes)
+            found = all_updates(users, self._observed.releases, self._records)
+            rows.append(found - found.mean(0))
+        loss = 1 - 1 / len(self._sound)
+        whole: Matrix = np.concatenate(rows) / np.float32(np.sqrt(loss))
+        return whole
 
 
 def fitting_records(observed: Observed, reference: Reference) -> int:

@@ -64,6 +64,7 @@ def linear_model(
     sound: Matrix,
     faulty: Sequence[Means],
     drift: Drift,
+    spread: Matrix,
     users: float,
     *,
     difference: bool = False,
@@ -76,6 +77,7 @@ def linear_model(
         sound: reference users' updates, [n, P].
         faulty: the means under each hypothesis.
         drift: what else may differ.
+        spread: how far single users are from their mean, [m, P].
         users: how many users the release is a mean of, in expectation.
         difference: whether the sound mean is in ``observed`` no more.
     """
@@ -83,8 +85,8 @@ def linear_model(
     directions = [mean.less(base) for mean in faulty]
     rest = Means(observed, observed) if difference else Means(observed, observed).less(base)
     chance = (0.0 if difference else 1 / len(sound)) + (2 if difference else 1) / users
-    spread = (sound - sound.mean(0)) * np.sqrt(chance / (len(sound) - 1), dtype=np.float32)
-    return _of_products(rest, directions, np.concatenate([spread, drift.rows]))
+    apart = spread * np.sqrt(chance / len(spread), dtype=np.float32)
+    return _of_products(rest, directions, np.concatenate([apart, drift.rows]))
 
 
 def _of_products(rest: Means, directions: Sequence[Means], disturbing: Matrix) -> LinearModel:

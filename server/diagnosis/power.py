@@ -61,6 +61,7 @@ def power_of(
             if inquiry is None:
                 inquiry = Inquiry(seen, reference, release.request.records_per_user)
                 inquiry.add(library(reference.shape, reference.classes), on_step, drifts=True)
+                inquiry.model()
             model = inquiry.observing(seen).model()
             shares = by_fault(inquiry.hypotheses, model)
             rows += [PowerRow(name, count, epsilon, share) for name, share in shares.items()]

@@ -49,8 +49,10 @@ class Reference:
                 f"{self.shape}, the run {classes} of {shape}: take data of the same kind"
             )
 
-    def dealt(self, records: int) -> list[LocalData]:
+    def dealt(self, records: int, deal: int = 0) -> list[LocalData]:
         """Users of ``records`` records each, by a public seed; the same each time.
+
+        Another ``deal`` mixes the same records into other users.
 
         Raises:
             WrongUse: there are too few images.
@@ -61,7 +63,7 @@ class Reference:
                 f"reference {self.name!r} has {len(self.labels)} images, which make {users} users "
                 f"of {records} records: give at least {LEAST_USERS * records} images"
             )
-        order = np.random.default_rng(_DEAL).permutation(len(self.labels))
+        order = np.random.default_rng([_DEAL, deal]).permutation(len(self.labels))
         rows = torch.from_numpy(order[: users * records]).view(users, records)
         return [LocalData(self.images[own], self.labels[own]) for own in rows]
 
