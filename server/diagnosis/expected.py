@@ -44,7 +44,7 @@ class Means:
     @property
     def middle(self) -> Matrix:
         """Mean over all users."""
-        return (self.one + self.other) / 2
+        return ((self.one + self.other) / 2).astype(np.float32)
 
 
 @torch.no_grad()

@@ -176,8 +176,7 @@ class Inquiry:
             found = all_updates(users, self._observed.releases, self._records)
             rows.append(found - found.mean(0))
         loss = 1 - 1 / len(self._sound)
-        whole: Matrix = np.concatenate(rows) / np.float32(np.sqrt(loss))
-        return whole
+        return (np.concatenate(rows) / np.sqrt(loss)).astype(np.float32)
 
 
 def fitting_records(observed: Observed, reference: Reference) -> int:
