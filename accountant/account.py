@@ -1,13 +1,13 @@
-"""One run's account: the moments accountant and the Bayesian accountant over the same events."""
+"""One run's account: differential privacy and the published Bayesian figures, same releases."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, get_args
+from typing import get_args
 
-from accountant.bayesian.accountant import BayesianAccountant
-from accountant.bayesian.norms import NormHistogram
-from accountant.bayesian.percentiles import percentile_curve
+from accountant.bayesian.fixed_order import FixedOrderFilter
+from accountant.bayesian.noised_norms import NoisedNorms
+from accountant.bayesian.published import PublishedAccountant
 from accountant.bounds import Bound, require_probability
 from accountant.dp.differential import DifferentialAccountant
 from accountant.events import Event, SubsampledGaussian
@@ -31,6 +31,9 @@ class Account:
         delta_dp: float,
         delta_bdp: float,
         noise_source: NoiseSource = "os-entropy",
+        *,
+        users: int | None = None,
+        norms_filter: FixedOrderFilter | None = None,
     ) -> None:
         """Declare the run.
 
@@ -39,6 +42,9 @@ class Account:
             delta_dp: δ of differential privacy.
             delta_bdp: δ of Bayesian differential privacy.
             noise_source: ``os-entropy``, or ``fixed-seed`` in tests: no guarantee then.
+            users: N, enrolled users, over whom Bayesian figures are an average; None where norms
+                are not released: every round is charged at the clipping norm then.
+            norms_filter: empty, at ``delta_bdp``, where one was declared before the first release.
 
         Raises:
             WrongUse: naming the argument.
@@ -52,21 +58,29 @@ class Account:
         self._noise_source = noise_source
         self._delta_dp, self._delta_bdp = delta_dp, delta_bdp
         self._differential = DifferentialAccountant()
-        self._bayesian = BayesianAccountant(total_rounds, delta_bdp)
+        self._bayesian = PublishedAccountant(total_rounds, delta_bdp, users)
+        self._filter = norms_filter
         self._schedule: dict[Event, int] = {}
         self._known: Spending | None = None
         self._unfit = 0
 
-    def charge(self, event: Event, evidence: NormHistogram | None) -> None:
-        """Book one round; see `BayesianAccountant.compose` for the evidence.
+    def charge(self, event: Event, norms: NoisedNorms | None) -> None:
+        """Book one round with the norms that it released; without any, at the clipping norm.
 
         Raises:
             TooManyRounds: more rounds than were declared. Nothing was booked.
-            WrongUse: an event of another privacy unit, or evidence of another clipping norm.
+            WrongUse: an event of another privacy unit, or norms that are not part of its release.
                 Nothing was booked.
         """
-        self._bayesian.compose(event, evidence)
+        if norms is not None and not _fits(norms, event):
+            raise WrongUse(
+                "norms: their clipping norm and noise are not those of a round's second part; "
+                "give what `noised_norms` made with the noise of `split_noise`"
+            )
+        self._bayesian.compose(event, norms)
         self._differential.compose(event)
+        if self._filter is not None:
+            self._filter.charge(event, norms)
         self._known = None
         self._schedule[event] = self._schedule.get(event, 0) + 1
 
@@ -90,6 +104,13 @@ class Account:
         """
         return self._differential.would_exceed(event, epsilon=epsilon, delta=self._delta_dp)
 
+    def filter_forbids(self, event: Event) -> bool:
+        """Whether the declared filter, if there is one, forbids to release ``event`` too.
+
+        The answer depends on releases alone, so stopping on it reveals nothing.
+        """
+        return self._filter is not None and self._filter.forbids(event)
+
     def spending(self) -> Spending:
         """Both accountants' figures so far; asking again costs nothing."""
         if self._known is None:
@@ -99,7 +120,7 @@ class Account:
     def _reckoned(self) -> Spending:
         differential = self._differential.epsilon(self._delta_dp)
         for_all = self._differential.epsilon(self._delta_bdp)
-        corrected, sound = self._bayesian.corrected(), self._bayesian.sound().epsilon
+        sound, corrected = self._sound(0.0, for_all), self._bayesian.corrected()
         return Spending(
             rounds=self._bayesian.rounds,
             dp_epsilon=differential.epsilon,
@@ -109,41 +130,54 @@ class Account:
             dp_epsilon_at_bdp_delta=for_all.epsilon,
             bdp_as_published=self._bayesian.as_published().epsilon,
             bdp_corrected=min(corrected.epsilon, sound, for_all.epsilon),
-            bdp_sound=min(sound, for_all.epsilon),
+            bdp_sound=sound,
             bdp_order=corrected.order,
             delta_bdp=self._delta_bdp,
             confidence_failure=self._bayesian.confidence_failure,
             schedule=tuple(self._schedule.items()),
             noise_source=self._noise_source,
             warnings=self._warnings(),
-            percentiles=self._curve("sound", for_all),
-            percentiles_corrected=self._curve("corrected", for_all),
+            percentiles=self._curve(for_all, corrected=False),
+            percentiles_corrected=self._curve(for_all, corrected=True),
+            rounds_with_norms=self._bayesian.rounds_with_norms,
+            filtered=self._filter is not None,
         )
 
-    def _curve(self, figure: Literal["sound", "corrected"], for_all: Bound) -> dict[str, float]:
+    def _sound(self, share: float, for_all: Bound) -> float:
+        """What is proved for a share of users: the filter's claim, or differential privacy."""
+        if self._filter is None:
+            return for_all.epsilon
+        return min(self._filter.for_share(share).epsilon, for_all.epsilon)
+
+    def _curve(self, for_all: Bound, *, corrected: bool) -> dict[str, float]:
         """The curve, keyed by share; share 1 is all users, who have differential privacy."""
-        curves = [percentile_curve(self._bayesian, for_all, shares=SHARES)]
-        if figure == "corrected":  # it presumes more than the sound one, so it is never above
-            curves.append(percentile_curve(self._bayesian, for_all, shares=SHARES, figure=figure))
-        points = {
-            f"{same[0].share:g}": min(point.bound.epsilon for point in same)
-            for same in zip(*curves, strict=True)
-        }
-        return {**points, "1": for_all.epsilon} if self._schedule else {}
+        if not self._schedule:
+            return {}
+        points = {share: self._sound(share, for_all) for share in SHARES}
+        if corrected:
+            found = {share: self._bayesian.for_share(share).epsilon for share in SHARES}
+            points = {share: min(found[share], points[share]) for share in SHARES}
+        return {**{f"{share:g}": point for share, point in points.items()}, "1": for_all.epsilon}
 
     def statement(self, users: int) -> str:
         """`statement` of the spending so far, for N = ``users``."""
         return statement(self.spending(), users)
 
     def _warnings(self) -> tuple[str, ...]:
-        if not self._unfit:
-            return self._bayesian.warnings()
-        lost = f"{self._unfit} ledger entries name evidence that is missing or does not fit them"
-        return (lost, *self._bayesian.warnings())
+        rounds, known = self._bayesian.rounds, self._bayesian.rounds_with_norms
+        found = []
+        if self._unfit:
+            found.append(
+                f"{self._unfit} ledger entries name norms that are missing or do not fit them"
+            )
+        if 0 < known < rounds:
+            found.append(f"{rounds - known} of {rounds} rounds were charged at the clipping norm")
+        return tuple(found)
 
 
-def _fits(norms: NormHistogram, event: Event) -> bool:
-    """Whether norms can be an event's evidence: one-shot releases and replaced units have none."""
+def _fits(norms: NoisedNorms, event: Event) -> bool:
+    """Whether norms can be the second part of what an event released."""
     if not isinstance(event, SubsampledGaussian) or event.adjacency != "add-remove":
         return False
-    return norms.clipping_norm == event.clipping_norm
+    alike = event.clipping_norm == norms.clipping_norm and event.count == 1
+    return alike and 0 < event.noise_multiplier < norms.noise

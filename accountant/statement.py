@@ -35,12 +35,13 @@ class Spending:
     dp_epsilon_at_bdp_delta: float
     """Differential privacy's ε at ``delta_bdp``: what to compare the Bayesian figures with."""
     bdp_as_published: float
-    """Bayesian ε at ``delta_bdp`` by the paper's formulas; bounds nothing."""
+    """Bayesian ε at ``delta_bdp`` by the paper's formulas; bounds nothing. Like all Bayesian
+    figures of a run it is computed from noised norms that the run released."""
     bdp_corrected: float
     """Bayesian ε at ``delta_bdp``, corrected: an estimate; never above the sound one."""
     bdp_sound: float
-    """Bayesian ε at ``delta_bdp`` by distribution-free confidence bounds, or that of differential
-    privacy where it is smaller."""
+    """Bayesian ε at ``delta_bdp`` that is proved: the claim of a privacy filter, where one was
+    declared before the first release, or that of differential privacy if smaller."""
     bdp_order: float
     """The λ that gave the corrected figure; 0 if none did."""
     delta_bdp: float
@@ -56,6 +57,11 @@ class Spending:
     """Sound ε at ``delta_bdp`` that holds for a share of users at least, keyed by that share."""
     percentiles_corrected: Mapping[str, float] = field(default_factory=dict)
     """The same of the corrected figure: an estimate."""
+    rounds_with_norms: int = 0
+    """Rounds that released a noised histogram of norms; without any there is no Bayesian figure of
+    its own, and what stands in its place is differential privacy's."""
+    filtered: bool = False
+    """Whether a privacy filter of fixed order was declared before the first release."""
 
     @property
     def private(self) -> bool:
@@ -99,14 +105,29 @@ def _delta(spending: Spending, users: int) -> str:
 def _bayesian(spending: Spending) -> str:
     if not math.isfinite(spending.bdp_corrected):
         return "There is no Bayesian figure."
+    delta, dp = shown(spending.delta_bdp), shown(spending.dp_epsilon_at_bdp_delta)
+    if not spending.rounds_with_norms:
+        return (
+            f"Differential privacy at δ = {delta}: ε = {dp}. No norms were released, so there is "
+            "no Bayesian figure beside it."
+        )
     text = (
-        f"Bayesian differential privacy at δ = {shown(spending.delta_bdp)}: "
+        f"Bayesian differential privacy at δ = {delta}: "
         f"ε = {shown(spending.bdp_corrected)} corrected, "
         f"{shown(spending.bdp_sound)} sound, {shown(spending.bdp_as_published)} as published; "
-        f"differential privacy at that δ: {shown(spending.dp_epsilon_at_bdp_delta)}. The Bayesian "
-        "figures are estimates for users drawn like those seen; an unusual user has the "
-        "differential privacy guarantee alone. Corrected presumes norms without a heavy tail, "
-        "sound does not, and as published bounds nothing. They are computed from private norms, "
-        "as nodes report them, and so are outside any guarantee themselves."
+        f"differential privacy at that δ: {dp}. The Bayesian figures are averages over those "
+        "enrolled; an unusual user has the differential privacy guarantee alone. They are computed "
+        "from noised histograms of norms, which are part of these releases and inside the "
+        "guarantee. Corrected is an estimate and presumes norms that do not react to releases; as "
+        f"published bounds nothing; {_sound(spending)}."
     )
     return " ".join([text, *(f"Note: {warning}." for warning in spending.warnings)])
+
+
+def _sound(spending: Spending) -> str:
+    if not spending.filtered:
+        return "sound is what is proved: without a declared filter, differential privacy itself"
+    return (
+        "sound is what a privacy filter, fixed beforehand, keeps to, if norms do not single "
+        "people out"
+    )

@@ -10,6 +10,7 @@ import torch
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
+from accountant.noise import NoiseUnsound
 from client.cohort import train
 from client.data import LocalUsers, NodeDataError, OpenUsers, sensitive_of
 from client.messages import Description, TrainRequest, failure
@@ -46,7 +47,7 @@ def build_client_app(open_users: OpenUsers, policy_of: PolicyOf = own_policy) ->
         try:
             return _answer(message, lambda: _train(message, open_users, policy_of, context))
         finally:
-            _wait_until(started, policy_of, context)
+            _wait_until(started, context)
 
     return app
 
@@ -60,7 +61,7 @@ def _answer(message: Message, work: Callable[[], RecordDict]) -> Message:
     torch.set_num_threads(1)  # nodes share a machine; also keeps sums equal on every transport
     try:
         content = work()
-    except NodeDataError as error:
+    except (NodeDataError, NoiseUnsound) as error:  # neither says anything of the data
         logger.warning("this node cannot take part: %s", error)
         content = failure()
     except Exception:  # whatever it is, it may hold data
@@ -88,10 +89,10 @@ def _train(
     return train(open_users(context), request).to_record()
 
 
-def _wait_until(started: float, policy_of: PolicyOf, context: Context) -> None:
+def _wait_until(started: float, context: Context) -> None:
     """Hold a reply, a failure's too, until the node's fixed time."""
     try:
-        reply_after = policy_of(context).reply_after
+        reply_after = own_policy(context).reply_after
     except NodeDataError:  # said already, where the request was refused
         return
     time.sleep(max(0.0, started + reply_after - time.monotonic()))

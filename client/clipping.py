@@ -7,6 +7,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from accountant.noise.lattice import SUM_BITS, pitch
+
+_AT_ONCE = 1 << 20
+"""Values of outer products that are made at a time."""
+
 
 @dataclass(frozen=True)
 class Blocks:
@@ -68,8 +73,12 @@ def clip_and_sum(updates: Updates, clipping_norm: float) -> tuple[Tensor, Tensor
     """Clip each row to the L2 norm ``clipping_norm`` and add the rows up.
 
     Guarantees, whatever the input holds: each row's contribution to the sum has norm at most
-    ``clipping_norm`` (up to float64 rounding), and a row with a NaN or an infinity contributes
-    exactly nothing. The sum's L2 sensitivity to adding or removing one row is ``clipping_norm``.
+    ``clipping_norm`` (up to the relative rounding, below P 2^-53, of a norm in float64, which the
+    noise covers), and a row with a NaN or an infinity contributes exactly nothing. The sum's L2
+    sensitivity to adding or removing one row is ``clipping_norm``.
+
+    Each contribution is cut, toward zero, to a lattice on which float64 adds up to 2^22 of them
+    exactly: a sum does not depend on their order, and one row cannot change how others round.
 
     Args:
         updates: one user's (or record's) update a row, shape [n, P], any float dtype; or the same
@@ -86,13 +95,14 @@ def clip_and_sum(updates: Updates, clipping_norm: float) -> tuple[Tensor, Tensor
     rows = updates.double()
     scale, clipped, sound = _shrunk(rows.norm(dim=1), clipping_norm)
     finite = torch.where(sound[:, None], rows, 0.0)  # 0 x infinity would be NaN
-    return scale @ finite, clipped
+    step = pitch(clipping_norm, SUM_BITS)
+    return (finite * (scale / step)[:, None]).trunc_().sum(0) * step, clipped
 
 
 def clip_and_sum_products(
     left: Tensor, right: Tensor, clipping_norm: float
 ) -> tuple[Tensor, Tensor]:
-    """`clip_and_sum` of rows that are outer products, without making the rows.
+    """`clip_and_sum` of rows that are outer products, without making all rows at once.
 
     Row i is ``left[i] ⊗ right[i]``, whose norm is the product of both norms; the guarantees are
     those of `clip_and_sum`.
@@ -108,7 +118,15 @@ def clip_and_sum_products(
     left, right = left.double(), right.double()
     scale, clipped, sound = _shrunk(left.norm(dim=1) * right.norm(dim=1), clipping_norm)
     finite_left, finite_right = (torch.where(sound[:, None], x, 0.0) for x in (left, right))
-    return ((finite_left * scale[:, None]).mT @ finite_right).reshape(-1), clipped
+    step = pitch(clipping_norm, SUM_BITS)
+    total = left.new_zeros(left.shape[1], right.shape[1])
+    at_once = max(1, _AT_ONCE // max(1, total.numel()))
+    scaled = finite_left * (scale / step)[:, None]
+    for one, other in zip(
+        torch.split(scaled, at_once), torch.split(finite_right, at_once), strict=True
+    ):
+        total += (one[:, :, None] * other[:, None, :]).trunc_().sum(0)
+    return total.view(-1) * step, clipped
 
 
 def _clip_and_sum_blocks(updates: Blocks, clipping_norm: float) -> tuple[Tensor, Tensor]:
@@ -117,8 +135,9 @@ def _clip_and_sum_blocks(updates: Blocks, clipping_norm: float) -> tuple[Tensor,
     scale, clipped, sound = _shrunk(squares.sqrt(), clipping_norm)
     finite = torch.where(sound[owners][:, None], values, 0.0)
     total = values.new_zeros(updates.slots, values.shape[1])
-    total.index_add_(0, updates.places, finite * scale[owners][:, None])
-    return total.view(-1), clipped
+    step = pitch(clipping_norm, SUM_BITS)
+    total.index_add_(0, updates.places, (finite * (scale / step)[owners][:, None]).trunc_())
+    return total.view(-1) * step, clipped
 
 
 def _shrunk(norms: Tensor, clipping_norm: float) -> tuple[Tensor, Tensor, Tensor]:

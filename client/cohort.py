@@ -38,7 +38,7 @@ def train_cohort(users: LocalUsers, request: TrainRequest) -> TrainReply:
     Guarantees: each user's contribution to ``total`` has L2 norm at most the mechanism's
     ``clipping_norm`` and depends on no other user; a user with no record, or whose update is not
     finite or cannot be computed, contributes zeros. Users are computed in chunks of one size, at
-    least one, whoever was drawn.
+    least one, however few were drawn.
 
     Raises:
         NodeDataError: the node has another number of users than the request goes by, or a user is

@@ -45,7 +45,7 @@ def no_records(users: LocalUsers) -> LocalData:
 def _sound(users: LocalUsers, data: LocalData, asked: int | None) -> tuple[LocalData, Tensor]:
     count = len(data.labels) if asked is None else asked
     shaped = data.images.shape == (count, *users.shape) and data.labels.shape == (count,)
-    if not shaped:
+    if not shaped or data.labels.dtype != torch.int64 or data.images.dtype != torch.float32:
         return no_records(users), torch.zeros(0, dtype=torch.int64)
     fits = (data.labels >= 0) & (data.labels < users.classes)
     fits &= torch.isfinite(data.images).flatten(1).all(1)
@@ -137,7 +137,7 @@ class PaddedRecords:
     sensitive: Tensor
     """int64 [users, records]; zeros where none is known."""
     choice: Tensor
-    """float32 [users, records, 1]; 1 where nobody chose."""
+    """float32 [users, records, 1]; 1 where the user chose nothing."""
 
     @property
     def shares(self) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -33,6 +33,7 @@ class LocalData:
     """float32 [n, 1]: 1 where the user wants it hidden; None where all do."""
 
 
+@runtime_checkable
 class LocalUsers(Protocol):
     """The users that a node hosts."""
 
@@ -52,7 +53,7 @@ class LocalUsers(Protocol):
         """Number of users enrolled on the node."""
 
     def user_id(self, position: int) -> int:
-        """A number of the user's own, in [-2^127, 2^127): the same whoever else is on the node.
+        """A number of the user's own, in [-2^127, 2^127), which no other user changes.
 
         Seeds of a user's batches and of a filter's noise go by it. Were they to go by the position,
         taking one user out would change what all later ones contribute.

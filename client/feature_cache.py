@@ -64,10 +64,10 @@ _KEPT: dict[int, _Kept] = {}
 class FeatureCache:
     """The records of a node's users as rows of an annotator with a given frame.
 
-    User mode: a user's rows are made of that user's records alone, in one shape, so they are the
-    same bit for bit whoever else is there. They are made for all users at once where there is room
-    to keep them, and for those asked for, each time, where there is none: neither depends on what
-    users hold or on who was asked for before.
+    User mode: a user's rows are made of that user's records alone, in one shape, so no other user
+    changes a bit of them. They are made for all users at once where there is room to keep them, and
+    for those asked for, each time, where there is none: neither depends on what users hold or on
+    who was asked for before.
     """
 
     def __init__(self, users: LocalUsers, annotator: Annotator, records: int = 0) -> None:

@@ -13,8 +13,9 @@ are, and a record's class is the pair of its class and its sensitive value.
 from __future__ import annotations
 
 import hashlib
+import math
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from client.capped import capped
-from client.cohort_data import placed_records
+from client.cohort_data import no_records, placed_records
 from client.data import LocalData, LocalUsers, NodeDataError, Rows, sensitive_of
 from client.kept import KeptBeside
 from client.keyed import keyed_seed
@@ -34,6 +35,8 @@ MOST_NODES = 16
 """Nodes of one process whose filter is kept between rounds, with the rows made of its images."""
 AT_ONCE = 16
 """Records that are filtered together, always as many: fewer are filled up."""
+MOST_KEPT = 2**26
+"""Values (256 MiB) of filtered images that a node keeps; what is beyond is made anew."""
 UNSOUND = -1
 """A class that no schema has, of a record that does not count."""
 
@@ -50,6 +53,8 @@ def as_asked(users: LocalUsers, request: TrainRequest) -> LocalUsers:
             there is a filter that cannot be run.
     """
     by_user = request.mechanism.unit == "user"
+    if not isinstance(users, LocalUsers):  # or every user would be one who cannot be read
+        raise NodeDataError("the node's users lack a method or attribute of LocalUsers")
     if by_user:
         users = capped(users, request.records_per_user, request.key)
     vector, settings = request.weights.get("filter"), request.filter
@@ -82,7 +87,8 @@ class FilteredUsers:
     """The run's; it decides the filter's noise together with user and record."""
     conditioned: bool = False
     least: int = 0
-    """Records that a user's take as long as, at the least."""
+    """Records that a user's take as long as, at the least; user mode's cap."""
+    _kept: dict[int, LocalData] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -98,7 +104,10 @@ class FilteredUsers:
             return cls(users, None, key, conditioned=True)
         network = filter_network(settings.model_dump(), users.shape)
         load_vector(network, vector)
-        return cls(users, network.eval(), key, settings.pairs, least)
+        made = cls(users, network.eval(), key, settings.pairs, least)
+        # one that cannot be run must fail the node, not pass for users who cannot be read
+        made._released(no_records(users), 0, 1)
+        return made
 
     def __post_init__(self) -> None:
         if self.conditioned and self._sensitive_classes < 2:
@@ -137,12 +146,32 @@ class FilteredUsers:
         """How many records the user holds, sound or not."""
         return self.users.held(position)
 
-    @torch.no_grad()
     def user(self, position: int, rows: Rows | None = None) -> LocalData:
         """The user's sound records, filtered; their sensitive values stay behind.
 
-        An unsound one is in its place with a class that no schema has.
+        An unsound one is in its place with a class that no schema has. In user mode all users'
+        are made at once where there is room to keep them: when does not tell who was asked for.
         """
+        if rows is not None or not self._has_room:
+            return self._made(position, rows)
+        if not self._kept:
+            self._kept.update({place: self._readable(place) for place in range(len(self))})
+        return self._kept[position]
+
+    def _readable(self, position: int) -> LocalData:
+        """A user's filtered records; none of one whose records cannot be, who must fail no one."""
+        try:
+            return self._made(position, None)
+        except Exception:
+            return no_records(self)
+
+    @property
+    def _has_room(self) -> bool:
+        values = len(self) * self.least * math.prod(self.shape)
+        return self.network is not None and 0 < values <= MOST_KEPT
+
+    @torch.no_grad()
+    def _made(self, position: int, rows: Rows | None) -> LocalData:
         data, places = placed_records(self.users, position, rows)
         asked = self.held(position) if rows is None else len(rows)
         images, labels = torch.zeros(asked, *self.shape), torch.full((asked,), UNSOUND)
@@ -154,6 +183,7 @@ class FilteredUsers:
             labels[places] = data.labels * self._sensitive_classes + data.sensitive
         return LocalData(images, labels)
 
+    @torch.no_grad()
     def _released(self, data: LocalData, user: int, asked: int) -> Tensor:
         """Filtered images [n, c, h, w], at the cost of ``asked`` records however many there are."""
         if self.network is None:

@@ -134,7 +134,7 @@ class TrainRequest:
     """The run's, for the seeds of users' batches and of a filter's noise: see `client.keyed`."""
     records_per_user: int
     """User mode: the records that a user contributes at most, and that a user is computed as if
-    having, whatever there are."""
+    having, whatever there are. 0 where the run leaves it to the node."""
     filter: FilterSettings | None = None
 
     def to_record(self) -> RecordDict:

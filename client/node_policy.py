@@ -9,43 +9,50 @@ from __future__ import annotations
 
 import fcntl
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from accountant.noise import test_mode
 from client.data import NodeDataError
-from client.messages import Scalar, TrainRequest
+from client.messages import Natural, Scalar, TrainRequest
 from foundation.files import write_durably
+
+USUAL_RECORDS = 32
+"""Records that a user contributes at most where neither run nor node has a number."""
 
 
 class RequestRefused(NodeDataError):
     """A request below the node's floor; names the setting of the node's own configuration."""
 
 
-@dataclass(frozen=True)
-class NodePolicy:
+class NodePolicy(BaseModel):
     """A node's floor, from its own configuration: the keys are the fields with hyphens."""
 
-    least_noise_multiplier: float = 0.0
+    model_config = ConfigDict(frozen=True, strict=True, use_attribute_docstrings=True)
+
+    least_noise_multiplier: Annotated[float, Field(ge=0)] = 0.0
     """z below which a request is refused, relative to the clipping norm."""
-    largest_sampling_rate: float = 1.0
+    largest_sampling_rate: Annotated[float, Field(gt=0, le=1)] = 1.0
     """q above which a request is refused."""
-    most_rounds: int = 0
-    """Train requests that the node ever answers, whatever the run; 0 for no limit. They are counted
-    in ``rounds_file``."""
+    most_rounds: Natural = 0
+    """Rounds that the node ever takes part in, of whichever runs (in record mode each noised step
+    counts); 0 for no limit. They are counted in ``rounds-file``."""
     rounds_file: str = ""
-    """Absolute path of a file of the node's own; written before a reply leaves."""
+    """Absolute path of a file of the node's own; written before anything is computed."""
     kinds: str = ""
     """Kinds of task that are allowed, separated by spaces; empty for all."""
     units: str = "user record"
     """``user``, ``record`` or both, separated by a space."""
-    records_per_user: int = 0
-    """Records that a user contributes at most, where that is below the run's number; 0 for the
-    run's."""
+    records_per_user: Natural = 0
+    """Records that a user contributes at most, where the run has no number or a higher one; 0 for
+    the run's, or 32."""
     allow_no_noise: bool = False
     """Record mode: answer a request without noise, or with noise of a fixed seed, which protects no
     record."""
-    reply_after: float = 0.0
+    reply_after: Annotated[float, Field(ge=0)] = 0.0
     """Seconds after its arrival that a request is answered, not sooner: a fixed schedule against
     those who watch the network. What takes longer is answered when it is done."""
 
@@ -54,28 +61,22 @@ class NodePolicy:
         """Read a node's configuration; its other keys are not ours.
 
         Raises:
-            NodeDataError: a value of another type, or a limit on rounds without a file.
+            NodeDataError: a value that cannot be, or a limit on rounds without a file.
         """
-        found: dict[str, Scalar] = {}
-        for name, default in vars(cls()).items():
-            key = name.replace("_", "-")
-            if key not in node_config:
-                continue
-            given = node_config[key]
-            if isinstance(default, float) and type(given) is int:
-                given = float(given)
-            if type(given) is not type(default):
-                kind = type(default).__name__
-                raise NodeDataError(f"{key}={given!r} of the node's configuration: give a {kind}")
-            found[name] = given
-        return cls(**found)._checked()  # type: ignore[arg-type]
-
-    def _checked(self) -> NodePolicy:
-        if self.most_rounds > 0 and not Path(self.rounds_file).is_absolute():
+        own = {name: key for name in cls.model_fields if (key := _key(name)) in node_config}
+        try:
+            found = cls(**{name: node_config[key] for name, key in own.items()})  # type: ignore[arg-type]
+        except ValidationError as error:
+            wrong = error.errors()[0]
+            key = _key(str(wrong["loc"][0]))
+            raise NodeDataError(
+                f"{key}={node_config[key]!r} of the node's configuration: {wrong['msg'].lower()}"
+            ) from None
+        if found.most_rounds > 0 and not Path(found.rounds_file).is_absolute():
             raise NodeDataError("most-rounds needs rounds-file, an absolute path of the node's own")
-        if unknown := set(self.units.split()) - {"user", "record"}:
+        if unknown := set(found.units.split()) - {"user", "record"}:
             raise NodeDataError(f"units={sorted(unknown)}: give user, record or both")
-        return self
+        return found
 
     def accept(self, request: TrainRequest) -> TrainRequest:
         """The request as the node answers it, counted.
@@ -100,9 +101,9 @@ class NodePolicy:
         if mechanism.unit == "record" and not noised and not self.allow_no_noise:
             raise RequestRefused("record mode without secret noise needs allow-no-noise=true")
         self._count(mechanism.steps)
-        if 0 < self.records_per_user < request.records_per_user:
-            return replace(request, records_per_user=self.records_per_user)
-        return request
+        wanted = request.records_per_user, self.records_per_user
+        most = min([records for records in wanted if records > 0], default=USUAL_RECORDS)
+        return replace(request, records_per_user=most)
 
     def _check_kind(self, kind: str, unit: str) -> None:
         if unit not in self.units.split():
@@ -121,6 +122,11 @@ class NodePolicy:
             if done > self.most_rounds:
                 raise RequestRefused(f"{self.most_rounds} rounds were answered: most-rounds")
             write_durably(path, f"{done}\n".encode(), private=True)
+
+
+def _key(name: str) -> str:
+    """A field as the node's configuration has it."""
+    return name.replace("_", "-")
 
 
 def _rounds_in(path: Path) -> int:

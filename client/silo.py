@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from accountant.noise import gaussian, private_source
+from accountant.noise import BitSource, add_noise, chosen, private_source
 from client.messages import TrainRequest
 
 _SAMPLING, _NOISE = 1, 2
 
 
-def sampling_source(request: TrainRequest, node: int, step: int) -> np.random.Generator:
+def sampling_source(request: TrainRequest, node: int, step: int) -> BitSource:
     """The secret source of a step's Poisson sampling."""
     return private_source(request.mechanism.fixed_seed, request.round, _SAMPLING, node, step)
 
 
-def chosen_of(records: int, request: TrainRequest, source: np.random.Generator) -> Tensor:
+def chosen_of(records: int, request: TrainRequest, source: BitSource) -> Tensor:
     """Each of the next records with probability q, as ascending positions, int64."""
-    taken = source.random(records) < request.mechanism.sampling_rate
-    return torch.from_numpy(np.flatnonzero(taken))
+    return torch.from_numpy(chosen(records, request.mechanism.sampling_rate, source))
 
 
 def drawn(records: int, request: TrainRequest, node: int, step: int) -> Tensor:
@@ -29,12 +27,16 @@ def drawn(records: int, request: TrainRequest, node: int, step: int) -> Tensor:
 
 
 def noised(total: Tensor, request: TrainRequest, node: int, step: int) -> Tensor:
-    """A step's sum with its noise, float64: N(0, (zC)^2), C being the sum's sensitivity."""
+    """A step's sum with its noise, float64, on the lattice of `accountant.noise.lattice`.
+
+    The noise is N(0, (zC)^2), C being the sum's sensitivity.
+    """
     mechanism = request.mechanism
-    noise = gaussian(
-        len(total),
-        noise_multiplier=mechanism.noise_multiplier,
-        sensitivity=mechanism.clipping_norm,
-        source=private_source(mechanism.fixed_seed, request.round, _NOISE, node, step),
+    return torch.from_numpy(
+        add_noise(
+            total.numpy(),
+            noise_multiplier=mechanism.noise_multiplier,
+            sensitivity=mechanism.clipping_norm,
+            source=private_source(mechanism.fixed_seed, request.round, _NOISE, node, step),
+        )
     )
-    return total + torch.from_numpy(noise)

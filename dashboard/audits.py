@@ -23,11 +23,11 @@ VERDICTS: dict[AuditVerdict, str] = {
     "cannot-detect": "cannot detect",
 }
 KINDS: dict[AuditKind, str] = {
-    "clipping": "Clipping: one canary far above the clip",
-    "sampling": "Sampling: how often canaries were drawn",
+    "clipping": "Clipping: updates far above the clip, hostile nodes",
+    "sampling": "Sampling: who is in a sum, and how often",
     "one-run": "One run: lower bound from canaries",
     "one-shot": "One shot: estimate from canaries",
-    "noise": "Noise: variance, shape, freshness",
+    "noise": "Noise: every coordinate, freshness",
     "membership": "Membership inference (simulation only)",
 }
 CAPTION = (
@@ -61,7 +61,7 @@ def alarm_banner(run_id: str) -> None:
     st.html(FRAME)
     st.error(
         f"**{ALARM}.** {ALARM_MEANING}\n\n{KINDS[latest.kind]}, "
-        f"{latest.at:%Y-%m-%d %H:%M} UTC: {latest.words}",
+        f"{latest.at:%Y-%m-%d}: {latest.words}",
         icon=":material/gpp_bad:",
     )
 
@@ -74,12 +74,13 @@ def table(audits: Sequence[AuditRecord]) -> Frame:
 def _row(audit: AuditRecord) -> dict[str, Any]:
     return {
         "Audit": KINDS[audit.kind],
+        "Audited": subject(audit).rstrip("."),
         "Verdict": VERDICTS[audit.verdict],
         "Claimed ε (δ)": f"{epsilon_text(audit.claimed_epsilon)} ({delta_text(audit.delta)})",
         "ε at least": _figure(audit.lower_bound),
         "Estimate": _figure(audit.estimate),
         "Could show at most": _figure(audit.cap),
-        "When": audit.at.strftime("%Y-%m-%d %H:%M UTC"),
+        "When": f"{audit.at:%Y-%m-%d}",
     }
 
 
@@ -92,9 +93,14 @@ def _colour(value: object) -> str:
 
 
 def newest(audits: Sequence[AuditRecord]) -> list[AuditRecord]:
-    """The last audit of each kind, in the order of `KINDS`."""
-    last = {audit.kind: audit for audit in audits}
-    return [last[kind] for kind in KINDS if kind in last]
+    """The last audit of each kind for each task, in the order of `KINDS`."""
+    last = {(audit.kind, subject(audit)): audit for audit in audits}
+    return [audit for kind in KINDS for (of, _), audit in last.items() if of == kind]
+
+
+def subject(audit: AuditRecord) -> str:
+    """What was audited, as the words say at their end."""
+    return audit.words.rpartition("Audited: ")[2] if "Audited: " in audit.words else ""
 
 
 def show(audits: Sequence[AuditRecord], run_name: str) -> None:

@@ -32,7 +32,7 @@ def _row(entry: LedgerRow, status: str | None) -> dict[str, Any]:
         "Clip C": _number(event, "clipping_norm"),
         "Count": _number(event, "count"),
         "Hash": entry.entry_hash[:12],
-        "Written": entry.created_at.strftime("%Y-%m-%d %H:%M:%S UTC"),
+        "Written": f"{entry.created_at:%Y-%m-%d}",
     }
 
 

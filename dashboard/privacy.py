@@ -1,8 +1,9 @@
 """Privacy figures in words. Both accountants always speak together, each with its δ.
 
 Differential privacy (DP) holds for anyone, whatever their data. Bayesian differential privacy
-(BDP; Triastcyn & Faltings, arXiv:2003.00997) is an estimate for people like those enrolled. A
-BDP figure alone would promise an unusual person too much, so no function here gives one alone.
+(BDP; Triastcyn & Faltings, arXiv:2003.00997) is an average over people like those enrolled, made of
+noised norms that the run has released. A BDP figure alone would promise an unusual person too much,
+so no function here gives one alone.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ NOT_PRIVATE_MEANING = (
 ASSUMPTIONS = (
     "**DP**: bounds what anyone learns about **any** person, whatever their data; it fails with "
     "probability at most δ. **BDP** (Bayesian accountant): bounds the same for a person **drawn "
-    "like those enrolled**; an unusual person may be protected less. *Sound* allows for every tail "
-    "that the clip leaves possible; *corrected* presumes norms without a heavy tail; *as "
-    "published* follows the paper's formulas, to compare with its tables, and bounds nothing. "
-    "Smaller ε is more private."
+    "like those enrolled**; an unusual person may be protected less. It is computed from noised "
+    "norms, inside the DP guarantee. *Sound* is what is proved: DP's ε, or the budget of a filter "
+    "that was declared beforehand; *corrected* is an estimate and presumes norms that do not react "
+    "to releases; *as published* follows the paper's formulas, to compare with its tables, and "
+    "bounds nothing. Smaller ε is more private."
 )
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import fedlens
 from client.datasets.registry import DATASETS
+from client.node_policy import NodePolicy
 from fedlens.cli import build_parser
 from fedlens.presets import PRESETS, preset_names
 from server.config.reference import Setting, tables
@@ -63,6 +64,24 @@ def settings() -> str:
         lines += [f"| `{s.key}` | {_default(s)} | {_said(s.meaning)} |" for s in table.settings]
         lines += [""]
     return "\n".join(lines)
+
+
+def node_settings() -> str:
+    """What a node's operator states in the node's own configuration."""
+    lines = [
+        "## A node's own configuration",
+        "",
+        "`flower-supernode --node-config 'KEY=VALUE ...'`; no server can change it.",
+        "",
+        "| key | default | meaning |",
+        "|---|---|---|",
+        "| `data` | none: say it | Absolute path of the node's file of users. |",
+        "| `partition-id` | `0` | The node's place among the nodes, each another. |",
+    ]
+    for name, info in NodePolicy.model_fields.items():
+        key, meaning = name.replace("_", "-"), _said(str(info.description))
+        lines.append(f"| `{key}` | `{info.default!r}` | {meaning} |")
+    return "\n".join(lines) + "\n"
 
 
 def _default(setting: Setting) -> str:
@@ -154,7 +173,7 @@ def _flags(parser: argparse.ArgumentParser) -> list[str]:
 def render() -> dict[str, str]:
     """Each page's file name and text."""
     parts = {
-        "settings.md": ("Settings", settings(), ENVIRONMENT),
+        "settings.md": ("Settings", settings(), node_settings(), ENVIRONMENT),
         "presets.md": ("Presets and data sets", presets(), data_sets()),
         "api.md": ("The Python API", api()),
         "plugins.md": ("Plug-ins", PLUGINS, plugins()),

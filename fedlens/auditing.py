@@ -29,14 +29,15 @@ class AuditReport:
     """What was audited and found.
 
     Attributes:
-        schedule: the mechanism that was carried out.
+        schedules: the mechanism of each task that was carried out.
         plan: which audits, how thoroughly.
-        findings: one an audit; a lower bound on ε above the claimed one is an alarm.
+        findings: one an audit of a task, which it names; a lower bound on ε above the claimed one
+            is an alarm.
         path: the file that the report was added to, for the run's operator alone; None where a
             preset was audited.
     """
 
-    schedule: Schedule
+    schedules: tuple[Schedule, ...]
     plan: AuditPlan
     findings: tuple[Finding, ...]
     path: Path | None = None
@@ -49,7 +50,7 @@ class AuditReport:
     @cached_property
     def content(self) -> dict[str, Any]:
         """Everything as JSON values, as it is written to the file."""
-        return report(self.schedule, self.plan, self.findings)
+        return report(self.schedules, self.plan, self.findings)
 
 
 def audit(
@@ -58,7 +59,6 @@ def audit(
     kind: str = "all",
     task: str = "",
     canaries: int = 1000,
-    dims: int = 20_000,
     rounds: int | None = None,
     noise_multiplier: float | None = None,
     confidence: float = 0.95,
@@ -72,10 +72,10 @@ def audit(
 
     Args:
         subject: a run, or a preset's name, of which nothing is stored.
-        kind: ``all``, ``one-run``, ``one-shot``, ``noise`` or ``membership`` (of a run only).
-        task: name of the task that is audited; the schedule's last critic by default.
-        canaries: m, at least 20.
-        dims: length of a canary's update, at least 2m.
+        kind: ``all``, ``clipping``, ``sampling``, ``one-run``, ``one-shot``, ``noise`` or
+            ``membership`` (of a run only).
+        task: name of the one task that is audited; all by default.
+        canaries: m, at least 20; fewer where a task's updates are too short for as many.
         rounds: audit another number of rounds.
         noise_multiplier: audit another noise: the same code where a leak can be shown.
         confidence: of the figures; alarms have their own, much larger.
@@ -94,20 +94,25 @@ def audit(
             else "--kind membership attacks what the run released: leave out other settings"
         )
     try:
-        plan = AuditPlan(kind, canaries, dims, confidence)
+        plan = AuditPlan(kind, canaries, confidence)
         if run is not None:
             _check_places(run)  # before minutes are spent on what cannot be kept
         config = run.config if run is not None else preset_config(str(subject))
-        schedule = Schedule.of(config, task=task, rounds=rounds, noise_multiplier=noise_multiplier)
+        changes = {"rounds": rounds, "noise_multiplier": noise_multiplier}
+        schedules = (
+            [Schedule.of(config, task=task, **changes)]
+            if task
+            else Schedule.all_of(config, **changes)
+        )
         samples = None
         if run is not None and plan.wants("membership") and not other:
             samples = _released(run, needed=kind == "membership")
         source = np.random.default_rng()
-        found = run_audits(schedule, plan, source=source, samples=samples, observer=progress)
+        found = run_audits(schedules, plan, source=source, samples=samples, observer=progress)
         findings = tuple(found)
     except NothingToAudit as error:
         raise WrongUse(str(error)) from error
-    made = AuditReport(schedule, plan, findings)
+    made = AuditReport(tuple(schedules), plan, findings)
     return made if run is None else _kept(run, made)
 
 
@@ -135,7 +140,7 @@ def _kept(run: Run, made: AuditReport) -> AuditReport:
     from server.store import open_store
 
     with open_store(run.store) as store:
-        store_findings(store, run.id, made.schedule, made.findings)
-    kept = AuditReport(made.schedule, made.plan, made.findings, run.directory.path / "audit.json")
+        store_findings(store, run.id, made.schedules, made.findings)
+    kept = AuditReport(made.schedules, made.plan, made.findings, run.directory.path / "audit.json")
     write_report(run.directory, kept.content)
     return kept

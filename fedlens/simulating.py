@@ -88,19 +88,33 @@ def resume(
     transport: str = "in-process",
     progress: Callable[[Progress], None] | None = None,
     student: bool = True,
+    only_copy: bool = False,
 ) -> Run:
     """Go on with a run from its last whole round; a finished one is only summed up again.
 
     What was spent stays spent; a release that was paid for but lost with the process is not drawn
     again.
 
+    Args:
+        path: its directory.
+        store: URL of its store, where it is not the one that the run remembers.
+        transport: how messages travel, one of `TRANSPORTS`.
+        progress: is told of every step of every round.
+        student: also train a classifier on samples.
+        only_copy: say that this directory, which was moved, copied or restored, is the only one
+            that will go on.
+
     Raises:
         FedlensError: there is no run at ``path``, another process trains it, or what it left
             cannot be trusted.
     """
     from server.run_directory import RunDirectory
+    from server.run_place import bind
 
     directory = RunDirectory.open(Path(path))
+    if only_copy:
+        with directory.locked():
+            bind(directory)
     return train(
         directory.config(),
         directory,
@@ -233,6 +247,7 @@ def train(
     )
     run = Run(directory.path, store_url_of(directory, store))
     run.keep(summary)
+    directory.date_everything()
     return run
 
 

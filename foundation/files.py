@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import os
+from datetime import date
 from pathlib import Path
 
+from foundation.dates import set_file_date, today
 
-def write_durably(path: Path, content: bytes, *, private: bool = False) -> None:
+
+def write_durably(
+    path: Path, content: bytes, *, private: bool = False, day: date | None = None
+) -> None:
     """Write beside the target, flush to the disk, rename over it, flush the folder.
 
     Args:
         path: the target; its folder must exist.
         content: all of it.
         private: give only its owner the right to read it.
+        day: which the file says it was changed on, at midnight UTC and no finer; today by default.
     """
     part = path.with_name(path.name + ".part")
     part.unlink(missing_ok=True)  # left by a process that died
@@ -20,6 +26,7 @@ def write_durably(path: Path, content: bytes, *, private: bool = False) -> None:
     with os.fdopen(os.open(part, flags, 0o600 if private else 0o666), "wb") as file:
         file.write(content)
         file.flush()
+        set_file_date(file.fileno(), day or today())
         os.fsync(file.fileno())
     part.replace(path)
     flush_folder(path.parent)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.bayesian.norms import BIN_EDGES, NORM_BINS
-from accountant.noise import gaussian
+from accountant.noise import BitSource, add_noise, on_lattice
 from client.messages import TrainReply
 
 NORM_SLACK = 1e-9
@@ -82,7 +82,8 @@ def combine(answers: Iterable[Answer], limits: Limits) -> Aggregate:
     """Add the sound replies up, in the order of the nodes; no reply at all gives zeros.
 
     A refused reply is left out whole: the sum then misses those users, its sensitivity and its
-    fixed denominator stay.
+    fixed denominator stay. In user mode replies are put on the lattice of sums, on which those of
+    our nodes are already: they add up exactly then, whatever another node sent.
     """
     total, norms = np.zeros(limits.size), np.zeros(NORM_BINS, dtype=np.int64)
     refused: list[tuple[int, str]] = []
@@ -91,9 +92,11 @@ def combine(answers: Iterable[Answer], limits: Limits) -> Aggregate:
         if reason is not None:
             refused.append((answer.node, reason))
             continue
-        total += answer.reply.total
         if limits.evidence:
+            total += on_lattice(answer.reply.total, limits.norm)
             norms += answer.reply.norms
+        else:
+            total += answer.reply.total
     return Aggregate(total, norms, tuple(refused))
 
 
@@ -103,9 +106,11 @@ def noised_mean(
     noise_multiplier: float,
     clipping_norm: float,
     denominator: float,
-    source: np.random.Generator,
+    source: BitSource,
 ) -> NDArray[np.float64]:
     """``(total + N(0, (zC)^2)) / denominator``, float64 [P]: the release of a round.
+
+    The numerator lies on a lattice, noise and all (`accountant.noise.lattice`).
 
     Args:
         total: sum of updates, each clipped to ``clipping_norm``.
@@ -114,7 +119,7 @@ def noised_mean(
         denominator: qN, fixed beforehand; the realised count is private.
         source: a fresh `accountant.noise.private_source`.
     """
-    noise = gaussian(
-        len(total), noise_multiplier=noise_multiplier, sensitivity=clipping_norm, source=source
+    noised = add_noise(
+        total, noise_multiplier=noise_multiplier, sensitivity=clipping_norm, source=source
     )
-    return (total + noise) / denominator
+    return noised / denominator

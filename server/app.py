@@ -2,7 +2,8 @@
 
 Besides the settings of `server.config.tree`, the run config holds ``run.out``, the absolute path
 of the run's directory (a fresh one under ``$FEDLENS_HOME/runs`` when empty; an existing run is
-resumed), and ``run.store``, the URL of the store.
+resumed), ``run.store``, the URL of the store, and ``run.only_copy``, by which an operator says that
+a run's folder that was moved or restored is the only one.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from server.config.tree import RUN_KEYS
 from server.population import check_room
 from server.pretrained_filter import check_filter
 from server.run_directory import RunDirectory
+from server.run_place import bind
 from server.schedule import check_affordable
 from server.training import train
 
@@ -39,6 +41,9 @@ def main(grid: Grid, context: Context) -> None:
         check_room(config)
         check_filter(config)
         directory = RunDirectory.create(path, config)
+    elif context.run_config.get(RUN_KEYS[3], False):
+        with directory.locked():
+            bind(directory)
     outcome = train(config, directory, grid, store_url=store)
     logger.info("fedlens run %s in %s", outcome.run_id, directory.path)
 

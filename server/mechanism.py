@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from accountant.bayesian.noised_norms import SplitNoise, split_noise
 from accountant.events import SubsampledGaussian
 from client.messages import Mechanism
 from server.config.tasks import TaskConfig
@@ -17,8 +18,11 @@ NOISE_EXCESS = 20.0
 
 
 def round_event(config: Config, task: TaskConfig) -> SubsampledGaussian:
-    """One round of a task: each user's update, or in record mode each step's gradients."""
-    record = config.privacy.unit == "record"
+    """One round of a task: each user's update and norm, or in record mode each step's gradients.
+
+    Both parts of a user's round are one event: see `accountant.bayesian.noised_norms`.
+    """
+    record, noise = config.privacy.unit == "record", round_noise(config, task)
     return SubsampledGaussian(
         unit=config.privacy.unit,
         sampler="poisson" if task.sampling_rate < 1 else "none",
@@ -27,8 +31,24 @@ def round_event(config: Config, task: TaskConfig) -> SubsampledGaussian:
         noise_multiplier=task.noise_multiplier,
         clipping_norm=task.clipping_norm,
         count=task.steps_on_nodes if record else 1,
-        released=task.released,
+        released=_released(task, noise),
     )
+
+
+def round_noise(config: Config, task: TaskConfig) -> SplitNoise:
+    """The noise of a round's update (over C) and of its histogram of norms (over 1).
+
+    In record mode nodes add all of the noise to their updates, and no norms are released.
+    """
+    share = config.privacy.norms_share if config.privacy.unit == "user" else 0.0
+    return split_noise(task.noise_multiplier, share)
+
+
+def _released(task: TaskConfig, noise: SplitNoise) -> str:
+    """What the ledger says that a round releases: each part with its noise multiplier."""
+    if math.isinf(noise.norms):
+        return task.released
+    return f"{task.released} (noise {noise.update:.6g}) and norms (noise {noise.norms:.6g})"
 
 
 def mechanism(config: Config, task: TaskConfig) -> Mechanism:
@@ -60,7 +80,7 @@ def release_deviation(config: Config, task: TaskConfig) -> float:
     In record mode the release is the mean of the nodes' independently noised ones (``wgan``: of a
     single local step at learning rate 1).
     """
-    one = task.noise_multiplier * task.clipping_norm / denominator(config, task)
+    one = round_noise(config, task).update * task.clipping_norm / denominator(config, task)
     return one if config.privacy.unit == "user" else one / math.sqrt(config.data.nodes)
 
 

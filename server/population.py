@@ -6,7 +6,9 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+from accountant.events import Event
 from accountant.ledger.population import Population, PopulationError
+from accountant.ledger.prior import PriorReleases
 from server.config.tree import Config
 from server.schedule import scheduled
 
@@ -51,24 +53,38 @@ def joined(config: Config) -> Population | None:
     return population
 
 
-def check_room(config: Config) -> None:
+def check_room(config: Config, prior: PriorReleases | None = None) -> None:
     """Refuse a new run of several tasks that what is left of its population's budget cannot pay.
 
     A run of one task stops before the round that would pass the budget. Of several tasks the last
     would be cut off after the first were paid for. Another run may still take what is left
     meanwhile: then this one stops like any other.
 
+    Args:
+        config: the run's.
+        prior: what the run whose filter is taken spent: booked first, where it was not yet.
+
     Raises:
         PopulationError: naming the task at which the budget is passed; or what `joined` says.
         LedgerError: the population's ledger cannot be trusted.
     """
     schedule, population = scheduled(config), joined(config)
-    if population is None or len(schedule) < 2:
+    if population is None:
         return
-    events = [replace(task.event, count=task.event.count * task.rounds) for task in schedule]
-    fitting = population.affordable(events)
-    if fitting == len(schedule):
+    first = [] if prior is None else population.missing(prior).in_bulk
+    events: list[Event] = []
+    if len(schedule) > 1:
+        events = [replace(task.event, count=task.event.count * task.rounds) for task in schedule]
+    fitting = population.affordable([*first, *events])
+    if fitting < len(first):
+        raise PopulationError(
+            f"privacy.population = {config.privacy.population!r} has too little left to pay what "
+            "the filter's training cost the same people: take a larger budget, another filter, or "
+            "declare privatizer.other_people = true if no user of this run was one of that"
+        )
+    if fitting == len(first) + len(events):
         return
+    fitting -= len(first)
     raise PopulationError(
         f"privacy.population = {config.privacy.population!r} has too little left for this run: the "
         f"schedule passes the budget {population.terms.epsilon_budget:g} in its task "

@@ -1,26 +1,32 @@
 """A filter that another run made: nodes of this one look through it from the first round on.
 
-The filter is public by now, a result of the other run, so using it costs nothing here. What its
-training cost is in that run's ledger; where both runs are about the same people they lose both.
+The filter is public by now, a result of the other run. Its training cost is in that run's ledger,
+and where both runs are about the same people they lose both. So what that run released is kept with
+the filter, goes into this run's ledger header, and is composed with its own rounds, unless the
+settings declare that the other run was about other people.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from accountant.ledger.ledger import Ledger
+from accountant.ledger.prior import PriorReleases
 from client.messages import Vector
 from models.shapes import ImageShape, ShapeError
 from server.config.privatizer import FilterConfig, PretrainedPrivatizer
 from server.config.tasks import PrivatizerTaskConfig
 from server.config.tree import Config, ConfigError
+from server.population import check_room
 from server.run_directory import RunDirectory, RunDirectoryError, Snapshot
 from server.run_filter import kept_filter_weights
 from server.run_ledger import spending_of
 from server.sampler import restored_filter
+from server.schedule import check_affordable
 
 _SAME = ("sensitive_attribute", "network", "width", "output_noise_std")
 
@@ -31,24 +37,27 @@ class PretrainedFilter:
 
     Attributes:
         vector: the filter's weights as they travel in every request, float32 [n].
-        run_id: of the run that trained it.
+        prior: what the run that trained it released until then.
         epsilon: DP ε that its ledger came to; infinite where it protects no user.
         delta: at this δ.
     """
 
     vector: Vector
-    run_id: str
+    prior: PriorReleases
     epsilon: float
     delta: float
 
     @property
     def cost(self) -> str:
         """In words, for people who read what a run cost."""
-        return (
-            f"Records went through the filter of run {self.run_id}, whose training cost DP "
-            f"ε = {self.epsilon:.4g} at δ = {self.delta:g} besides: users of both runs "
-            "lose both."
-        )
+        alone = f"DP ε = {self.epsilon:.4g} at δ = {self.delta:g} alone"
+        through = f"Records went through the filter of run {self.prior.run_id}, whose training cost"
+        if self.prior.other_people:
+            return (
+                f"{through} its users {alone}. The operator declared that none of them is a user "
+                "of this run, so these figures leave it out; a user of both would lose both."
+            )
+        return f"{through} {alone}; the figures include it, as if all users were in both runs."
 
 
 def check_filter(config: Config) -> None:
@@ -56,9 +65,11 @@ def check_filter(config: Config) -> None:
 
     Raises:
         ConfigError: as `pretrained_filter`.
+        PopulationError: as `check_room`.
     """
     if isinstance(config.privatizer, PretrainedPrivatizer):
-        _found(config, config.privatizer)
+        directory, _, _ = _found(config, config.privatizer)
+        _prior(config, config.privatizer, directory)
 
 
 def pretrained_filter(
@@ -75,8 +86,9 @@ def pretrained_filter(
 
     Raises:
         ConfigError: there is no such run, it is not done with its filter or did not train it, the
-            filter is of other images or another kind than the configuration says, or it was trained
-            without a guarantee where this run has one.
+            filter is of other images or another kind than the configuration says, it was trained
+            without a guarantee where this run has one, or the budget does not cover what it cost.
+        PopulationError: the population has too little left to pay what it cost.
         RunDirectoryError: what was kept was damaged.
     """
     settings = config.privatizer
@@ -85,7 +97,11 @@ def pretrained_filter(
     kept = kept_pretrained(directory)
     if kept is None:
         kept = _taken(config, settings, shape)
-        facts = {"run_id": kept.run_id, "epsilon": repr(kept.epsilon), "delta": repr(kept.delta)}
+        facts = {
+            "prior": json.dumps(kept.prior.to_json()),
+            "epsilon": repr(kept.epsilon),
+            "delta": repr(kept.delta),
+        }
         directory.save_filter(kept.vector, facts)
     return kept
 
@@ -100,7 +116,8 @@ def kept_pretrained(directory: RunDirectory) -> PretrainedFilter | None:
     if kept is None:
         return None
     vector, facts = kept
-    return PretrainedFilter(vector, facts["run_id"], float(facts["epsilon"]), float(facts["delta"]))
+    prior = PriorReleases.from_json(json.loads(facts["prior"]))
+    return PretrainedFilter(vector, prior, float(facts["epsilon"]), float(facts["delta"]))
 
 
 def with_cost(statement: str, directory: RunDirectory) -> str:
@@ -120,9 +137,16 @@ def _taken(config: Config, ours: PretrainedPrivatizer, shape: ImageShape) -> Pre
         raise _refused(ours, f"it does not fit its network: {error}; train it again") from None
     if not np.isfinite(vector).all():
         raise _refused(ours, "its weights are not finite; train it again")
-    spent = spending_of(directory.config(), directory)
-    run_id = str(Ledger.read(directory.ledger).header["run_id"])
-    return PretrainedFilter(vector, run_id, spent.dp_epsilon, spent.delta_dp)
+    prior, spent = _prior(config, ours, directory), spending_of(directory.config(), directory)
+    return PretrainedFilter(vector, prior, spent.dp_epsilon, spent.delta_dp)
+
+
+def _prior(config: Config, ours: PretrainedPrivatizer, directory: RunDirectory) -> PriorReleases:
+    """What that run released, where both budgets cover it."""
+    prior = PriorReleases.of(Ledger.read(directory.ledger), other_people=ours.other_people)
+    check_affordable(config, prior.in_bulk)
+    check_room(config, prior)
+    return prior
 
 
 def _found(config: Config, ours: PretrainedPrivatizer) -> tuple[RunDirectory, Snapshot, Vector]:

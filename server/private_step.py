@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,7 @@ from flwr.app import RecordDict
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
-from accountant.bayesian.norms import NormHistogram
+from accountant.bayesian.noised_norms import NoisedNorms, noised_norms
 from accountant.noise import private_source
 from client.messages import TRAIN, ReplyError, TrainReply, TrainRequest
 from foundation.errors import FedlensError
@@ -19,14 +20,14 @@ from server.config.tree import Config
 from server.enrolment import Federation
 from server.exchange import exchange
 from server.learner import Asked
-from server.mechanism import denominator, mechanism
+from server.mechanism import denominator, mechanism, round_noise
 from server.run_key import new_key
 from server.sampling import Cohort, draw_cohort, everyone
 from server.schedule import ScheduledTask
 
 logger = logging.getLogger(__name__)
 
-_COHORT, _SEED, _NOISE = 1, 2, 3
+_COHORT, _SEED, _NOISE, _NORMS = 1, 2, 3, 4
 
 
 class NoUsableReply(FedlensError, RuntimeError):
@@ -78,7 +79,7 @@ class PrivateStep:
             requests,
             message_type=TRAIN,
             group=str(number),
-            deadline=self._config.rounds.deadline,
+            deadline=self._config.rounds.wait,
         )
         answers, failed = self._read(records, cohort)
         aggregate = combine(answers, self._limits)
@@ -87,9 +88,21 @@ class PrivateStep:
             raise NoUsableReply(f"round {number}: no node gave a usable reply")
         return aggregate
 
-    def evidence(self, aggregate: Aggregate) -> NormHistogram:
-        """The realised clipped norms, for the Bayesian accountant alone."""
-        return NormHistogram(self._task.clipping_norm, tuple(aggregate.norms.tolist()))
+    def evidence(self, aggregate: Aggregate, number: int) -> NoisedNorms | None:
+        """The second part of the round's release: the noised histogram of the realised norms.
+
+        It may be kept or shown only once the round's ledger entry is on disk. None where no norms
+        are released.
+        """
+        noise = round_noise(self._config, self._task).norms
+        if not math.isfinite(noise):
+            return None
+        return noised_norms(
+            aggregate.norms,
+            clipping_norm=self._task.clipping_norm,
+            noise=noise,
+            source=private_source(self._config.privacy.fixed_seed, number, _NORMS),
+        )
 
     def release(self, aggregate: Aggregate, number: int) -> NDArray[np.float64]:
         """The round's release, float64 [P]. Its ledger entry must be on disk already."""
@@ -97,7 +110,7 @@ class PrivateStep:
             return aggregate.total / len(self._federation.roster.node_ids)
         return noised_mean(
             aggregate.total,
-            noise_multiplier=self._task.noise_multiplier,
+            noise_multiplier=round_noise(self._config, self._task).update,
             clipping_norm=self._task.clipping_norm,
             denominator=denominator(self._config, self._task),
             source=private_source(self._config.privacy.fixed_seed, number, _NOISE),
@@ -111,7 +124,7 @@ class PrivateStep:
         return draw_cohort(roster, self._task.sampling_rate, source)
 
     def _requests(self, number: int, cohort: Cohort, asked: Asked) -> dict[int, RecordDict]:
-        """One for every node, of the same size whoever was drawn: silence would name the others."""
+        """One for every node, of one size whichever users were drawn: silence would tell."""
         seeds = np.random.SeedSequence([self._config.seed, number, _SEED])
         one = TrainRequest(
             round=number,

@@ -7,7 +7,7 @@ may have left out. The store itself refuses anything that comes before its ledge
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from datetime import datetime
+from datetime import date
 from typing import Any
 
 import torch
@@ -18,7 +18,7 @@ from accountant.statement import promise
 from foundation.json_values import json_value
 from models.pixels import as_pixels
 from server.config.tree import Config
-from server.pretrained_filter import with_cost
+from server.pretrained_filter import kept_pretrained, with_cost
 from server.run_directory import RunDirectory
 from server.run_ledger import noise_source, planned
 from server.sampler import Sampler
@@ -75,11 +75,15 @@ class Publication:
                 rounds_planned=total_rounds(config),
                 private=guarantees_something(config),
                 guarantee=with_cost(
-                    f"When all its rounds are done: {promise(planned(config))}", self._directory
+                    f"When all its rounds are done: {promise(self._planned())}", self._directory
                 ),
             )
         )
         self._store.set_run_status(self._run_id, "running")
+
+    def _planned(self) -> Spending:
+        given = kept_pretrained(self._directory)
+        return planned(self._config, None if given is None else given.prior)
 
     def progress(
         self,
@@ -108,7 +112,7 @@ class Publication:
             event=entry.event.to_json(),
             purpose=entry.purpose,
             entry_hash=entry.hash,
-            created_at=datetime.fromisoformat(entry.at),  # to the second: finer times tell cohorts
+            created_at=date.fromisoformat(entry.at),
         )
 
     def _release_row(self, entry: LedgerEntry, lost: Container[int]) -> ReleaseRow:
@@ -168,13 +172,11 @@ class Publication:
         self._store.set_run_status(self._run_id, status, reason, guarantee)
 
 
-def round_facts(
-    number: int, metrics: dict[str, float], spending: Spending, seconds: float
-) -> dict[str, Any]:
+def round_facts(number: int, metrics: dict[str, float], spending: Spending) -> dict[str, Any]:
     """A round's record in a form that JSON keeps: infinities as None."""
     kept = ("dp_method", *CURVES, *FIGURES)
     figures = {name: json_value(getattr(spending, name)) for name in kept}
-    return {"round": number, "metrics": metrics, "seconds": seconds, **figures}
+    return {"round": number, "metrics": metrics, **figures}
 
 
 def _with_infinities(facts: Mapping[str, Any]) -> dict[str, Any]:

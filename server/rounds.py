@@ -1,14 +1,13 @@
 """The round loop: ask, check, account, noise, learn, save, publish - in that order.
 
-A round is one ledger entry. The entry is on disk before the noise is drawn, the noised aggregate is
-on disk before anything is learned from it, and all that follows is post-processing that can be
-repeated. A process killed between entry and aggregate loses that release: it stays paid for, the
-round goes by without an update, and no noise is ever drawn twice.
+A round is one ledger entry. The entry is on disk before any noised part of the release is kept or
+used, the noised aggregate is on disk before anything is learned from it, and all that follows is
+post-processing that can be repeated. A process killed between entry and aggregate loses that
+release: it stays paid for, the round goes by without an update, and no noise is ever drawn twice.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +22,7 @@ from server.kept_releases import keep_release
 from server.learner import Learner
 from server.private_step import NoUsableReply, PrivateStep
 from server.publication import Publication, round_facts
+from server.round_slots import RoundSlots
 from server.run_directory import RunDirectory, Snapshot, digest_of
 from server.run_key import kept_key
 from server.run_ledger import RunLedger
@@ -63,6 +63,7 @@ class TrainingRun:
         self._grid, self._federation, self._learner = grid, federation, learner
         self._run_ledger, self._publication, self._observer = run_ledger, publication, observer
         self._rounds = total_rounds(config)
+        self._slots = RoundSlots(config.rounds)
         self._steps: dict[str, PrivateStep] = {}
         self._done = 0
         self._history: list[dict[str, Any]] = []
@@ -111,14 +112,16 @@ class TrainingRun:
         if step.record_mode:
             # the replies are releases themselves, so the entry comes before the question
             self._run_ledger.charge(task.event, number, None)
-            aggregate = step.gather(number, asked)
+            with self._slots.held():
+                aggregate = step.gather(number, asked)
         else:
             try:
-                aggregate = step.gather(number, asked)
+                with self._slots.held():
+                    aggregate = step.gather(number, asked)
             except NoUsableReply:
                 self._run_ledger.charge(task.event, number, None)
                 raise
-            self._run_ledger.charge(task.event, number, step.evidence(aggregate))
+            self._run_ledger.charge(task.event, number, step.evidence(aggregate, number))
         release = step.release(aggregate, number)
         self._directory.save_release(number, release)
         folder = self._directory.path
@@ -136,8 +139,6 @@ class TrainingRun:
     # Post-processing
 
     def _learn(self, task: ScheduledTask, number: int) -> None:
-        # the clock starts here: how long the nodes took tells how many users were drawn
-        started = time.monotonic()
         release = self._directory.load_release(number)
         if release is None:
             self._lost.add(number)
@@ -145,8 +146,7 @@ class TrainingRun:
             task, number, release, lambda step, steps: self._show(number, step / steps)
         )
         self._done = number
-        seconds = time.monotonic() - started
-        self._history.append(round_facts(number, metrics, self._run_ledger.spending(), seconds))
+        self._history.append(round_facts(number, metrics, self._run_ledger.spending()))
         self._directory.save_state(self._snapshot())
         self._directory.drop_release(number)
         self._publish(task, number)
@@ -158,6 +158,7 @@ class TrainingRun:
     def _publish(self, task: ScheduledTask, number: int) -> None:
         entry = self._run_ledger.entries[number - 1 : number]
         self._publication.progress(entry, self._lost, self._history[-1:])
+        self._directory.date_folders()
         if not self._learner.showable(task):
             return
         moved = self._learner.moves_the_generator(task, number)
@@ -170,6 +171,7 @@ class TrainingRun:
         sha256 = self._directory.save_generator(number, kept_arrays(sampler))
         self._publication.checkpoint(number, sha256)
         self._publication.samples(purpose, number, sampler, sha256, self._run_ledger.spending())
+        self._directory.date_folders()
 
     def _release_samples(self) -> None:
         if not self._done:

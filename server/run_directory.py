@@ -8,6 +8,7 @@
 ``checkpoint/generator-N.safetensors``  generators that stored samples were drawn from
 ``checkpoint/filter.safetensors``  the filter that the run was given, where it was given one
 ``releases/round-N.safetensors``  noised releases, which diagnoses read: `server.kept_releases`
+``place.json``             where the run lies: a copy of the folder does not go on by itself
 ``store.db``               the database, unless another store is named (then in ``store-url``)
 """
 
@@ -29,6 +30,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file, save
 from sqlalchemy import make_url
 
+from foundation.dates import set_file_date, today
 from foundation.errors import FedlensError
 from foundation.files import write_durably
 from server.config.reading import read_config
@@ -65,6 +67,8 @@ class RunDirectory:
         self._config = self.path / "config.toml"
         self._filter = self.checkpoints / "filter.safetensors"
         self._lock = self.path / "lock"
+        self._place = self.path / "place.json"
+        self._day = today()
 
     @classmethod
     def create(cls, path: Path, config: Config) -> RunDirectory:
@@ -81,7 +85,7 @@ class RunDirectory:
             with directory.locked():
                 directory._check_free()  # another process may have begun a run meanwhile
                 directory.checkpoints.mkdir(exist_ok=True)
-                write_durably(directory._config, config.to_toml().encode())
+                directory._write(directory._config, config.to_toml().encode())
         except OSError as error:
             raise RunDirectoryError(f"cannot write to {path}: {error.strerror}") from None
         return directory
@@ -130,6 +134,22 @@ class RunDirectory:
             self.path.rename(target)
         return target
 
+    def _write(self, path: Path, content: bytes) -> None:
+        """Write a file durably; it and its folder say no time of it but this object's day."""
+        write_durably(path, content, day=self._day)
+        set_file_date(path.parent, self._day)
+
+    def date_folders(self) -> None:
+        """Set the date of the folders: files came and went in them at times that data may move."""
+        for folder in (self.checkpoints, self.path):
+            set_file_date(folder, self._day)
+
+    def date_everything(self) -> None:
+        """Set the date of all files and folders, those that others wrote included."""
+        for found in self.path.rglob("*"):
+            set_file_date(found, self._day)
+        self.date_folders()
+
     def config(self) -> Config:
         """The run's configuration.
 
@@ -155,7 +175,7 @@ class RunDirectory:
         """Note where the run's samples go, for the verbs that come later; never a password."""
         if url != self.default_store:
             shown = make_url(url).render_as_string(hide_password=True)
-            write_durably(self.path / "store-url", shown.encode())
+            self._write(self.path / "store-url", shown.encode())
 
     def remembered_store(self) -> str:
         """The store that `remember_store` noted, or the directory's own.
@@ -185,11 +205,28 @@ class RunDirectory:
             file.flush()
             yield
 
+    def save_place(self, place: dict[str, Any]) -> None:
+        """Keep where the run is bound to, as JSON values."""
+        self._write(self._place, (json.dumps(place) + "\n").encode())
+
+    def load_place(self) -> dict[str, Any] | None:
+        """What `save_place` kept; None where nothing was, or it cannot be read."""
+        try:
+            kept = json.loads(self._place.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return kept if isinstance(kept, dict) else None
+
+    def traces(self) -> list[str]:
+        """Names of files that only a run that had begun to spend leaves."""
+        files = [self._place, self.evidence, *sorted(self.checkpoints.glob("*.safetensors"))]
+        return [file.name for file in files if file.exists() and file != self._filter]
+
     def save_state(self, snapshot: Snapshot) -> None:
         """Replace the state; whole or not at all."""
         facts = json.dumps({**snapshot.facts, "round": snapshot.round})
         content = save(_contiguous(snapshot.arrays), metadata={"facts": facts})
-        write_durably(self.checkpoints / "state.safetensors", content)
+        self._write(self.checkpoints / "state.safetensors", content)
 
     def load_state(self) -> Snapshot | None:
         """The last state, or None before the first.
@@ -211,7 +248,7 @@ class RunDirectory:
 
     def save_release(self, round_number: int, release: NDArray[np.float64]) -> None:
         """Keep a round's noised aggregate until a state holds it. Its ledger entry comes first."""
-        write_durably(self._release(round_number), save({"release": release}))
+        self._write(self._release(round_number), save({"release": release}))
 
     def load_release(self, round_number: int) -> NDArray[np.float64] | None:
         """A round's noised aggregate, if the process lived to write it."""
@@ -225,7 +262,7 @@ class RunDirectory:
     def save_filter(self, vector: NDArray[np.float32], facts: dict[str, str]) -> None:
         """Keep the filter that the run was given, with where it is from."""
         content = save({"filter": np.asarray(vector, order="C")}, metadata=facts)
-        write_durably(self._filter, content)
+        self._write(self._filter, content)
 
     def load_filter(self) -> tuple[NDArray[np.float32], dict[str, str]] | None:
         """What `save_filter` kept; None where the run was given none.
@@ -250,7 +287,7 @@ class RunDirectory:
             arrays: ``average``, the flat generator; ``annotator``, the flat annotator that samples
                 are filtered and labelled with, where there is one.
         """
-        write_durably(self.generator_path(round_number), save(_contiguous(arrays)))
+        self._write(self.generator_path(round_number), save(_contiguous(arrays)))
         return digest_of(arrays)
 
 

@@ -1,25 +1,20 @@
-"""The run's ledger, its private evidence, and both accountants over them."""
+"""The run's ledger, the noised norms that it released, and both accountants over them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-
 from accountant.account import Account, Spending
-from accountant.bayesian.norms import NormHistogram
+from accountant.bayesian.fixed_order import BudgetTooSmall, FixedOrderFilter
+from accountant.bayesian.noised_norms import NoisedNorms
 from accountant.events import SubsampledGaussian
 from accountant.ledger.evidence import EvidenceFile
 from accountant.ledger.ledger import Ledger, LedgerEntry, LedgerError
 from accountant.ledger.population import Population
+from accountant.ledger.prior import HEADER, PriorReleases
 from accountant.statement import NoiseSource
-from foundation.rounding import rounded_up
-from server.config.tree import Config
+from server.config.tree import Config, ConfigError
 from server.population import joined, population_folder
 from server.run_directory import RunDirectory
 from server.schedule import scheduled, total_rounds
-
-FAILURE_SHARE = 0.01
-"""Share of δ that confidence bounds may fail with at most; how much they do tells of cohorts."""
 
 
 class RunLedger:
@@ -29,25 +24,44 @@ class RunLedger:
     population's ledger, and the population's budget forbids rounds as the run's own does.
     """
 
-    def __init__(self, config: Config, directory: RunDirectory, run_id: str) -> None:
+    def __init__(
+        self,
+        config: Config,
+        directory: RunDirectory,
+        run_id: str,
+        prior: PriorReleases | None = None,
+    ) -> None:
         """Open the ledger of a run, or begin it.
+
+        Args:
+            config: the run's.
+            directory: the run's.
+            run_id: of a run that begins.
+            prior: what the run spent whose filter it takes; a begun ledger has it in its header.
 
         Raises:
             LedgerError: the run's ledger or that of its population cannot be trusted.
             PopulationError: the run cannot spend from the population that it names.
+            OutOfBudget: its population cannot pay what the filter cost.
+            ConfigError: the Bayesian budget is too small to be kept to.
         """
         privacy = config.privacy
-        self._budget = privacy.epsilon_budget
+        self._budget, self._bayesian_budget = (
+            privacy.epsilon_budget,
+            privacy.bayesian_epsilon_budget,
+        )
         self._population = joined(config)
         self._evidence = EvidenceFile(directory.evidence)
         if directory.ledger.exists():
             self._ledger = Ledger.open(directory.ledger)
         else:
-            header = _header(config, run_id, self._population)
+            header = _header(config, run_id, self._population, prior)
             self._ledger = Ledger.create(directory.ledger, header)
         self._account = account_of(config, self._ledger, self._evidence)
         if self._population is not None:
             check_population(self._ledger, self._population)
+            if (known := PriorReleases.in_header(self._ledger.header)) is not None:
+                self._population.charge_prior(known)  # again without effect
 
     @property
     def entries(self) -> tuple[LedgerEntry, ...]:
@@ -73,14 +87,15 @@ class RunLedger:
         Ledger.verify(self._ledger.path, expected_head=head, expected_entries=entries)
 
     def spending(self) -> Spending:
-        """What all entries so far have spent, by both accountants, fit to be shown."""
-        return presentable(self._account.spending())
+        """What all entries so far have spent, by both accountants."""
+        return self._account.spending()
 
     def refusal(self, event: SubsampledGaussian) -> str | None:
-        """Why the run's budget, or its population's, forbids ``event``, or None.
+        """Why one of the run's budgets, or its population's, forbids ``event``, or None.
 
-        The decision looks at the differential privacy account alone: it does not depend on the
-        data, so stopping reveals nothing. That of the population may change until `charge`.
+        The decision looks at the differential privacy account, which does not depend on the data,
+        and at the filter's, which is made of releases: stopping reveals nothing. That of the
+        population may change until `charge`.
         """
         if self._budget and self._account.would_exceed(event, self._budget):
             spent = self.spending().dp_epsilon
@@ -88,16 +103,19 @@ class RunLedger:
                 f"the next round would take DP ε above the budget {self._budget:g} "
                 f"(spent {spent:.4g} in {len(self.entries)} rounds)"
             )
+        if self._account.filter_forbids(event):
+            return (
+                "the next round could take Bayesian ε above the budget "
+                f"{self._bayesian_budget:g} ({len(self.entries)} rounds done)"
+            )
         return None if self._population is None else self._population.refusal(event)
 
-    def charge(
-        self, event: SubsampledGaussian, number: int, evidence: NormHistogram | None
-    ) -> None:
-        """Put a round's entry on disk, then its private evidence, then into both accounts.
+    def charge(self, event: SubsampledGaussian, number: int, norms: NoisedNorms | None) -> None:
+        """Put a round's entry on disk, then its noised norms, then both into both accounts.
 
         The entry in the population's ledger comes first: a crash between the two leaves a round
         that the population paid for and that was not released, never the reverse. The run's entry
-        only carries a salted commitment to the evidence. Evidence that a crash keeps from the disk
+        carries a salted commitment to the norms. Where a crash keeps these from the disk, the round
         is charged at the clipping norm from then on.
 
         Raises:
@@ -106,7 +124,7 @@ class RunLedger:
         """
         if self._population is not None:
             self._population.charge(event, run=self.run_id, number=number)
-        sealed = self._evidence.seal(evidence) if evidence is not None else None
+        sealed = self._evidence.seal(norms) if norms is not None else None
         entry = self._ledger.append(
             event,
             round=number,
@@ -115,18 +133,19 @@ class RunLedger:
         )
         if sealed is not None:
             self._evidence.append(entry.index, sealed)
-        self._account.charge(event, evidence)
+        self._account.charge(event, norms)
 
 
 def account_of(config: Config, ledger: Ledger, evidence: EvidenceFile) -> Account:
-    """Both accountants over a ledger and the evidence that its run kept.
+    """Both accountants over a ledger and the noised norms that its run released.
 
     Raises:
         LedgerError: the ledger was begun for another configuration.
     """
     if ledger.header.get("config_sha256") != config.digest():
         raise LedgerError(ledger.path, 1, "belongs to another configuration than config.toml")
-    account = _empty_account(config)
+    prior = PriorReleases.in_header(ledger.header)
+    account = _empty_account(config, prior)
     account.replay(ledger.entries, evidence)
     return account
 
@@ -166,52 +185,59 @@ def spending_of(config: Config, directory: RunDirectory) -> Spending:
         LedgerError: the ledger cannot be trusted, or is of another configuration.
     """
     ledger = Ledger.read(directory.ledger)
-    return presentable(account_of(config, ledger, EvidenceFile(directory.evidence)).spending())
+    return account_of(config, ledger, EvidenceFile(directory.evidence)).spending()
 
 
-def _empty_account(config: Config) -> Account:
-    return Account(
-        total_rounds=total_rounds(config),
-        delta_dp=config.privacy.delta,
-        delta_bdp=config.privacy.bayesian_delta,
-        noise_source=noise_source(config),
-    )
+def filter_of(config: Config, prior: PriorReleases | None = None) -> FixedOrderFilter | None:
+    """The privacy filter that a configuration declares, with nothing spent; None without one.
 
+    Args:
+        config: the run's.
+        prior: what was released before, of the same people.
 
-def presentable(spending: Spending) -> Spending:
-    """The figures as they are shown.
-
-    The Bayesian ones are computed from private norms without noise. Rounding them up to two digits,
-    and saying of their warnings only that there are some, shows less of these norms; it is no
-    guarantee, which the statement says. The corrected and the sound figure are never above DP at
-    the same δ, since differential privacy implies Bayesian differential privacy.
+    Raises:
+        ConfigError: its budget is too small to be kept to.
     """
-    most = spending.dp_epsilon_at_bdp_delta
-    weak = ("some rounds rest on few or uneven norms, or on none, and were charged at the clip",)
-    return replace(
-        spending,
-        bdp_as_published=rounded_up(spending.bdp_as_published, 2),
-        bdp_corrected=min(rounded_up(spending.bdp_corrected, 2), most),
-        bdp_sound=min(rounded_up(spending.bdp_sound, 2), most),
-        bdp_order=0.0,  # it moves with the norms
-        confidence_failure=0.0 if not spending.rounds else FAILURE_SHARE * spending.delta_bdp,
-        percentiles=_rounded_curve(spending.percentiles, most),
-        percentiles_corrected=_rounded_curve(spending.percentiles_corrected, most),
-        warnings=weak if spending.warnings else (),
+    privacy, before = config.privacy, () if prior is None else prior.counted
+    if not privacy.bayesian_epsilon_budget:
+        return None
+    try:
+        return FixedOrderFilter(
+            [
+                *((event, 1) for event in before),
+                *((task.event, task.rounds) for task in scheduled(config)),
+            ],
+            epsilon=privacy.bayesian_epsilon_budget,
+            delta=privacy.bayesian_delta,
+            users=config.data.users,
+        )
+    except BudgetTooSmall as error:
+        raise ConfigError(f"privacy.bayesian_epsilon_budget: {error}") from None
+
+
+def _empty_account(config: Config, prior: PriorReleases | None = None) -> Account:
+    """The account before the run's first round: what its filter cost is in it from the start."""
+    events, privacy = () if prior is None else prior.counted, config.privacy
+    account = Account(
+        total_rounds=total_rounds(config) + len(events),
+        delta_dp=privacy.delta,
+        delta_bdp=privacy.bayesian_delta,
+        noise_source=noise_source(config),
+        users=config.data.users if privacy.unit == "user" else None,
+        norms_filter=filter_of(config, prior),
     )
+    for event in events:
+        account.charge(event, None)
+    return account
 
 
-def _rounded_curve(curve: Mapping[str, float], most: float) -> dict[str, float]:
-    return {share: min(rounded_up(epsilon, 2), most) for share, epsilon in curve.items()}
-
-
-def planned(config: Config) -> Spending:
+def planned(config: Config, prior: PriorReleases | None = None) -> Spending:
     """What all declared rounds will have spent: DP exactly, Bayesian DP at worst."""
-    account = _empty_account(config)
+    account = _empty_account(config, prior)
     for task in scheduled(config):
         for _ in range(task.rounds):
             account.charge(task.event, None)
-    return presentable(account.spending())
+    return account.spending()
 
 
 def noise_source(config: Config) -> NoiseSource:
@@ -219,7 +245,9 @@ def noise_source(config: Config) -> NoiseSource:
     return "os-entropy" if config.privacy.fixed_seed < 0 else "fixed-seed"
 
 
-def _header(config: Config, run_id: str, population: Population | None) -> dict[str, object]:
+def _header(
+    config: Config, run_id: str, population: Population | None, prior: PriorReleases | None
+) -> dict[str, object]:
     return {
         "run_id": run_id,
         "config_sha256": config.digest(),
@@ -228,4 +256,5 @@ def _header(config: Config, run_id: str, population: Population | None) -> dict[
         "unit": config.privacy.unit,
         "noise_source": noise_source(config),
         **({} if population is None else {"population": population.identity}),
+        **({} if prior is None else {HEADER: prior.to_json()}),
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
+from accountant.noise import BitSource, chosen
 
 
 @dataclass(frozen=True)
@@ -26,18 +26,10 @@ Cohort = list[tuple[int, ...]]
 """The drawn users of each node of the roster, as ascending positions on the node."""
 
 
-def draw_cohort(roster: Roster, sampling_rate: float, source: np.random.Generator) -> Cohort:
-    """Draw each user independently with probability ``sampling_rate``.
-
-    The number of users drawn on a node is binomial and its members uniform given that number,
-    which is Poisson sampling at a cost that grows with the users drawn, not with those enrolled.
-    """
-    return [_drawn(users, sampling_rate, source) for users in roster.users]
-
-
-def _drawn(users: int, sampling_rate: float, source: np.random.Generator) -> tuple[int, ...]:
-    count = int(source.binomial(users, sampling_rate))
-    return tuple(int(u) for u in np.sort(source.choice(users, count, replace=False)))
+def draw_cohort(roster: Roster, sampling_rate: float, source: BitSource) -> Cohort:
+    """Draw each user independently with probability ``sampling_rate``: Poisson sampling."""
+    drawn = (chosen(users, sampling_rate, source) for users in roster.users)
+    return [tuple(positions.tolist()) for positions in drawn]
 
 
 def everyone(roster: Roster) -> Cohort:

@@ -7,11 +7,12 @@ arithmetic on the configuration: no data is looked at.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from accountant.dp.differential import DifferentialAccountant
 from accountant.dp.moments import mechanism_divergences
-from accountant.events import SubsampledGaussian
+from accountant.events import Event, SubsampledGaussian
 from accountant.wording import shown
 from foundation.rounding import rounded_up
 from server.config.tasks import TaskConfig
@@ -72,9 +73,20 @@ def total_rounds(config: Config) -> int:
     return sum(task.rounds for task in config.tasks.values())
 
 
-def planned_epsilon(config: Config, delta: float, *names: str) -> float:
-    """DP ε at ``delta`` when all rounds are done, or those of the named tasks alone."""
+def planned_epsilon(
+    config: Config, delta: float, *names: str, prior: Sequence[Event] = ()
+) -> float:
+    """DP ε at ``delta`` when all rounds are done, or those of the named tasks alone.
+
+    Args:
+        config: the run's.
+        delta: δ.
+        names: of tasks; none for all.
+        prior: what another run released of the same people, which is composed with it.
+    """
     account = DifferentialAccountant()
+    for event in prior:
+        account.compose(event)
     for task in scheduled(config):
         if not names or task.name in names:
             account.compose(task.event, task.rounds)
@@ -108,11 +120,15 @@ def _weight(task: ScheduledTask, order: float) -> float:
     return task.rounds * task.event.count * float(divergence[0])
 
 
-def check_affordable(config: Config) -> None:
+def check_affordable(config: Config, prior: Sequence[Event] = ()) -> None:
     """Refuse a schedule of several tasks that its own budget does not cover.
 
     A run of one task may have more rounds than its budget: it stops before the one that would pass
     it. Of several tasks the last would be cut off after the first were paid for.
+
+    Args:
+        config: the run's.
+        prior: what the run whose filter is taken released of the same people.
 
     Raises:
         ConfigError: naming the task at which the budget is passed, and what each task costs alone.
@@ -120,20 +136,22 @@ def check_affordable(config: Config) -> None:
     schedule, privacy = scheduled(config), config.privacy
     if len(schedule) < 2 or not privacy.epsilon_budget:
         return
-    planned = planned_epsilon(config, privacy.delta)
+    planned = planned_epsilon(config, privacy.delta, prior=prior)
     if planned <= privacy.epsilon_budget:
         return
     names = [task.name for task in schedule]
     passed = next(
         name
         for i, name in enumerate(names, start=1)
-        if not planned_epsilon(config, privacy.delta, *names[:i]) <= privacy.epsilon_budget
+        if not planned_epsilon(config, privacy.delta, *names[:i], prior=prior)
+        <= privacy.epsilon_budget
     )
     alone = ", ".join(f"{name} {shown(epsilon)}" for name, epsilon, _ in costs(config))
+    beside = ", beside what the filter cost" if prior else ""
     raise ConfigError(
         f"privacy.epsilon_budget = {privacy.epsilon_budget!r} cannot be used: the schedule passes "
         f"it in its task {passed!r} and needs DP ε = {shown(planned)} at δ = {privacy.delta:g} "
-        f"(alone: {alone}): give a larger budget, more noise or fewer rounds"
+        f"(alone: {alone}{beside}): give a larger budget, more noise or fewer rounds"
     )
 
 

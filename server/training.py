@@ -18,9 +18,11 @@ from server.learner import Learner
 from server.population import check_room
 from server.pretrained_filter import pretrained_filter
 from server.publication import Publication
+from server.round_slots import RoundSlots
 from server.rounds import Observer, TrainingRun
 from server.run_directory import RunDirectory, RunDirectoryError
 from server.run_ledger import RunLedger
+from server.run_place import bind, check_place
 from server.schedule import check_affordable
 from server.store import RunStatus, open_store
 
@@ -69,7 +71,8 @@ def train(
         ShapeError: no network is built for images of the nodes' shape.
         EnrolmentError: the nodes are not the declared federation.
         NoUsableReply: a whole round failed.
-        RunDirectoryError: the directory holds a run of another configuration, or another process.
+        RunDirectoryError: the directory holds a run of another configuration, or another process,
+            or it is a copy, or ledger and store do not agree.
         StoreError, LedgerError: what they say.
         PopulationError: what it says, and where what is left of the population's budget cannot pay
             all parts of a new run.
@@ -78,13 +81,18 @@ def train(
     url = store_url or directory.default_store
     with _held(directory, config), open_store(url, create=True) as store:
         directory.sweep()
+        check_place(directory, store)
         if not _paid(directory):
             check_room(config)
-        federation = enrol(grid, config)
+        with RoundSlots(config.rounds).held():
+            federation = enrol(grid, config)
         pretrained = pretrained_filter(config, federation.shape, directory)
+        prior = None if pretrained is None else pretrained.prior
         # before anything is begun that it may refuse
         learner = Learner(config, federation, None if pretrained is None else pretrained.vector)
-        run_ledger = RunLedger(config, directory, uuid.uuid4().hex[:12])
+        run_ledger = RunLedger(config, directory, uuid.uuid4().hex[:12], prior)
+        if not run_ledger.entries:
+            bind(directory)
         label = name or directory.path.name
         publication = Publication(config, directory, store, run_ledger.run_id, label)
         publication.begin()
@@ -131,4 +139,7 @@ def _held(directory: RunDirectory, config: Config) -> Iterator[None]:
                 f"{directory.path} holds a run of another configuration; submit its own, or name "
                 "another --out"
             )
-        yield
+        try:
+            yield
+        finally:
+            directory.date_everything()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -78,7 +77,6 @@ class Summary:
     attackers to say."""
     sensitive_read_nats: float | None
     """The same in nats: a lower bound on what the filter leaves of samples' attribute."""
-    seconds: float
     store: str
     contact_sheet: str | None
     plots: str | None
@@ -112,7 +110,6 @@ def simulate(
     student: bool = True,
 ) -> Summary:
     """Train (or go on with) a run and bring home everything there is to see of it."""
-    started = time.perf_counter()
     url = store_url_of(directory, store_url)
     directory.remember_store(url)
     outcome = trainer(config, directory, url, observer)
@@ -151,7 +148,6 @@ def simulate(
         own_label_accuracy=own,
         sensitive_read=None if read is None else read.share,
         sensitive_read_nats=None if read is None else read.nats,
-        seconds=round(time.perf_counter() - started, 2),
         store=without_password(url),
         contact_sheet=sheet,
         plots=plots,

@@ -1,8 +1,9 @@
 """Is the noise what the ledger says: Gaussian, of that variance, drawn afresh each time?
 
-The mechanism runs on no data, so that what it releases is its noise. Under the claim the
-values, divided by zC, are independent draws of N(0, 1), which makes the tests below exact (the
-Kolmogorov-Smirnov one conservative, since the scale is estimated).
+The mechanism runs on no data, so that what it releases is its noise. Under the claim the values,
+divided by the claimed standard deviation, are independent draws of N(0, 1), which makes the tests
+exact (the Kolmogorov-Smirnov one conservative, since the scale is estimated). `coordinates` looks
+at places in a release; here are the tests of all values together and of releases against others.
 """
 
 from __future__ import annotations
@@ -16,12 +17,16 @@ from scipy.special import ndtr
 from scipy.stats import chi2, kstwobign, norm
 from scipy.stats import t as student
 
+from accountant.audit.coordinates import NoisePlace, coordinate_test, two_sided
 from foundation.errors import WrongUse
 
 Values = NDArray[np.float64]
 
 DOUBLE, SINGLE = 2.0**-53, 2.0**-24
 """Relative resolution of float64 and float32: values as near as that coincide."""
+PITCH = 2.0**-36
+"""Spacing, over the claimed deviation, of a lattice that noise may lie on: a finer one is as good.
+"""
 _SPARE_REPEATS = 10
 
 
@@ -41,6 +46,11 @@ class NoiseTest:
     """Two-sided test of the mean."""
     p_shape: float
     """Kolmogorov-Smirnov test of the shape, after scaling to the measured variance."""
+    p_releases: float
+    """Variance of one release, allowing for how many there are."""
+    p_coordinates: float
+    """Variance of one coordinate, block or stripe of coordinates over all releases, allowing for
+    how many were looked at."""
     p_rounds: float
     """Largest correlation between two releases, allowing for the number of pairs."""
     p_neighbours: float
@@ -49,6 +59,8 @@ class NoiseTest:
     """Values that another one equals, anywhere."""
     most_repeats: int
     """As many or more never come about by chance."""
+    place: NoisePlace
+    """Where the variance over all releases is least likely."""
 
 
 def noise_test(
@@ -57,8 +69,8 @@ def noise_test(
     """Test the noise of several releases.
 
     Args:
-        values: float64 [releases, d], each divided by zC of the claim. Releases of separate lives
-            of the mechanism belong in one array: nothing may repeat between them either.
+        values: float64 [releases, d], each divided by the deviation of the claim. Releases of
+            separate lives of the mechanism belong in one array: nothing may repeat between them.
         confidence: of the interval.
         resolution: of the values as they left the mechanism, `DOUBLE` or `SINGLE`.
 
@@ -67,29 +79,40 @@ def noise_test(
     """
     if values.ndim != 2 or min(values.shape) < 2 or not np.isfinite(values).all():
         raise WrongUse(f"values of shape {values.shape}: give finite ones, [2 or more, d ≥ 2]")
-    count = values.size
-    squares = float((values**2).sum())
-    tail = (1 - confidence) / 2
+    count, squares = values.size, values**2
+    whole, tail = float(squares.sum()), (1 - confidence) / 2
+    p_coordinates, place = coordinate_test(squares.sum(axis=0), len(values))
     return NoiseTest(
         count=count,
-        ratio=math.sqrt(squares / count),
+        ratio=math.sqrt(whole / count),
         interval=(
-            math.sqrt(squares / float(chi2.isf(tail, count))),
-            math.sqrt(squares / float(chi2.ppf(tail, count))),
+            math.sqrt(whole / float(chi2.isf(tail, count))),
+            math.sqrt(whole / float(chi2.ppf(tail, count))),
         ),
-        p_variance=min(1.0, 2 * float(min(chi2.cdf(squares, count), chi2.sf(squares, count)))),
+        p_variance=float(two_sided(np.array([whole]), count)[0]),
         p_mean=2 * float(norm.sf(abs(float(values.sum())) / math.sqrt(count))),
-        p_shape=_shape(values, squares),
-        p_rounds=_between(values),
+        p_shape=_shape(values, whole),
+        p_releases=_least(two_sided(squares.sum(axis=1), values.shape[1])),
+        p_coordinates=p_coordinates,
+        p_rounds=between_releases(values),
         p_neighbours=_neighbours(values),
         repeats=count - len(np.unique(values)),
         most_repeats=_SPARE_REPEATS + math.ceil(2 * _coincidences(count, resolution)),
+        place=place,
     )
 
 
+def _least(p_values: Values) -> float:
+    return min(1.0, float(p_values.min()) * p_values.size)
+
+
 def _coincidences(count: int, resolution: float) -> float:
-    """Pairs of Gaussian values that round to the same number: n²/2 ∫ φ(x)² |x| 2u dx."""
-    return count**2 / 2 * resolution / math.pi
+    """Pairs of Gaussian values that round to the same number, on average.
+
+    n²/2 ∫ φ(x)² |x| 2u dx for floating point of resolution u, and n²/2 ∫ φ(x)² h dx for a lattice
+    of spacing h.
+    """
+    return count**2 / 2 * (resolution / math.pi + PITCH / (2 * math.sqrt(math.pi)))
 
 
 def _shape(values: Values, squares: float) -> float:
@@ -118,8 +141,16 @@ def _unit(values: Values) -> Values:
     return values / np.where(norms > 0, norms, 1.0)
 
 
-def _between(values: Values) -> float:
+def between_releases(values: Values, others: Values | None = None) -> float:
+    """Chance of the largest correlation between two releases, allowing for the number of pairs.
+
+    Args:
+        values: float64 [n, d].
+        others: of another mechanism, float64 [k, d]; None for pairs among ``values``.
+    """
     rows = _unit(values)
+    if others is not None:
+        return _correlation(rows @ _unit(others).T, values.shape[1])
     pairs = np.triu_indices(len(rows), k=1)
     return _correlation((rows @ rows.T)[pairs], values.shape[1])
 

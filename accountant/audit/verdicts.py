@@ -1,31 +1,26 @@
-"""From measurements to findings: what each means beside the claim, in words."""
+"""Findings that state an ε: canaries and membership inference beside the claim, in words."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from accountant.audit import one_run
 from accountant.audit.finding import (
     BOUND_ERROR,
     ESTIMATE_ERROR,
-    TEST_ERROR,
     AuditKind,
     AuditVerdict,
     Finding,
 )
 from accountant.audit.membership import MembershipAttack
-from accountant.audit.noise import NoiseTest
 from accountant.audit.one_run import Coins, Scores
 from accountant.audit.one_shot import gaussian_epsilon, separation
-from accountant.audit.sampling import SamplingTest
 
 LEAST_CONTROL_AUC = 0.95
 _GUESS_SHARES = (10, 5, 2, 1)
 _SIMULATED = "Simulation only: "
-_SLACK = 1e-3
-"""What float32 (and record mode's least noise) may add to a norm."""
 
 
 @dataclass(frozen=True)
@@ -135,87 +130,6 @@ def one_shot_finding(
     return _judged("one-shot", claim, sure, words, figures, **measured)
 
 
-def noise_finding(
-    test: NoiseTest,
-    *,
-    claim: Claim,
-    priced: Callable[[float], float],
-    restarts_repeat: bool = False,
-) -> Finding:
-    """The tests of the noise beside the claim.
-
-    Args:
-        test: of `noise_test`.
-        claim: of the schedule.
-        priced: the accountant's ε of the same schedule, were its noise's standard deviation this
-            many times the claimed one.
-        restarts_repeat: whether fresh processes were seen to draw the same noise.
-    """
-    sure = {
-        "its variance": test.p_variance,
-        "its mean": test.p_mean,
-        "its shape": test.p_shape,
-        "correlation between releases": test.p_rounds,
-        "correlation within a release": test.p_neighbours,
-    }
-    wrong = [name for name, p in sure.items() if p < TEST_ERROR]
-    if test.repeats >= test.most_repeats:
-        wrong.append(f"{test.repeats} values that occur more than once")
-    if restarts_repeat:
-        wrong.append("the same noise again after a restart")
-    low, high = test.interval
-    said = f"over {test.count} values the noise has {test.ratio:.4g} times its claimed deviation"
-    words = f"{said}; wrong: {', '.join(wrong)}" if wrong else f"{said}; it is what is claimed"
-    figures = {
-        "values": test.count,
-        "deviation_ratio": test.ratio,
-        **{name: p for name, p in asdict(test).items() if name.startswith("p_")},
-        "repeats": test.repeats,
-        "restarts_repeat": restarts_repeat,
-    }
-    plain = _plain("noise", claim, bool(wrong), words, figures)
-    return replace(plain, estimate=priced(test.ratio), interval=(priced(high), priced(low)))
-
-
-def sampling_finding(test: SamplingTest, *, sampling_rate: float, claim: Claim) -> Finding:
-    """The tests of the cohorts beside the claimed sampling rate."""
-    sure = {
-        "a round's number of users": test.p_rounds,
-        "the number of users drawn in all": test.p_total,
-        "how often one user was drawn": test.p_users,
-        "users drawn again in the next round": test.p_overlap,
-    }
-    wrong = [name for name, p in sure.items() if p < TEST_ERROR]
-    said = f"{test.share:.4g} of the canaries were drawn, {sampling_rate:g} are claimed"
-    words = f"{said}; wrong: {', '.join(wrong)}" if wrong else said
-    return _plain("sampling", claim, bool(wrong), words, asdict(test))
-
-
-def clipping_finding(
-    norm_ratio: float, cosine: float | None, refused: int, *, claim: Claim
-) -> Finding:
-    """A single canary with an update far too large, as it arrives.
-
-    Args:
-        norm_ratio: norm of what arrived over the clipping norm.
-        cosine: between what arrived and what was sent, where that is known.
-        refused: replies that the server refused, of all rounds; of clipped canaries it refuses
-            none.
-        claim: of the schedule.
-    """
-    said = f"a canary's update arrived with {norm_ratio:.4g} times the clipping norm"
-    figures: dict[str, float] = {"norm_over_clip": norm_ratio, "replies_refused": refused}
-    if cosine is not None:
-        figures["cosine"] = cosine
-    if norm_ratio > 1 + _SLACK or refused:
-        said += f", and the server refused {refused} replies" if refused else ""
-        return _plain("clipping", claim, True, f"{said}: the clip fails", figures)
-    if norm_ratio < 1 - _SLACK or (cosine is not None and cosine < 1 - _SLACK):
-        words = f"{said} or in another direction: canaries do not get through, so nothing is seen"
-        return replace(_plain("clipping", claim, False, words, figures), verdict="cannot-detect")
-    return _plain("clipping", claim, False, f"{said}, as it should", figures)
-
-
 def membership_finding(
     found: MembershipAttack,
     control: MembershipAttack,
@@ -272,7 +186,7 @@ def no_attack(reason: str, *, claim: Claim) -> Finding:
 
 
 def _undetectable(words: str, claim: Claim, figures: Mapping[str, float]) -> Finding:
-    plain = _plain("membership", claim, False, f"{_SIMULATED}{words}", figures)
+    plain = plain_finding("membership", claim, False, f"{_SIMULATED}{words}", figures)
     return replace(plain, verdict="cannot-detect")
 
 
@@ -290,12 +204,13 @@ def _judged(
     alarm = sure > claim.epsilon
     verdict: AuditVerdict = "nothing-found" if cap > claim.epsilon else "cannot-detect"
     verdict = "alarm" if alarm else verdict
-    plain = _plain(kind, claim, alarm, words[verdict], figures)
+    plain = plain_finding(kind, claim, alarm, words[verdict], figures)
     return replace(plain, verdict=verdict, cap=cap, **measured)
 
 
-def _plain(
+def plain_finding(
     kind: AuditKind, claim: Claim, alarm: bool, words: str, figures: Mapping[str, float]
 ) -> Finding:
+    """An alarm or nothing found, without any ε but the claimed one."""
     verdict: AuditVerdict = "alarm" if alarm else "nothing-found"
     return Finding(kind, claim.epsilon, claim.delta, verdict, words + ".", figures=figures)

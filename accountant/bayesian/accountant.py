@@ -28,16 +28,18 @@ differential privacy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 
 from accountant.bayesian.confidence import sound_cost, student_quantile
 from accountant.bayesian.costs import (
+    Conversion,
     divergence_epsilon_by_order,
     epsilon_by_order,
     hoelder_cost,
+    least,
     plug_in_cost,
 )
 from accountant.bayesian.diagnostics import FEWEST, Diagnostics
@@ -53,9 +55,6 @@ DEFAULT_LAMBDAS: tuple[int, ...] = (
     *(int(order) for order in np.unique(np.round(np.geomspace(64, 512, 19)))[1:]),
 )
 """Orders λ: every whole number to 64, then in steps of an eighth to 512."""
-
-
-_Conversion = Callable[[Floats, Floats, float], Floats]
 
 
 class TooManyRounds(WrongUse):
@@ -297,15 +296,13 @@ class BayesianAccountant:
             candidates.append((costs, left_out * (self._delta - failure)))
         return self._least(convert, candidates)
 
-    def _least(self, convert: _Conversion, candidates: Sequence[tuple[Floats, float]]) -> Bound:
+    def _least(self, convert: Conversion, candidates: Sequence[tuple[Floats, float]]) -> Bound:
         """The least epsilon over orders and over candidates, costs with the δ left for them."""
         if not self._private:
             return UNBOUNDED
         if not self._rounds:
             return NOTHING_SPENT
-        found = np.array([convert(costs, self._orders, left) for costs, left in candidates])
-        best = found.argmin()
-        return Bound(float(found.flat[best]), float(self._orders[best % self._orders.size]))
+        return least(convert, candidates, self._orders)
 
 
 def _published_cost(sample: PricedDistances) -> Floats:

@@ -36,19 +36,36 @@ def sound_cost(
     """
     x, weights = seen(power * log_moments, weights)
     top = power * largest
+    upper = mean_bound(places(x, top), weights, gamma)
+    bound: Floats = log_at(upper, top) / rounds
+    return bound
+
+
+def places(log_values: Floats, top: Floats) -> Floats:
+    """Where values lie between 1 and the largest: (e^x − 1)/(e^top − 1), float64 [orders, m].
+
+    Args:
+        log_values: x, float64 [orders, m], none above ``top``.
+        top: logarithm of the largest, float64 [orders]; where it is 0 every place is 0.
+    """
     above = top > 0
-    shares = np.zeros_like(x)
-    # (e^x − 1)/(e^top − 1), neither overflowing nor cancelling
+    shares = np.zeros_like(log_values)
+    # neither overflowing nor cancelling
     shares[above] = (
-        np.exp(x[above] - top[above, None])
-        * np.expm1(-x[above])
+        np.exp(log_values[above] - top[above, None])
+        * np.expm1(-log_values[above])
         / np.expm1(-top[above])[:, None]
     )  # fmt: skip
-    upper = mean_bound(np.minimum(shares, 1.0), weights, gamma)
-    grown = np.log1p(upper * np.expm1(np.minimum(top, _LARGE)))
-    large = top + np.log(upper + (1 - upper) * np.exp(-top))
-    bound: Floats = np.minimum(np.where(top < _LARGE, grown, large), top) / rounds
-    return bound
+    return np.minimum(shares, 1.0)
+
+
+def log_at(place: Floats, top: Floats) -> Floats:
+    """Logarithm of the value at a place of `places`, never above ``top``, float64 [orders]."""
+    grown = np.log1p(place * np.expm1(np.minimum(top, _LARGE)))
+    with np.errstate(divide="ignore"):
+        large = top + np.log(place + (1 - place) * np.exp(-top))
+    result: Floats = np.minimum(np.where(top < _LARGE, grown, large), top)
+    return result
 
 
 def mean_bound(values: Floats, weights: Floats, gamma: float) -> Floats:

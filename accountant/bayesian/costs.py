@@ -8,10 +8,11 @@ Guarantees", arXiv:2003.00997, equations 6 to 8. Log-moments come from
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from accountant.bounds import require_probability
+from accountant.bounds import Bound, require_probability
 from accountant.dp.binomial import Floats
 from foundation.errors import WrongUse
 
@@ -96,8 +97,26 @@ def divergence_epsilon_by_order(costs: Floats, lambdas: Floats, delta: float) ->
     Canonne, Kamath, Steinke, arXiv:2004.00010, proposition 12. Arguments and errors as there.
     """
     require_probability("delta", delta)
-    gain = np.log1p(lambdas) + lambdas * np.log1p(1 / lambdas)
-    return np.maximum((costs - math.log(delta) - gain) / lambdas, 0.0)
+    return np.maximum((costs - math.log(delta) - divergence_gain(lambdas)) / lambdas, 0.0)
+
+
+def divergence_gain(lambdas: Floats) -> Floats:
+    """−log(λ^λ/(λ+1)^(λ+1)), what `divergence_epsilon_by_order` saves on log δ at each order."""
+    gain: Floats = np.log1p(lambdas) + lambdas * np.log1p(1 / lambdas)
+    return gain
+
+
+Conversion = Callable[[Floats, Floats, float], Floats]
+"""`epsilon_by_order` or `divergence_epsilon_by_order`."""
+
+
+def least(
+    convert: Conversion, candidates: Sequence[tuple[Floats, float]], lambdas: Floats
+) -> Bound:
+    """The least epsilon over orders and over candidates: costs, with the δ left for them."""
+    found = np.array([convert(costs, lambdas, left) for costs, left in candidates])
+    best = found.argmin()
+    return Bound(float(found.flat[best]), float(lambdas[best % lambdas.size]))
 
 
 def seen(values: Floats, weights: Floats) -> tuple[Floats, Floats]:

@@ -60,7 +60,7 @@ class PricedDistances:
 
 def at_largest(event: Event, lambdas: tuple[int, ...]) -> PricedDistances:
     """The event at the largest distance there can be: the bound of differential privacy."""
-    return _priced(event.mechanism, lambdas, BIN_EDGES[-1:], np.ones(1))
+    return priced_at(event.mechanism, lambdas, BIN_EDGES[-1:], np.ones(1))
 
 
 def priced(
@@ -92,7 +92,7 @@ def priced(
         shares, weights = _binned(event.adjacency, event.clipping_norm, evidence)
     if not event.private or not shares.size:
         return None
-    return _priced(event.mechanism, lambdas, shares, weights)
+    return priced_at(event.mechanism, lambdas, shares, weights)
 
 
 def _binned(adjacency: str, clipping_norm: float, evidence: NormHistogram) -> tuple[Floats, Floats]:
@@ -111,10 +111,17 @@ def _binned(adjacency: str, clipping_norm: float, evidence: NormHistogram) -> tu
     return BIN_EDGES[found], counts[found]
 
 
-def _priced(
+def priced_at(
     mechanism: PricedMechanism, lambdas: tuple[int, ...], shares: Floats, weights: Floats
 ) -> PricedDistances:
-    """Moments at distances given as shares of the sensitivity, float64 [m]."""
+    """What one release costs at distances that are known.
+
+    Args:
+        mechanism: in the accountants' terms.
+        lambdas: orders, whole numbers ≥ 1.
+        shares: distances as shares of the sensitivity, float64 [m], the first above 0.
+        weights: how often each was seen, float64 [m].
+    """
     largest = _on_edges(mechanism, lambdas)[2][:, -1]
     on_edges = shares * NORM_BINS
     if shares[0] > 0 and np.array_equal(on_edges, np.floor(on_edges)):

@@ -54,9 +54,9 @@ class LedgerEntry:
     purpose: str
     """What it was for."""
     at: str
-    """When the entry was written: ISO 8601, UTC."""
+    """The day on which the process that wrote the entry began: ISO 8601, UTC."""
     evidence_digest: str | None
-    """Commitment to the round's private norm histogram, or None if none was kept."""
+    """Commitment to the round's noised histogram of norms, or None if none is released."""
     previous: str
     """Hash of the line before."""
     hash: str

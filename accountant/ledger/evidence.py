@@ -1,9 +1,10 @@
-"""Private bookkeeping of the Bayesian accountant: norm histograms that the ledger commits to.
+"""The noised histograms of norms that a run has released, which its ledger commits to.
 
-The ledger may be shown; this file may not. The ledger's entry carries SHA-256(salt ‖ histogram),
-which says nothing about the histogram (the salt has 256 random bits) and leaves no room for
-changing it later. Evidence that is missing or does not fit its entry is no error: that round is
-then charged at the clipping norm, which is always valid.
+The ledger's entry carries SHA-256(salt ‖ histogram), which leaves no room for changing the
+histogram later, and tells nothing of it where this file is not at hand (the salt has 256 random
+bits). The histograms are releases, noised and charged, so this file gives away no more than the
+run's figures do. Evidence that is missing or does not fit its entry is no error: that round is then
+charged at the clipping norm, which is always valid.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from accountant.bayesian.norms import NormHistogram
+from accountant.bayesian.noised_norms import NoisedNorms
 from accountant.ledger.chain import LedgerEntry, canonical
+from foundation.dates import set_file_date, today
 
 _SALT_BYTES = 32
 
@@ -25,7 +27,7 @@ _SALT_BYTES = 32
 class Sealed:
     """A histogram with the salt of its commitment."""
 
-    histogram: NormHistogram
+    histogram: NoisedNorms
     salt: bytes
 
     @property
@@ -44,13 +46,14 @@ class EvidenceFile:
         self._path = Path(path)
         self._sealed: dict[int, list[Sealed]] = {}
         self._whole: int | None = None
+        self._day = today()
         self.problems = 0
         """How many lines of the file could not be read."""
         if self._path.exists():
             self._load()
 
     @staticmethod
-    def seal(histogram: NormHistogram) -> Sealed:
+    def seal(histogram: NoisedNorms) -> Sealed:
         """Commit to a histogram with a fresh salt of the operating system's entropy."""
         return Sealed(histogram, secrets.token_bytes(_SALT_BYTES))
 
@@ -70,10 +73,11 @@ class EvidenceFile:
             os.fchmod(descriptor, 0o600)
             file.write(canonical(record) + b"\n")
             file.flush()
-            os.fsync(file.fileno())
+            set_file_date(descriptor, self._day)
+            os.fsync(descriptor)
         self._sealed.setdefault(index, []).append(sealed)
 
-    def matching(self, entry: LedgerEntry) -> NormHistogram | None:
+    def matching(self, entry: LedgerEntry) -> NoisedNorms | None:
         """The histogram that ``entry`` committed to, or None if it is not here."""
         for sealed in self._sealed.get(entry.index, ()):
             if sealed.digest == entry.evidence_digest:
@@ -90,7 +94,7 @@ class EvidenceFile:
             try:
                 record = json.loads(line)
                 sealed = Sealed(
-                    NormHistogram.from_json(record["histogram"]), bytes.fromhex(record["salt"])
+                    NoisedNorms.from_json(record["histogram"]), bytes.fromhex(record["salt"])
                 )
                 self._sealed.setdefault(int(record["index"]), []).append(sealed)
             except (ValueError, KeyError, TypeError, RecursionError):

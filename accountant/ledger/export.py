@@ -15,8 +15,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from accountant.ledger.ledger import Ledger, LedgerEntry
+from accountant.events import Event
+from accountant.ledger.ledger import Ledger
 from accountant.ledger.population import Population
+from accountant.ledger.prior import PriorReleases
 from accountant.statement import Spending, statement
 from foundation.json_values import json_value
 
@@ -50,7 +52,7 @@ def export_of(
     return {
         "format": FORMAT,
         "ledger": _ledger_record(ledger),
-        "mechanisms": _mechanisms(ledger.entries),
+        "mechanisms": _mechanisms(_counted(ledger)),
         "figures": _figures(spending),
         "users": users,
         "statement": statement(spending, users),
@@ -92,7 +94,7 @@ def _population_record(population: Population) -> dict[str, Any]:
     spent, terms = population.spent(), population.terms
     return {
         "ledger": _ledger_record(population.ledger),
-        "mechanisms": _mechanisms(population.ledger.entries),
+        "mechanisms": _mechanisms([entry.event for entry in population.ledger.entries]),
         "figures": {
             "epsilon_budget": terms.epsilon_budget,
             "delta_dp": terms.delta,
@@ -103,11 +105,18 @@ def _population_record(population: Population) -> dict[str, Any]:
     }
 
 
-def _mechanisms(entries: Iterable[LedgerEntry]) -> list[dict[str, Any]]:
+def _counted(ledger: Ledger) -> list[Event]:
+    """All that the run's figures are of: what its filter cost, and its own entries."""
+    prior = PriorReleases.in_header(ledger.header)
+    own = [entry.event for entry in ledger.entries]
+    return own if prior is None else [*prior.counted, *own]
+
+
+def _mechanisms(events: Iterable[Event]) -> list[dict[str, Any]]:
     """What was released how often, as the accountants price it; ``count`` counts releases."""
     counts: Counter[Any] = Counter()
-    for entry in entries:
-        counts[entry.event.mechanism] += entry.event.count
+    for event in events:
+        counts[event.mechanism] += event.count
     return [{**asdict(mechanism), "count": n} for mechanism, n in sorted(counts.items())]
 
 

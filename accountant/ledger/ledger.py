@@ -5,9 +5,10 @@ line before, so an edit, a deletion or a change of order shows. What is cut off 
 shows against a head that was kept elsewhere (a checkpoint): pass it to `Ledger.verify`. The chain
 proves what was written, not that noise was really drawn.
 
-A line says which mechanism ran, in which round, what for and when; it holds nothing that was
-computed from data (see `accountant.ledger.evidence` for what the Bayesian
-accountant needs of that).
+A line says which mechanism ran, in which round, what for and on which day. All that it has of data
+is a salted hash of a noised histogram, which its own mechanism covers: see
+`accountant.ledger.evidence`. The day is that on which the writing process opened the ledger, not
+that of the line: how far a run comes in a day depends on what the users hold who were drawn.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from accountant.events import Event
 from accountant.ledger.chain import ChainError, LedgerEntry, Reader, header_line, seal_line
+from foundation.dates import set_file_date, today
 from foundation.errors import FedlensError
 from foundation.files import write_durably
 
@@ -51,6 +52,7 @@ class Ledger:
     def __init__(self, path: Path, reader: Reader, file: _File, recovered: int) -> None:
         self._path, self._reader, self._file = path, reader, file
         self._descriptor: int | None = None
+        self._day = today()
         self.recovered = recovered
         """Bytes of a torn last line that `open` cut off: a write that a crash interrupted and that
         was never reported as done. 0 if there were none."""
@@ -165,7 +167,7 @@ class Ledger:
             event: the mechanism whose result is about to be used.
             round: number of the round that it happens in.
             purpose: what it is for, in words.
-            evidence_digest: commitment to the private norm histogram, if there is one.
+            evidence_digest: commitment to the noised histogram of norms, if there is one.
             run: whose round it is, where the ledger is that of several runs.
 
         Raises:
@@ -173,7 +175,7 @@ class Ledger:
                 release must then not be used.
         """
         record = {
-            "at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "at": self._day.isoformat(),
             "event": event.to_json(),
             "evidence_digest": evidence_digest,
             "index": len(self),
@@ -255,6 +257,7 @@ class Ledger:
             )
         try:
             _write_all(descriptor, line)
+            set_file_date(descriptor, self._day)
             os.fsync(descriptor)
         except OSError as error:
             os.ftruncate(descriptor, self._file.size)

@@ -18,86 +18,33 @@ run are not chosen by looking at what earlier runs released.
 from __future__ import annotations
 
 import copy
-import math
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 from accountant.bounds import Bound
 from accountant.dp.differential import DifferentialAccountant
-from accountant.events import Adjacency, Event, Unit
+from accountant.events import Event
 from accountant.ledger.ledger import Ledger, LedgerEntry, LedgerError
+from accountant.ledger.prior import PriorReleases, granted
+from accountant.ledger.terms import PopulationError, PopulationTerms
 from foundation.errors import ExitStatus, FedlensError
 from foundation.files import make_folder_durably
 
+__all__ = ["OutOfBudget", "Population", "PopulationError", "PopulationTerms", "Share"]
+
 LEDGER = "ledger.jsonl"
-
-
-class PopulationError(FedlensError, ValueError):
-    """A population that cannot be used, or not by this run; the message says why."""
+FILTER = "training of a filter that a run took"
+"""Purpose of entries that `Population.charge_prior` makes."""
 
 
 class OutOfBudget(FedlensError, ValueError):
     """A release that a budget forbids. Nothing was spent, and nothing may be released."""
 
     exit_status = ExitStatus.OUT_OF_BUDGET
-
-
-def _require(holds: bool, name: str, value: object, mend: str) -> None:
-    if not holds:
-        raise PopulationError(f"{name} = {value!r} cannot be used: {mend}")
-
-
-def _real(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-
-
-@dataclass(frozen=True)
-class PopulationTerms:
-    """What a population's ledger fixes for all its runs, once and for all."""
-
-    population: str
-    """What people call it."""
-    unit: Unit
-    """Whose presence is hidden. User and record level are never added up."""
-    delta: float
-    """δ that the budget is stated at."""
-    epsilon_budget: float
-    """Most that differential privacy's ε at ``delta`` may come to, over all runs."""
-    adjacency: Adjacency = "add-remove"
-    """Between which data sets the guarantee holds."""
-    users: int = 0
-    """How many enrolled users (silos at record level) there are; 0 where that was not said."""
-
-    def __post_init__(self) -> None:
-        text = isinstance(self.population, str) and self.population
-        _require(bool(text), "population", self.population, "give it a name")
-        _require(self.unit in ("user", "record"), "unit", self.unit, "'user' or 'record'")
-        known = self.adjacency in ("add-remove", "replace-one")
-        _require(known, "adjacency", self.adjacency, "'add-remove' or 'replace-one'")
-        delta, budget, users = self.delta, self.epsilon_budget, self.users
-        _require(_real(delta) and 0 < delta < 1, "delta", delta, "give a probability in (0, 1)")
-        _require(_real(budget) and budget > 0, "epsilon", budget, "give a finite number above 0")
-        whole = isinstance(users, int) and not isinstance(users, bool)
-        _require(whole and users >= 0, "users", users, "give a whole number ≥ 0")
-        mend = f"make it at most 1/N for N = {users} users: a larger δ protects no one"
-        _require(self.unit == "record" or users == 0 or delta <= 1 / users, "delta", delta, mend)
-
-    @classmethod
-    def from_header(cls, header: Mapping[str, Any]) -> PopulationTerms:
-        """The terms in a ledger's header.
-
-        Raises:
-            PopulationError: it is not that of a population.
-        """
-        names = {item.name for item in fields(cls)}
-        if set(header) != names | {"id"}:
-            raise PopulationError("is the ledger of something else than a population")
-        return cls(**{name: header[name] for name in names})
 
 
 @dataclass(frozen=True)
@@ -112,7 +59,7 @@ class Share:
     alone: Bound
     """ε at the population's δ, had there been no other run. Such figures do not add up to ε."""
     last: str
-    """When the last of them was granted: ISO 8601, UTC."""
+    """The day on which the process began that was granted the last of them: ISO 8601, UTC."""
 
 
 class Population:
@@ -207,6 +154,46 @@ class Population:
             self._book()
         return entry
 
+    def missing(self, prior: PriorReleases) -> PriorReleases:
+        """The releases of another run about these people that were not granted here yet."""
+        return prior.missing_in(granted(self._ledger.entries, prior.run_id))
+
+    def charge_prior(self, prior: PriorReleases) -> int:
+        """Book what another run released of these people, once, all of it or nothing.
+
+        Args:
+            prior: of the other run, under whose id it is entered. What was granted to it already,
+                because it spent from here itself or another run took its filter, is not again.
+
+        Returns:
+            How many entries were made.
+
+        Raises:
+            OutOfBudget: they would take ε above the budget. Nothing was spent.
+            PopulationError: an event is of another unit or adjacency.
+            LedgerError: the ledger was harmed, or cannot be written.
+        """
+        if prior.other_people:
+            return 0
+        for event in prior.in_bulk:
+            self._check(event)
+        with self._ledger.held():
+            self._book()
+            missing = self.missing(prior)
+            if self._fitting(missing.in_bulk) < len(missing.in_bulk):
+                raise OutOfBudget(
+                    f"the filter of run {prior.run_id} was trained on the same people, and what "
+                    f"that cost takes DP ε of population {self.terms.population!r} above its "
+                    f"budget {self.terms.epsilon_budget:g} (spent {self.spent().epsilon:.4g}): "
+                    "take a larger budget, or another filter"
+                )
+            for number, event in missing.releases:
+                self._ledger.append(
+                    event, round=number, purpose=FILTER, evidence_digest=None, run=prior.run_id
+                )
+            self._book()
+        return len(missing.releases)
+
     def require_entries(self, run: str, entries: Iterable[LedgerEntry]) -> None:
         """Check that every entry of a run's own ledger was granted here.
 
@@ -258,9 +245,12 @@ class Population:
             self._check(event)
         with self._ledger.held():
             self._book()
-            account = copy.deepcopy(self._account)
+            return self._fitting(events)
+
+    def _fitting(self, events: Sequence[Event]) -> int:
+        account = copy.deepcopy(self._account)
+        budget = {"epsilon": self.terms.epsilon_budget, "delta": self.terms.delta}
         for number, event in enumerate(events):
-            budget = {"epsilon": self.terms.epsilon_budget, "delta": self.terms.delta}
             if account.would_exceed(event, **budget):
                 return number
             account.compose(event)

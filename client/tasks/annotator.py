@@ -34,7 +34,8 @@ def load_annotator(users: LocalUsers, request: TrainRequest) -> Annotator:
 def errors(rows: Tensor, labels: Tensor, weight: Tensor) -> Tensor:
     """Wanted minus given probabilities, float32 [n, classes].
 
-    The outer product of a record's with its row is minus the gradient of its cross-entropy with
+    A record's do not depend, to the last bit, on which records it is computed with. The outer
+    product of a record's with its row is minus the gradient of its cross-entropy with
     respect to the weight.
 
     Args:
@@ -42,7 +43,9 @@ def errors(rows: Tensor, labels: Tensor, weight: Tensor) -> Tensor:
         labels: int64 [n] in [0, classes).
         weight: float32 [classes, components + 1].
     """
-    return F.one_hot(labels, len(weight)).float() - torch.softmax(rows @ weight.mT, 1)
+    # not one matrix product: its float32 rounding varies with a row's place among the others
+    logits = torch.stack([(rows * one).sum(1) for one in weight], 1)
+    return F.one_hot(labels, len(weight)).float() - torch.softmax(logits, 1)
 
 
 class AnnotatorLocalTask:

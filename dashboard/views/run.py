@@ -28,7 +28,7 @@ def _header(run: RunRecord) -> None:
     run_badges(run)
     st.caption(
         f"Data {run.data_name} · {run.users:,} users on {run.nodes} nodes · started "
-        f"{run.created_at:%Y-%m-%d %H:%M} UTC · id {run.run_id} · configuration "
+        f"{run.created_at:%Y-%m-%d} · id {run.run_id} · configuration "
         f"{run.config_sha256[:12]}"
     )
     if run.status == "running":

@@ -28,7 +28,7 @@ def row(run: RunRecord, last: RoundRecord | None, *, alarm: bool = False) -> dic
         "Unit": run.unit,
         "Users": run.users,
         **(_figures(last) if last else dict.fromkeys(COLUMNS, NONE_YET)),
-        "Started": run.created_at.strftime("%Y-%m-%d %H:%M UTC"),
+        "Started": f"{run.created_at:%Y-%m-%d}",
     }
 
 

@@ -14,13 +14,14 @@ if TYPE_CHECKING:
     from accountant.audit.finding import Finding
     from fedlens.auditing import AuditReport
 
-KINDS = ("all", "one-run", "one-shot", "noise", "membership")
-CHOICES = ("kind", "task", "canaries", "dims", "rounds", "noise_multiplier", "confidence")
+KINDS = ("all", "clipping", "sampling", "one-run", "one-shot", "noise", "membership")
+CHOICES = ("kind", "task", "canaries", "rounds", "noise_multiplier", "confidence")
 VERDICTS = {"alarm": "ALARM", "nothing-found": "nothing found", "cannot-detect": "cannot detect"}
 ABOUT = (
-    "Carry a run's mechanism out with made-up users (canaries), through the code that real users "
-    "go through, and try to show a larger ε than is claimed. Finding nothing proves nothing; each "
-    "audit says what it could have shown at most. Exit status 4 on an alarm."
+    "Carry the mechanism of each of a run's tasks out with made-up users or records (canaries), "
+    "through the code that real ones go through, and try to show a larger ε than is claimed, or "
+    "noise, cohorts and clips that are not what the ledger says. Finding nothing proves nothing; "
+    "each audit says what it could have shown at most. Exit status 4 on an alarm."
 )
 
 
@@ -37,15 +38,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     add("--preset", help="audit a preset's mechanism instead of a run; nothing is stored")
     add("--kind", choices=KINDS, default="all", help="which audit (default: %(default)s)")
     add("--canaries", type=int, default=1000, metavar="M", help="made-up users (default: 1000)")
-    add(
-        "--dims", type=int, default=20_000, metavar="D", help="length of an update (default: 20000)"
-    )
-    add(
-        "--task",
-        default="",
-        metavar="NAME",
-        help="which task of the schedule (default: the last critic)",
-    )
+    add("--task", default="", metavar="NAME", help="one task of the schedule (default: all)")
     add("--rounds", type=int, metavar="T", help="audit another number of rounds")
     add(
         "--noise-multiplier",
@@ -83,19 +76,21 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print(report: AuditReport) -> None:
-    say(f"audited: {report.schedule.in_words()}")
+    for schedule in report.schedules:
+        say(f"audited: {schedule.in_words()}")
     print_table(
-        ("audit", "claimed ε (δ)", "ε at least", "estimate", "cap", "verdict"),
+        ("task", "audit", "claimed ε (δ)", "ε at least", "estimate", "cap", "verdict"),
         [_row(found) for found in report.findings],
     )
     for found in report.findings:
-        say(f"{found.kind}: {found.words}")
+        say(f"{found.task or 'the whole run'}, {found.kind}: {found.words}")
     for line in _hints(report):
         say(line)
 
 
 def _row(found: Finding) -> tuple[str, ...]:
     return (
+        found.task,
         found.kind,
         f"{figure(found.claimed_epsilon)} ({found.delta:.3g})",
         "" if found.lower_bound is None else f"{found.lower_bound:.3g}",
@@ -117,20 +112,16 @@ def _estimate(found: Finding) -> str:
 
 def _hints(report: AuditReport) -> Iterator[str]:
     """What to do next: after an alarm, and where one audit could not have raised any."""
-    from simulations.audits.silos import WHY_NO_CANARIES
-
-    schedule = report.schedule
     if report.alarm:
         yield (
             "\nALARM: what is released contradicts the claim. Do not release anything more from "
             "this run until the cause is found."
         )
-    if schedule.record_mode:
-        yield f"\n{WHY_NO_CANARIES}."
+    schedules = {schedule.name: schedule for schedule in report.schedules}
     for found in report.findings:
         if found.kind == "one-run" and found.verdict == "cannot-detect" and found.cap:
-            noise = schedule.noise_for_claim(found.cap / 2, found.delta)
+            noise = schedules[found.task].noise_for_claim(found.cap / 2, found.delta)
             yield (
-                f"\n--noise-multiplier {noise:.3g} audits the same code at "
+                f"\n--task {found.task} --noise-multiplier {noise:.3g} audits the same code at "
                 f"ε = {found.cap / 2:.2g}, where a leak can be shown."
             )

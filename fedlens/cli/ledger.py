@@ -111,6 +111,7 @@ def export(args: argparse.Namespace) -> int:
     """Write the export, of a ledger that holds."""
     from accountant.ledger.export import as_csv, export_of
     from foundation.files import write_durably
+    from server.pretrained_filter import with_cost
     from server.run_directory import RunDirectory
     from server.run_ledger import population_of, spending_of
 
@@ -118,6 +119,7 @@ def export(args: argparse.Namespace) -> int:
     ledger, config = _checked(directory), directory.config()
     spending, population = spending_of(config, directory), population_of(config, ledger)
     record = export_of(ledger, spending, config.data.users, population)
+    record["statement"] = with_cost(record["statement"], directory)
     whole = as_csv(record) if args.format == "csv" else json.dumps(record, allow_nan=False) + "\n"
     if args.out is None:
         say(whole.rstrip("\n"))
@@ -142,19 +144,12 @@ def _checked(directory: RunDirectory) -> Ledger:
 
 
 def _check_mirror(ledger: Ledger, directory: RunDirectory, named: str) -> str:
-    """Compare with the store's copy of the entries.
-
-    Raises:
-        LedgerError: an entry differs.
-    """
-    from accountant.ledger.ledger import LedgerError
+    """Compare with the store's copy of the entries."""
+    from server.run_place import check_mirror
     from server.store import open_store
     from simulations.reading import store_url_of
 
     with open_store(store_url_of(directory, named)) as store:
         rows = store.ledger(str(ledger.header["run_id"]))
-    entries = ledger.entries
-    for row in rows:
-        if row.index >= len(entries) or entries[row.index].hash != row.entry_hash:
-            raise LedgerError(directory.ledger, row.index + 2, "the store mirrors another entry")
+    check_mirror(ledger, rows)
     return f"{len(rows)} of them mirrored in the store"

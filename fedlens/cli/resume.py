@@ -18,6 +18,12 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         epilog="example: fedlens resume runs/demo",
     )
     add_run_argument(parser)
+    parser.add_argument(
+        "--only-copy",
+        action="store_true",
+        help="say that this folder, which was moved, copied or restored, is the only one that will "
+        "go on: a second one would release twice what is booked once",
+    )
     add_training_flags(parser)
     parser.set_defaults(run=run)
 
@@ -25,6 +31,10 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 def run(args: argparse.Namespace) -> int:
     """Open the directory and train on."""
     from server.run_directory import RunDirectory
+    from server.run_place import bind
 
     directory = RunDirectory.open(args.run_dir)
+    if args.only_copy:
+        with directory.locked():
+            bind(directory)
     return finish(args, directory.config(), directory)

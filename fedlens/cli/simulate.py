@@ -161,7 +161,6 @@ def _print(summary: Summary, tests: str) -> None:
             f"filtered samples ({summary.sensitive_read_nats:.2g} nats) with the output noise that "
             "the filter was fitted with; all its values are as frequent there"
         )
-    say(f"  took            {summary.seconds:.0f} s")
     say()
     say(summary.statement)
     say()

@@ -141,7 +141,7 @@ class SyntheticPrivatizer(FilterConfig):
 class PretrainedPrivatizer(ConditionedConfig):
     """Another run's filter: nodes run it from the first round on.
 
-    What its training cost is in that run's ledger.
+    What that run spent is part of this one's guarantee, and is booked to its population.
     """
 
     kind: Literal["pretrained"] = "pretrained"
@@ -152,6 +152,10 @@ class PretrainedPrivatizer(ConditionedConfig):
     """The folder of the finished run whose filter is taken, an absolute path on the server's
     machine (`fedlens simulate` makes it one). Its ``sensitive_attribute``, ``network``, ``width``,
     ``output_noise_std`` and whether there is ``consenting`` must be the same here."""
+    other_people: bool = False
+    """Declare that no user of this run was a user of that one. Only then is what that run spent no
+    part of this one's guarantee and of its population's budget; the ledger and the guarantee say
+    that it was declared."""
 
     @property
     def reads_sensitive(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -58,10 +58,12 @@ class DataConfig(Section):
     """k of the ``classes`` scheme."""
     samples_per_user: Annotated[int, Field(ge=0)] = 0
     """Records a user holds at most; 0 for all there are."""
-    records_per_user: Annotated[int, Field(ge=1, le=MOST_RECORDS)] = 32
+    records_per_user: Annotated[int, Field(ge=0, le=MOST_RECORDS)] = 0
     """User mode: records that a user contributes at most, K. A node draws them by the run's key
     before it reads any, and computes every user as if having K, so that neither its time nor its
-    memory tells how much a user holds. Seconds grow with it; a node can set less for itself."""
+    memory tells how much a user holds. Seconds grow with it; a node can set less for itself. 0
+    leaves it to the nodes: simulated ones take the records of the user with most, up to four equal
+    shares of the data set; others 32."""
     records_per_node: Count = 5000
     """Record mode: how many records are declared of each node. A node divides its sums by this
     number times the task's sampling rate, whatever it holds: its true number is private."""
@@ -103,6 +105,14 @@ class PrivacyConfig(Section):
     epsilon_budget: NotNegative = 0.0
     """Stop before a round that would take DP ε(δ) above this; 0 for no budget. A run of several
     tasks that would pass it is refused before it starts."""
+    norms_share: Share = 0.02
+    """User mode: share of each round's privacy (of 1/z²) that goes to a noised histogram of users'
+    norms, of which the Bayesian figures are made; the noise on updates is 1/√(1 − share) times as
+    large for it. 0: no norms are released, and there are no Bayesian figures."""
+    bayesian_epsilon_budget: NotNegative = 0.0
+    """Stop before a round with which Bayesian ε(bayesian_delta) could pass this, by a privacy
+    filter whose order is fixed beforehand; 0 for no filter. It presumes that norms do not single
+    people out."""
     population: Annotated[str, AfterValidator(_a_population)] = ""
     """Population whose budget, over all its runs, this run spends from too: a name that `fedlens
     population create` made, or its folder's absolute path. Empty: the run is alone."""
@@ -116,6 +126,18 @@ class RoundsConfig(Section):
 
     deadline: Positive = 600.0
     """Seconds to wait for the replies of a round; a node that has not answered is left out."""
+    slot: NotNegative = 0.0
+    """Seconds of a fixed clock; 0 for none. Each round's release comes at a whole multiple, so who
+    watches a run live learns nothing of how long nodes took. A node that has not answered in .9 of
+    a slot is left out."""
+
+    SHARE_OF_SLOT: ClassVar[float] = 0.9
+    """For nodes; the rest is for adding up what they sent."""
+
+    @property
+    def wait(self) -> float:
+        """Seconds that nodes are waited for."""
+        return min(self.deadline, self.SHARE_OF_SLOT * self.slot) if self.slot else self.deadline
 
 
 class GeneratorConfig(Section):

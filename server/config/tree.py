@@ -56,9 +56,10 @@ __all__ = [
     "TaskConfig",
 ]
 
-RUN_KEYS = ("run.out", "run.store", "run.settings")
-"""Keys of Flower's run config that are no settings: where a run goes, its store's URL, and TOML
-with settings over all others, for Flower itself overrides only keys that the app lists."""
+RUN_KEYS = ("run.out", "run.store", "run.settings", "run.only_copy")
+"""Keys of Flower's run config that are no settings: where a run goes, its store's URL, TOML with
+settings over all others, for Flower itself overrides only keys that the app lists, and whether the
+run's folder is said to be the only one."""
 RECORD_DELTA = 1e-5
 """Largest δ in record mode, where nodes do not tell how many records they hold."""
 MECHANISM = ("rounds", "sampling_rate", "noise_multiplier", "clipping_norm")
@@ -218,6 +219,15 @@ class Config(Section):
         mend = f"make it at most {largest:g} ({unit}): a larger δ protects no user"
         holds = not self.noised or self.privacy.delta <= largest
         require(holds, "privacy.delta", self.privacy.delta, mend)
+        return self
+
+    @model_validator(mode="after")
+    def _the_bayesian_budget_has_its_norms(self) -> Config:
+        privacy = self.privacy
+        known = privacy.unit == "user" and privacy.norms_share > 0 and self.noised
+        mend = "it needs norms: user mode, noise in every task and privacy.norms_share above 0"
+        budget = privacy.bayesian_epsilon_budget
+        require(not budget or known, "privacy.bayesian_epsilon_budget", budget, mend)
         return self
 
     @model_validator(mode="after")

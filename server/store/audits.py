@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date
 
 from accountant.audit.finding import AuditKind, AuditVerdict
-from server.store.checks import check_choice, check_text, check_time, require
-from server.store.records import utc_now
+from foundation.dates import today
+from server.store.checks import check_choice, check_date, check_text, require
 from server.store.rows import records_of_run, require_run, to_values
 from server.store.schema import AuditTable
 from server.store.transactions import Transactions
@@ -24,7 +24,8 @@ class AuditRecord:
 
     run_id: str
     kind: AuditKind
-    at: datetime = field(default_factory=utc_now)
+    at: date = field(default_factory=today)
+    """The day, UTC."""
     claimed_epsilon: float
     """Upper bound by the accountant for the schedule that was audited, at ``delta``."""
     delta: float
@@ -42,7 +43,7 @@ class AuditRecord:
         check_text(self, "run_id", "words")
         check_choice("kind", self.kind, AuditKind)
         check_choice("verdict", self.verdict, AuditVerdict)
-        check_time("at", self.at)
+        check_date("at", self.at)
         claimed = self.claimed_epsilon
         require(claimed >= 0, "claimed_epsilon", claimed, "ε is a number ≥ 0, or inf")
         require(0 < self.delta < 1, "delta", self.delta, "δ is a probability")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import date, datetime
 from typing import get_args
 
 from server.store.errors import StoreError
@@ -71,6 +71,12 @@ def check_json(name: str, value: object) -> None:
         json.dumps(value, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise StoreError(f"{name} cannot be stored as JSON: {error}") from error
+
+
+def check_date(name: str, value: object) -> None:
+    """Refuse what is not a plain date: a time of day tells who was drawn."""
+    plain = isinstance(value, date) and not isinstance(value, datetime)
+    require(plain, name, value, "give a date, and no time of day")
 
 
 def check_time(name: str, value: datetime) -> None:

@@ -6,23 +6,23 @@ data. Every ε may be ``inf`` (no finite bound, or none computed); it is never N
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from foundation.dates import today
 from server.store.checks import (
     MAX_LONG,
     check_choice,
+    check_date,
     check_json,
     check_percentiles,
     check_spending,
     check_text,
-    check_time,
     check_whole,
     require,
 )
@@ -65,7 +65,8 @@ class RunRecord:
     """False where no noise, or noise from a fixed seed, was added: no guarantee at all."""
     guarantee: str
     """What is guaranteed, to whom, in words."""
-    created_at: datetime = field(default_factory=utc_now)
+    created_at: date = field(default_factory=today)
+    """The day on which it began, UTC."""
 
     def __post_init__(self) -> None:
         check_text(self, "run_id", "name", "config_sha256")
@@ -73,7 +74,7 @@ class RunRecord:
         check_whole(self, "nodes", "rounds_planned")
         check_whole(self, "users", most=MAX_LONG)
         check_json("config", self.config)
-        check_time("created_at", self.created_at)
+        check_date("created_at", self.created_at)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,8 +101,6 @@ class RoundRecord:
     """ε at ``delta_bdp`` (sound) that holds for a share of users at least; keyed by that share."""
     percentiles_corrected: Mapping[str, float] = field(default_factory=dict)
     """The same, corrected: an estimate."""
-    seconds: float
-    """Wall-clock time of the round, seconds."""
 
     def __post_init__(self) -> None:
         check_whole(self, "round")
@@ -109,7 +108,6 @@ class RoundRecord:
         check_text(self, "dp_method")
         check_percentiles(self.percentiles)
         check_percentiles(self.percentiles_corrected)
-        require(math.isfinite(self.seconds), "seconds", self.seconds, "give a finite number")
         for name, value in self.metrics.items():
             require(isinstance(value, int | float), f"metrics[{name!r}]", value, "give a float")
 
@@ -127,13 +125,14 @@ class LedgerRow:
     purpose: str
     entry_hash: str
     """SHA-256 of the entry in the file's chain, hexadecimal."""
-    created_at: datetime = field(default_factory=utc_now)
+    created_at: date = field(default_factory=today)
+    """The entry's own date: the day on which the process that wrote it began, UTC."""
 
     def __post_init__(self) -> None:
         check_whole(self, "index", "round")
         check_text(self, "entry_hash")
         check_json("event", self.event)
-        check_time("created_at", self.created_at)
+        check_date("created_at", self.created_at)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,7 +207,8 @@ class StoredBatch(BatchRecord):
     """A batch as it lies in the store."""
 
     batch_id: int
-    created_at: datetime
+    created_at: date
+    """The date of the ledger entry that pays for it: a time would tell who was drawn."""
 
 
 @dataclass(frozen=True, kw_only=True)

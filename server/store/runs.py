@@ -121,11 +121,10 @@ class RunMethods(Transactions):
             session.execute(update(RunTable).where(RunTable.run_id == run_id).values(values))
 
     def runs(self) -> list[RunRecord]:
-        """All runs, the newest first."""
+        """All runs, those of the last day first; of one day by name, the last first."""
         with self._reading() as session:
-            rows = session.scalars(
-                select(RunTable).order_by(RunTable.created_at.desc(), RunTable.run_id)
-            )
+            order = (RunTable.created_at.desc(), RunTable.name.desc(), RunTable.run_id)
+            rows = session.scalars(select(RunTable).order_by(*order))
             return [to_record(RunRecord, row) for row in rows]
 
     def run(self, run_id: str) -> RunRecord:

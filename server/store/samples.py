@@ -17,7 +17,6 @@ from server.store.records import (
     SampleRecord,
     StoredBatch,
     StoredSample,
-    utc_now,
 )
 from server.store.rows import (
     insert_once,
@@ -28,7 +27,7 @@ from server.store.rows import (
     to_values,
 )
 from server.store.runs import ledger_row
-from server.store.schema import AnnotationTable, BatchTable, SampleTable
+from server.store.schema import AnnotationTable, BatchTable, LedgerTable, SampleTable
 from server.store.transactions import Transactions
 
 
@@ -58,8 +57,8 @@ def _checked_samples(record: BatchRecord, samples: Iterable[SampleRecord]) -> li
 
 def _add_batch(session: Session, record: BatchRecord, rows: list[dict[str, Any]]) -> int:
     """Insert a batch with its samples, or find the same one there; give back its id."""
-    _check_paid(session, record)
-    if insert_once(session, BatchTable, to_values(record) | {"created_at": utc_now()}):
+    paid = _paid(session, record)
+    if insert_once(session, BatchTable, to_values(record) | {"created_at": paid.created_at}):
         batch = _by_key(session, record)
         if rows:
             session.execute(
@@ -72,7 +71,8 @@ def _add_batch(session: Session, record: BatchRecord, rows: list[dict[str, Any]]
     return there.batch_id
 
 
-def _check_paid(session: Session, record: BatchRecord) -> None:
+def _paid(session: Session, record: BatchRecord) -> LedgerTable:
+    """The ledger row that pays for a batch, whose date it takes over."""
     paid = ledger_row(session, record.run_id, record.ledger_index)
     if paid.round < record.round:
         raise StoreError(
@@ -81,6 +81,7 @@ def _check_paid(session: Session, record: BatchRecord) -> None:
         )
     if record.private and not require_run(session, record.run_id).private:
         raise StoreError(f"private = True: run {record.run_id!r} guarantees nothing")
+    return paid
 
 
 def _by_key(session: Session, record: BatchRecord) -> BatchTable:

@@ -1,5 +1,8 @@
 """The tables. Metrics, ledger rows and generated samples; there is no column for a real example.
 
+What belongs to a run has a date and no time: how long a round takes depends on who was drawn. Only
+what people do in the dashboard (projects, answers) has times.
+
 The only binary column is ``samples.png``. Foreign keys hold what the code checks as well: no
 batch and no release without its ledger row.
 """
@@ -8,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any, ClassVar
 
 from sqlalchemy import (
@@ -114,7 +117,7 @@ class RunTable(Base):
     rounds_planned: Mapped[int]
     private: Mapped[bool]
     guarantee: Mapped[str]
-    created_at: Mapped[datetime]
+    created_at: Mapped[date]
 
 
 class RoundTable(Base):
@@ -134,7 +137,6 @@ class RoundTable(Base):
     delta_bdp: Mapped[float]
     percentiles: Mapped[Mapping[str, float]]
     percentiles_corrected: Mapped[Mapping[str, float]]
-    seconds: Mapped[float]
 
 
 class LedgerTable(Base):
@@ -148,7 +150,7 @@ class LedgerTable(Base):
     event: Mapped[Mapping[str, Any]]
     purpose: Mapped[str]
     entry_hash: Mapped[str]
-    created_at: Mapped[datetime]
+    created_at: Mapped[date]
 
     __table_args__ = (Index(None, "run_id", "round"),)
 
@@ -191,7 +193,7 @@ class AuditTable(Base):
     audit_id: Mapped[int] = mapped_column(primary_key=True)
     run_id: Mapped[str] = mapped_column(ForeignKey("runs.run_id"), index=True)
     kind: Mapped[str]
-    at: Mapped[datetime]
+    at: Mapped[date]
     claimed_epsilon: Mapped[float] = mapped_column(Epsilon, nullable=True)
     delta: Mapped[float]
     lower_bound: Mapped[float | None]
@@ -222,7 +224,7 @@ class BatchTable(Base):
     delta_bdp: Mapped[float]
     private: Mapped[bool]
     provenance: Mapped[str]
-    created_at: Mapped[datetime]
+    created_at: Mapped[date]
 
     __table_args__ = (UniqueConstraint("run_id", "round", "purpose", "seed"), _ledgered())
 

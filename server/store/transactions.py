@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -11,9 +12,12 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from foundation.dates import set_file_date, today
 from server.store.engine import Location, clear_errors
 
 _ATTEMPTS = 20
+_FILES = ("", "-wal", "-shm")
+"""What SQLite keeps beside each other, by the ends of their names."""
 
 ResultT = TypeVar("ResultT")
 
@@ -24,6 +28,7 @@ class Transactions:
     def __init__(self, engine: Engine, location: Location) -> None:
         self._engine = engine
         self._location = location
+        self._day = today()
 
     @property
     def place(self) -> str:
@@ -33,6 +38,7 @@ class Transactions:
     def close(self) -> None:
         """Let go of all connections; a later call opens new ones."""
         self._engine.dispose()
+        self._date_files()
 
     def __enter__(self) -> Self:
         return self
@@ -55,6 +61,13 @@ class Transactions:
         writer = self._engine.execution_options(write=True)
         with clear_errors(self._location), Session(writer) as session, session.begin():
             yield session
+        self._date_files()
+
+    def _date_files(self) -> None:
+        """Leave SQLite's files with the day on which the store was opened, and no time."""
+        if self._location.path is not None:
+            for end in _FILES:
+                set_file_date(Path(f"{self._location.path}{end}"), self._day)
 
     def _appending(self, work: Callable[[Session], ResultT]) -> ResultT:
         """Do ``work`` again where another writer took the same place in a chain first."""

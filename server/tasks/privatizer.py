@@ -101,6 +101,10 @@ class PrivatizerTask:
         """The filter that devices are to run: the mean of its last quarter of planned rounds."""
         return self._mean
 
+    def block_bounds(self) -> list[tuple[str, int, float]]:
+        """Name, size and L2 bound relative to C of each block of an update, in their order."""
+        return [(block.name, block.size, block.bound) for block in self._design.blocks]
+
     def prepare(self, samples: Samples) -> None:
         """Nothing: it comes before there are samples."""
 

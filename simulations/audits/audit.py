@@ -1,35 +1,26 @@
-"""All audits of a schedule, in one call: what to run, in which order, and what was found."""
+"""All audits of a run's tasks, in one call: what to run, in which order, and what was found."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accountant.audit.finding import Finding
-from accountant.audit.noise import DOUBLE, SINGLE, noise_test
-from accountant.audit.one_shot import expected_separation
-from accountant.audit.sampling import sampling_test
-from accountant.audit.verdicts import (
-    choose_guesses,
-    clipping_finding,
-    no_attack,
-    noise_finding,
-    one_run_finding,
-    one_shot_finding,
-    sampling_finding,
-)
+from accountant.audit.noise import between_releases
+from accountant.audit.path_verdicts import shared_noise_finding
+from accountant.audit.verdicts import Claim, no_attack
 from client.datasets.registry import DatasetError
-from server.config.tasks import WganConfig
 from simulations.audits.members import membership_audit
-from simulations.audits.probes import CanaryRun, Observer, canary_run, clip_probe, silent_releases
 from simulations.audits.restarts import restarts_repeat
 from simulations.audits.schedule import NothingToAudit, Schedule
-from simulations.audits.silos import WHY_NO_CANARIES, silent_silos, silo_clip_probe
+from simulations.audits.silence import Observer, shared_noise
+from simulations.audits.stage import Floats
+from simulations.audits.task_audit import audit_task
 
-KINDS = ("all", "one-run", "one-shot", "noise", "membership")
+KINDS = ("all", "clipping", "sampling", "one-run", "one-shot", "noise", "membership")
 
 
 @dataclass(frozen=True)
@@ -37,13 +28,17 @@ class AuditPlan:
     """What to audit, and how thoroughly."""
 
     kind: str = "all"
-    """One of `KINDS`; the audits with canaries also test the clip and the sampler."""
+    """One of `KINDS`."""
     canaries: int = 1000
-    """m."""
-    dims: int = 20_000
-    """d: length of a canary's update; well above m."""
+    """m, of users; fewer where a task's updates are too short or too long for as many."""
     confidence: float = 0.95
     """Of the figures that are reported; alarms keep their own."""
+    releases: int = 40
+    """Silent rounds that a task's noise is read from."""
+    drawn: int = 200
+    """Canary users whose draws are read from sums."""
+    records: int = 100
+    """Canary records, over two nodes."""
 
     def __post_init__(self) -> None:
         """Check.
@@ -53,11 +48,11 @@ class AuditPlan:
         """
         if self.kind not in KINDS:
             raise NothingToAudit(f"kind = {self.kind!r}: choose one of {', '.join(KINDS)}")
-        if self.canaries < 20 or self.dims < 2 * self.canaries:
-            raise NothingToAudit(
-                f"canaries = {self.canaries}, dims = {self.dims}: give 20 canaries at least, and "
-                "twice as many dimensions"
-            )
+        if self.canaries < 20:
+            raise NothingToAudit(f"canaries = {self.canaries}: give 20 canaries at least")
+        for name in ("releases", "drawn", "records"):
+            if (value := getattr(self, name)) < 10:
+                raise NothingToAudit(f"{name} = {value}: give 10 at least")
         if not 0.5 <= self.confidence < 1:
             raise NothingToAudit(f"confidence = {self.confidence:g}: give a number in [0.5, 1)")
 
@@ -67,7 +62,7 @@ class AuditPlan:
 
 
 def run_audits(
-    schedule: Schedule,
+    schedules: Sequence[Schedule],
     plan: AuditPlan,
     *,
     source: np.random.Generator,
@@ -77,94 +72,38 @@ def run_audits(
     """Carry the audits out, one finding after another.
 
     Args:
-        schedule: what is audited.
+        schedules: the tasks of one run that are audited.
         plan: which audits.
         source: of canaries, coins and splits; noise and cohorts have their own, real ones.
         samples: what the run released, uint8 [n, channels, height, width], for membership
             inference on the simulated users that it was trained on; None leaves that audit out.
         observer: told of progress.
-
-    Raises:
-        NothingToAudit: canaries were asked for in record mode.
     """
-    if plan.wants("one-run", "one-shot") and not schedule.record_mode:
-        yield from _with_canaries(schedule, plan, source, observer)
-    elif plan.kind in ("one-run", "one-shot"):
-        raise NothingToAudit(WHY_NO_CANARIES)
-    elif plan.kind == "all":
-        yield clipping_finding(silo_clip_probe(schedule), None, 0, claim=schedule.stated)
-    if plan.wants("noise"):
-        yield _of_noise(schedule, plan, observer)
+    noise: dict[str, Floats] = {}
+    repeats = plan.wants("noise") and restarts_repeat()
+    for schedule in schedules:
+        for finding in audit_task(schedule, plan, source, noise, repeats, observer):
+            yield replace(finding, task=schedule.name)
+    yield from _between_tasks(schedules, noise)
     if plan.wants("membership") and samples is not None:
         if observer is not None:
             observer("membership", 0, 1)
-        yield _of_members(schedule, plan, samples, source)
+        yield _of_members(schedules[-1], plan, samples, source)
 
 
-def _with_canaries(
-    schedule: Schedule, plan: AuditPlan, source: np.random.Generator, observer: Observer | None
-) -> Iterator[Finding]:
-    claim = schedule.stated
-    probe = clip_probe(schedule, dims=plan.dims, source=source)
-    found = canary_run(
-        schedule, canaries=plan.canaries, dims=plan.dims, source=source, observer=observer
-    )
-    norm_ratio, cosine, refused = probe
-    yield clipping_finding(norm_ratio, cosine, refused + found.refused, claim=claim)
-    rate = schedule.event.sampling_rate
-    yield sampling_finding(sampling_test(found.draws, rate), sampling_rate=rate, claim=claim)
-    if plan.wants("one-run"):
-        yield _one_run(schedule, plan, found)
-    if plan.wants("one-shot"):
-        yield _one_shot(schedule, plan, found)
+def _between_tasks(schedules: Sequence[Schedule], noise: dict[str, Floats]) -> Iterator[Finding]:
+    """What the noise of one task has in common with that of the next."""
+    for one, two, first, second in shared_noise(noise):
+        chance = between_releases(first, second)
+        yield shared_noise_finding(chance, (one, two), claim=_whole(schedules[-1]))
 
 
-def _one_run(schedule: Schedule, plan: AuditPlan, found: CanaryRun) -> Finding:
-    claim = schedule.stated_for(plan.canaries)
-    return one_run_finding(
-        found.scores,
-        found.included,
-        guesses=choose_guesses(plan.canaries, claim),
-        claim=claim,
-        confidence=plan.confidence,
-    )
-
-
-def _one_shot(schedule: Schedule, plan: AuditPlan, found: CanaryRun) -> Finding:
-    event = schedule.event
-    expected, most = (
-        expected_separation(
-            canaries=plan.canaries,
-            dims=plan.dims,
-            sampling_rate=event.sampling_rate,
-            noise_multiplier=noise,
-            rounds=schedule.rounds,
-        )
-        for noise in (event.noise_multiplier, 0.0)
-    )
-    return one_shot_finding(
-        found.scores,
-        found.included,
-        claim=schedule.stated,
-        confidence=plan.confidence,
-        expected=expected,
-        most=most,
-    )
-
-
-def _of_noise(schedule: Schedule, plan: AuditPlan, observer: Observer | None) -> Finding:
-    if schedule.record_mode:
-        values = silent_silos(schedule, observer=observer)
-        resolution = SINGLE if isinstance(schedule.task.settings, WganConfig) else DOUBLE
-    else:
-        values, resolution = silent_releases(schedule, observer=observer), DOUBLE
-    claim = schedule.stated
-    return noise_finding(
-        noise_test(values, confidence=plan.confidence, resolution=resolution),
-        claim=claim,
-        priced=lambda ratio: schedule.claim(claim.delta, ratio).epsilon,
-        restarts_repeat=restarts_repeat(),
-    )
+def _whole(schedule: Schedule) -> Claim:
+    """The claim of the run; of the task where the run as a whole claims nothing."""
+    try:
+        return schedule.whole_claim
+    except NothingToAudit:
+        return schedule.stated
 
 
 def _of_members(

@@ -1,193 +1,184 @@
 """Canary users: made-up people whose update is a random direction, far longer than the clip.
 
-They go through the code that real users go through: the ClientApp, the sum of clipped updates, the
-Poisson draw, the server's checks of replies and its noise. One thing alone is theirs: on a node of
-canaries the task's local training is replaced by the canary's own update, as it stands, so that
-clipping has something to do and a score something to look for. No data set is opened, no ledger is
-written, and what is learned is of canaries only.
+Their updates leave the task's own class as those of real users do: it computes them from made-up
+records, in whatever container it has, and the canary's values are put in the place of its own, in
+the same blocks. From there on clip, sum, checks, noise and denominator are those of a run. Nothing
+else is theirs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
-from flwr.app import Context
 from numpy.typing import NDArray
 from torch import Tensor
 
-from client.app import build_client_app
-from client.data import LocalData, LocalUsers, NodeDataError, Rows
+from client.clipping import Blocks, Updates
+from client.data import LocalData, LocalUsers, NodeDataError
 from client.messages import TrainRequest
 from client.record_batches import DrawnRecords
 from client.tasks import CLIENT_TASKS
-from client.tasks.protocol import ClientTask, TaskSettings
-from server.aggregation import Aggregate
-from server.config.privatizer import FederatedPrivatizer, FilterConfig
-from server.config.tree import Config
-from server.enrolment import enrol
-from server.learner import Asked
-from server.mechanism import denominator
-from server.private_step import PrivateStep
-from simulations.audits.schedule import Schedule
-from simulations.transports.inprocess import InProcessGrid
+from client.tasks.protocol import ClientTask, ClientTaskFactory
+from simulations.audits.made_up import (
+    MadeUpUsers,
+    dealt_out,
+    made_up_images,
+    made_up_labels,
+    owner_of,
+)
+from simulations.audits.stage import SHAPE, AuditedTask, AuditStage, Floats
 
 OVERLONG = 10.0
 """Norm of a canary's update over the clipping norm."""
+RECORDS = 2
+"""Records of a canary, of two classes: an update in blocks then has more than one."""
+MOST_VALUES = 2**26
+"""Values (256 MiB) that all canaries' updates may have together."""
+_LEAST_ROOM = 4
+"""An update has at least this many coordinates a canary: directions must hardly overlap."""
 
-NOTHING = Asked(TaskSettings(), {}, None)
-"""A request without settings: canaries read none."""
-
-Floats = NDArray[np.float64]
 Directions = NDArray[np.float32]
 Coins = NDArray[np.bool_]
 
 
-@dataclass
-class CanaryUsers:
-    """A node's canaries; those whose coin fell the other way are enrolled and hold nothing."""
-
-    directions: Directions
-    """Raw updates, float32 [canaries, d]."""
-    included: Coins
-    """bool [canaries]."""
-    partition: int
-    asked: NDArray[np.int64]
-    """How often each was asked for, int64 [canaries]: whom the sampler drew."""
-    classes: int = 1
-    sensitive_attribute: str = ""
-    """What the run hides, where it does: canaries claim to know it, as its users do."""
-    sensitive_classes: int = 2
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """An update, as the only image of a canary."""
-        return (1, 1, self.directions.shape[1])
-
-    def __len__(self) -> int:
-        """Canaries on the node, included or not."""
-        return len(self.directions)
-
-    def user_id(self, position: int) -> int:
-        """A canary's place: none comes or goes."""
-        return position
-
-    def held(self, position: int) -> int:
-        """The update alone, where the canary is included."""
-        return int(self.included[position])
-
-    def user(self, position: int, rows: Rows | None = None) -> LocalData:
-        """The canary's update as its only record, or no record."""
-        self.asked[position] += 1
-        held = 1 if self.included[position] else 0
-        update = torch.from_numpy(self.directions[position])
-        images = update.view(1, 1, 1, -1)[:held]
-        return LocalData(images, torch.zeros(held, dtype=torch.int64))
-
-
 class CanaryTask:
-    """The `client.tasks.protocol.ClientTask` of canaries: the update is the record."""
+    """The task's own class, whose users' values are replaced by those of canaries."""
 
-    chunk = 64
+    def __init__(self, real: ClientTask, raw: Tensor) -> None:
+        """Around a task on a node.
 
-    def __init__(self, size: int) -> None:
-        self._size = size
+        Args:
+            real: what the kind's own class made for the request.
+            raw: raw updates of all canaries by number, float32 [m, P].
+        """
+        self._real, self._raw = real, raw
+        self.chunk = real.chunk
 
-    def updates(self, cohort: Sequence[LocalData], seeds: Sequence[int]) -> Tensor:
-        """Each canary's raw update; zeros for one that holds nothing."""
-        rows = torch.zeros(len(cohort), self._size)
-        for row, data in zip(rows, cohort, strict=True):
-            if len(data.labels):
-                row.copy_(data.images[0].flatten())
-        return rows
+    def updates(self, cohort: Sequence[LocalData], seeds: Sequence[int]) -> Tensor | Blocks:
+        """What the real class makes of the records, with the canaries' values in it."""
+        return with_values(
+            self._real.updates(cohort, seeds), [owner_of(data) for data in cohort], self._raw
+        )
 
-    def record_rows(self, drawn: DrawnRecords) -> Tensor:
-        """There is none: canaries are users."""
+    def record_rows(self, drawn: DrawnRecords) -> Updates:
+        """There are none: canaries are users."""
         raise NodeDataError("canaries are users")
 
 
-@contextmanager
-def canaries_answer(kind: str) -> Iterator[None]:
-    """Let canary users alone answer requests for a kind of task with their own updates."""
+def with_values(found: Tensor | Blocks, owners: Sequence[int], raw: Tensor) -> Tensor | Blocks:
+    """A container of updates with the values of ``raw`` where it has values at all.
+
+    Args:
+        found: updates, a row an owner.
+        owners: whose, as rows of ``raw``; -1 keeps a row as it is.
+        raw: float32 [m, P].
+    """
+    named = torch.tensor(list(owners))
+    if isinstance(found, Blocks):
+        whole = raw.view(len(raw), found.slots, -1)
+        values = whole[named[found.owners], found.places]
+        known = (named[found.owners] >= 0)[:, None]
+        return replace(found, values=torch.where(known, values.to(found.values), found.values))
+    return torch.where((named >= 0)[:, None], raw[named].to(found), found)
+
+
+def answering(kind: str, raw: Tensor) -> ClientTaskFactory:
+    """What makes canary tasks around those of a kind."""
     real = CLIENT_TASKS[kind]
 
     def chosen(users: LocalUsers, request: TrainRequest) -> ClientTask:
-        if isinstance(getattr(users, "users", users), CanaryUsers):  # below the cap on records
-            return CanaryTask(users.shape[2])
-        return real(users, request)
+        return CanaryTask(real(users, request), raw)
 
-    with CLIENT_TASKS.replaced(kind, chosen):
-        yield
+    return chosen
 
 
-class CanaryFederation:
-    """One federation of canaries and the real private step over it."""
+class Canaries:
+    """Canary users of a task, and what each would add to a sum."""
 
-    def __init__(self, schedule: Schedule, directions: Directions, included: Coins) -> None:
-        """Enrol the canaries as a run enrols its users.
+    def __init__(
+        self, audited: AuditedTask, count: int, source: np.random.Generator, *, norm: float
+    ) -> None:
+        """Make them up.
 
         Args:
-            schedule: whose mechanism (clip, noise, sampling) is carried out.
-            directions: raw updates, float32 [m, d].
-            included: bool [m], who holds an update at all.
+            audited: the task.
+            count: m at most; fewer where updates are too short or too long for as many.
+            source: of directions, images and labels.
+            norm: of a raw update, over the clipping norm.
         """
-        count, size = directions.shape
-        staged = replace(schedule, config=stage_config(schedule.config, count))
-        config, self._task = staged.config, staged.task
-        bounds = np.linspace(0, count, config.data.nodes + 1).astype(int)
-        self.asked = np.zeros(count, dtype=np.int64)
-        filter_ = config.privatizer
-        sensitive = filter_.sensitive_attribute if isinstance(filter_, FilterConfig) else ""
-        self._users = [
-            CanaryUsers(
-                directions[a:b], included[a:b], node, self.asked[a:b], sensitive_attribute=sensitive
-            )
-            for node, (a, b) in enumerate(pairwise(bounds))
-        ]
-        grid = InProcessGrid(build_client_app(self._open), config.data.nodes, config.flat())
-        self._denominator = denominator(config, self._task.settings)
-        federation = enrol(grid, config)
-        self._step = PrivateStep(config, self._task, grid, federation, size, float("inf"))
+        size = audited.size
+        self.count = max(1, min(count, size // _LEAST_ROOM, MOST_VALUES // size))
+        self._audited, self._classes = audited, audited.classes
+        self._images = made_up_images(self.count, RECORDS, SHAPE, source)
+        self._labels = made_up_labels(self.count, RECORDS, self._classes, source)
+        directions = source.standard_normal((self.count, size), dtype=np.float32)
+        self.raw = torch.from_numpy(directions)
+        self.raw *= self._reached()
+        length = norm * audited.schedule.event.clipping_norm
+        self.raw *= length / self.raw.norm(dim=1, keepdim=True).clamp_min(1e-30)
 
-    def _open(self, context: Context) -> LocalUsers:
-        return self._users[int(context.node_config["partition-id"])]
+    def _reached(self) -> Tensor:
+        """Where each canary's update can have values, bool [m, P]: told before any coin is."""
+        marked = torch.zeros(self.raw.shape, dtype=torch.bool)
+        always = self._audited.with_mechanism(sampling_rate=1.0)
+        real = CLIENT_TASKS[always.schedule.task.settings.kind]
+        everybody = self._hosts(torch.ones(self.count, dtype=torch.bool), 1)
+        stage = AuditStage(
+            always, everybody, lambda users, asked: _Marking(real(users, asked), marked)
+        )
+        stage.released(always.schedule.task.first)
+        return marked
 
-    def gathered(self, number: int) -> Aggregate:
-        """A round's sum of canaries' updates before its noise, and which replies were refused."""
-        with canaries_answer(self._task.settings.kind):
-            return self._step.gather(number, NOTHING)
+    def _hosts(self, holds: Tensor, nodes: int) -> list[MadeUpUsers]:
+        sensitive = self._audited.sensitive
+        return dealt_out(self._images, self._labels, holds, nodes, self._classes, sensitive)
 
-    def released(self, number: int) -> tuple[Floats, int]:
-        """A round's release times its fixed denominator: a noised sum, float64 [d]; refusals."""
-        aggregate = self.gathered(number)
-        release = self._step.release(aggregate, number)
-        return release * self._denominator, len(aggregate.refused)
+    def stage(self, included: Coins, audited: AuditedTask | None = None) -> AuditStage:
+        """The canaries as users of the run's nodes.
+
+        Args:
+            included: bool [m], who holds records; the others are enrolled and hold nothing.
+            audited: the task with another mechanism of the same clip, where it is to be another.
+        """
+        asked = audited or self._audited
+        nodes = min(asked.schedule.config.data.nodes, self.count)
+        kind = asked.schedule.task.settings.kind
+        hosts = self._hosts(torch.from_numpy(included), nodes)
+        return AuditStage(asked, hosts, answering(kind, self.raw))
+
+    def nodes(self) -> NDArray[np.int64]:
+        """Each canary's node, int64 [m]."""
+        nodes = min(self._audited.schedule.config.data.nodes, self.count)
+        bounds = np.linspace(0, self.count, nodes + 1).astype(int)
+        return np.searchsorted(bounds, np.arange(self.count), side="right") - 1
+
+    def units(self) -> Floats:
+        """What each adds to a sum, over the clipping norm: directions of length 1, [m, P]."""
+        rows: Floats = self.raw.double().numpy()
+        units: Floats = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+        return units
 
 
-def stage_config(config: Config, users: int) -> Config:
-    """The run's mechanism over ``users`` canaries; noise from the operating system always."""
-    trained = isinstance(config.privatizer, FederatedPrivatizer)
-    hidden = {} if trained else {"privatizer.kind": "none"}  # it has no mechanism of its own
-    return config.updated(
-        {
-            **hidden,
-            "data.users": users,
-            "data.nodes": min(config.data.nodes, users),
-            "privacy.delta": min(config.privacy.delta, 1 / users),
-            "privacy.epsilon_budget": 0.0,
-            "privacy.fixed_seed": -1,
-        }
-    )
+class _Marking:
+    """A task's own class, noting which values of its updates there are at all."""
 
+    def __init__(self, real: ClientTask, marked: Tensor) -> None:
+        self._real, self._marked = real, marked
+        self.chunk = real.chunk
 
-def random_directions(
-    count: int, size: int, norm: float, source: np.random.Generator
-) -> Directions:
-    """Isotropic random vectors of a given norm, float32 [count, size]."""
-    rows = source.standard_normal((count, size), dtype=np.float32)
-    rows *= np.float32(norm) / np.linalg.norm(rows, axis=1, keepdims=True)
-    return rows
+    def updates(self, cohort: Sequence[LocalData], seeds: Sequence[int]) -> Tensor | Blocks:
+        """The real updates; their places are noted."""
+        found = self._real.updates(cohort, seeds)
+        ones = torch.ones(len(cohort), self._marked.shape[1])
+        filled = with_values(found, list(range(len(cohort))), ones)
+        dense = filled.dense() if isinstance(filled, Blocks) else filled
+        for row, data in zip(dense, cohort, strict=True):
+            self._marked[owner_of(data)] = row != 0
+        return found
+
+    def record_rows(self, drawn: DrawnRecords) -> Updates:
+        """There are none: canaries are users."""
+        raise NodeDataError("canaries are users")

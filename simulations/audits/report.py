@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from accountant.audit.finding import Finding
+from accountant.audit.finding import Finding, false_alarm_bound
+from foundation.dates import today
 from foundation.files import write_durably
 from foundation.json_values import json_value
 from server.run_directory import RunDirectory, RunDirectoryError
@@ -25,18 +25,24 @@ MEMBERSHIP_WORDS = (
 )
 
 
-def report(schedule: Schedule, plan: AuditPlan, findings: Sequence[Finding]) -> dict[str, Any]:
+def report(
+    schedules: Sequence[Schedule], plan: AuditPlan, findings: Sequence[Finding]
+) -> dict[str, Any]:
     """Everything that was audited and found, as JSON values."""
-    told = {name: getattr(schedule.event, name) for name in OF_EVENT}
     return {
-        "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "schedule": {"task": schedule.name, **told, "rounds": schedule.rounds},
+        "at": today().isoformat(),
+        "tasks": [_told(schedule) for schedule in schedules],
         "canaries": plan.canaries,
-        "dims": plan.dims,
         "confidence": plan.confidence,
         "alarm": any(finding.verdict == "alarm" for finding in findings),
+        "false_alarms": false_alarm_bound(len(schedules)),
         "findings": [finding.to_json() for finding in findings],
     }
+
+
+def _told(schedule: Schedule) -> dict[str, Any]:
+    event = {name: getattr(schedule.event, name) for name in OF_EVENT}
+    return {"task": schedule.name, **event, "rounds": schedule.rounds}
 
 
 def write_report(directory: RunDirectory, content: dict[str, Any]) -> Path:
@@ -68,16 +74,22 @@ def earlier_reports(directory: RunDirectory) -> list[Any]:
 
 
 def store_findings(
-    store: Store, run_id: str, schedule: Schedule, findings: Sequence[Finding]
+    store: Store, run_id: str, schedules: Sequence[Schedule], findings: Sequence[Finding]
 ) -> None:
     """Put findings into the store; of membership inference an alarm without figures, or nothing."""
     for finding in findings:
-        record = _record(run_id, schedule, finding)
+        record = _record(run_id, schedules, finding)
         if record is not None:
             store.record_audit(record)
 
 
-def _record(run_id: str, schedule: Schedule, finding: Finding) -> AuditRecord | None:
+def audited(schedules: Sequence[Schedule], finding: Finding) -> str:
+    """What a finding is about, in words."""
+    about = [schedule.in_words() for schedule in schedules if schedule.name == finding.task]
+    return about[0] if about else "the run as a whole"
+
+
+def _record(run_id: str, schedules: Sequence[Schedule], finding: Finding) -> AuditRecord | None:
     private = finding.kind == "membership"
     if private and finding.verdict != "alarm":
         return None
@@ -91,6 +103,6 @@ def _record(run_id: str, schedule: Schedule, finding: Finding) -> AuditRecord | 
         claimed_epsilon=finding.claimed_epsilon,
         delta=finding.delta,
         verdict=finding.verdict,
-        words=f"{words} Audited: {schedule.in_words()}.",
+        words=f"{words} Audited: {audited(schedules, finding)}.",
         **figures,
     )

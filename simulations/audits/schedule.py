@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from accountant.audit.finding import BOUND_ERROR
@@ -10,8 +11,8 @@ from accountant.dp.calibration import noise_for
 from accountant.dp.differential import DifferentialAccountant
 from accountant.events import LEAST_NOISE, SubsampledGaussian
 from foundation.errors import FedlensError
-from server.config.tasks import CriticConfig
 from server.config.tree import Config
+from server.mechanism import denominator, release_deviation
 from server.publication import guarantees_something
 from server.run_ledger import noise_source
 from server.schedule import ScheduledTask, planned_epsilon, scheduled
@@ -19,12 +20,6 @@ from server.schedule import ScheduledTask, planned_epsilon, scheduled
 
 class NothingToAudit(FedlensError, ValueError):
     """There is no claim that an audit could contradict; the message says why."""
-
-
-def critic_of(config: Config) -> str:
-    """The last task that the generator learns from in every round, or the last of all."""
-    critics = [name for name, task in config.planned.items() if isinstance(task, CriticConfig)]
-    return critics[-1] if critics else config.schedule[-1]
 
 
 @dataclass(frozen=True)
@@ -41,18 +36,18 @@ class Schedule:
         cls,
         config: Config,
         *,
-        rounds: int | None = None,
+        rounds: float | None = None,
         noise_multiplier: float | None = None,
         task: str = "",
     ) -> Schedule:
-        """A task of a configuration's schedule, changed where asked.
+        """A task of a configuration's schedule, changed where asked; the last one by default.
 
         Raises:
             NothingToAudit: there is no such task, or it guarantees nothing.
             ConfigError: a value out of range.
         """
         names = [found.name for found in scheduled(config)]
-        name = task or critic_of(config)
+        name = task or names[-1]
         if name not in names:
             raise NothingToAudit(
                 f"task = {name!r}: this schedule has no such task, only {', '.join(names)}"
@@ -68,6 +63,23 @@ class Schedule:
             )
         return schedule
 
+    @classmethod
+    def all_of(cls, config: Config, **numbers: float | None) -> list[Schedule]:
+        """Every task of a configuration's schedule that claims something, in their order.
+
+        Raises:
+            NothingToAudit: none does.
+            ConfigError: a value out of range.
+        """
+        names, found = [task.name for task in scheduled(config)], list[Schedule]()
+        for name in names:
+            try:
+                found.append(cls.of(config, task=name, **numbers))
+            except NothingToAudit:
+                if name == names[-1] and not found:
+                    raise
+        return found
+
     def with_mechanism(self, **numbers: float) -> Schedule:
         """The same task with another ``sampling_rate``, ``noise_multiplier`` or so."""
         changes = {f"tasks.{self.name}.{key}": value for key, value in numbers.items()}
@@ -82,6 +94,17 @@ class Schedule:
     def event(self) -> SubsampledGaussian:
         """One round."""
         return self.task.event
+
+    @property
+    def noise_on_sums(self) -> float:
+        """Declared standard deviation of the noise on a sum of updates, over the clipping norm.
+
+        In record mode of each step on each node.
+        """
+        config, settings = self.config, self.task.settings
+        one = release_deviation(config, settings) * denominator(config, settings)
+        nodes = config.data.nodes if self.record_mode else 1
+        return one * math.sqrt(nodes) / settings.clipping_norm
 
     @property
     def rounds(self) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -23,6 +22,8 @@ from simulations.federation.faulty import FaultyUsers, check_faults, faulty_user
 from simulations.federation.partitions import Partition, partition
 
 _CONSENT = 6
+MOST_SHARES = 4
+"""Equal shares of a data set beyond which a simulated user's records do not count."""
 
 
 @lru_cache(maxsize=2)
@@ -149,9 +150,24 @@ def _block(config: Config, number: int, dataset: Dataset, dealt: Partition) -> A
 
 
 def simulated_policy(context: Context) -> NodePolicy:
-    """A node's floor; where its users are simulated, one that lets them go without noise."""
+    """A node's floor; where its users are simulated, one that lets them go without noise.
+
+    What simulated users hold is public, so their cap goes by it where the run leaves it open.
+    """
     policy = own_policy(context)
-    return replace(policy, allow_no_noise=True) if _simulated(context) else policy
+    if not _simulated(context):
+        return policy
+    config = read_run_config(context.run_config)
+    most = config.data.records_per_user or usual_records(config)
+    most = policy.records_per_user or most
+    return policy.model_copy(update={"allow_no_noise": True, "records_per_user": most})
+
+
+def usual_records(config: Config) -> int:
+    """Records of the simulated user with most, up to a few equal shares of the data set."""
+    dealt = simulated_federation(config.data, config.seed)[1]
+    equal = -(-len(dealt.indices) // dealt.users)
+    return min(int(dealt.sizes.max()), MOST_SHARES * equal)
 
 
 client_app = build_client_app(open_simulated_users, simulated_policy)

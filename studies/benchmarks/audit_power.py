@@ -1,145 +1,129 @@
-"""How often each audit catches each fault, and how often it cries wolf.
+"""The mutation suite of the audits: how often each fault is caught, and correct code accused.
 
-    python -m studies.benchmarks.audit_power --correct 100 --broken 20
+    python -m studies.benchmarks.audit_power --repeats 20 --correct 200
 
-The faults are put into the functions of the real path for the time of one audit: into the noise as
-the server draws it and into the clip as the nodes do it.
+Each repetition audits one task of one unit afresh, with new canaries, coins and noise. The subjects
+of a fault take turns, so that each is audited about as often as the others.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
 import torch
 from rich.console import Console
 from rich.table import Table
-from torch import Tensor
 
-from accountant.noise import gaussian
-from client.clipping import clip_and_sum
-from server.config.tree import Config
-from server.sampling import Cohort, Roster, draw_cohort
 from simulations.audits.audit import AuditPlan, run_audits
+from simulations.audits.restarts import restarts_repeat
 from simulations.audits.schedule import Schedule
+from studies.benchmarks.audit_mutants import MUTANTS, NOTHING, Mutant
+from studies.benchmarks.audit_subjects import subjects, two_tasks
 
-Fault = Callable[[], object]
-COLUMNS = ("clipping", "sampling", "one-run", "one-shot", "noise")
-SETTINGS = {
-    "q=1 z=4 T=4": (1.0, 4.0, 4),
-    "q=0.1 z=2 T=50": (0.1, 2.0, 50),
-    "q=1 z=8 T=16": (1.0, 8.0, 16),
-}
+PLAN = AuditPlan(canaries=100, releases=20, drawn=40, records=30)
+"""Small, so that hundreds of audits take minutes."""
+Subjects = dict[str, list[Schedule]]
 
 
-@contextmanager
-def weaker_noise(factor: float) -> Iterator[None]:
-    """The server's noise, times ``factor``."""
+@dataclass
+class MutantScore:
+    """How audits of one mutant ended."""
 
-    def weak(
-        size: int, *, noise_multiplier: float, sensitivity: float, source: np.random.Generator
-    ) -> object:
-        whole = gaussian(
-            size, noise_multiplier=noise_multiplier, sensitivity=sensitivity, source=source
-        )
-        return factor * whole
-
-    with patch("server.aggregation.gaussian", weak):
-        yield
+    mutant: str
+    audits: int = 0
+    caught: int = 0
+    by: Counter[str] = field(default_factory=Counter)
+    """Which audit raised the first alarm."""
+    missed: Counter[str] = field(default_factory=Counter)
+    """Subjects of which it was not caught."""
+    seconds: float = 0.0
 
 
-@contextmanager
-def no_clipping() -> Iterator[None]:
-    """Nodes add raw updates up and claim that they were clipped."""
-
-    def raw(updates: Tensor, clipping_norm: float) -> tuple[Tensor, Tensor]:
-        _, norms = clip_and_sum(updates, clipping_norm)
-        return updates.double().sum(dim=0), norms
-
-    with patch("client.cohort.clip_and_sum", raw):
-        yield
+def first_alarm(schedules: list[Schedule], mutant: Mutant, *, plan: AuditPlan = PLAN) -> str:
+    """Audit once; the kind of the first audit that raised an alarm, or nothing."""
+    with mutant.put_in(schedules[0]):
+        for finding in run_audits(schedules, plan, source=np.random.default_rng()):
+            if finding.verdict == "alarm":
+                return finding.kind
+    return ""
 
 
-@contextmanager
-def repeated_noise() -> Iterator[None]:
-    """A source that starts anew for each round's noise (and each cohort)."""
-
-    def stuck(fixed_seed: int, *purpose: int) -> np.random.Generator:
-        return np.random.Generator(np.random.Philox(seed=1))
-
-    with patch("server.private_step.private_source", stuck):
-        yield
-
-
-@contextmanager
-def another_rate(factor: float) -> Iterator[None]:
-    """Cohorts drawn with another probability than the one that is accounted for."""
-
-    def drawn(roster: Roster, sampling_rate: float, source: np.random.Generator) -> Cohort:
-        return draw_cohort(roster, min(1.0, factor * sampling_rate), source)
-
-    with patch("server.private_step.draw_cohort", drawn):
-        yield
-
-
-FAULTS: dict[str, Fault] = {
-    "none": nullcontext,
-    "no noise": lambda: weaker_noise(0.0),
-    "a tenth of the noise": lambda: weaker_noise(0.1),
-    "half the noise": lambda: weaker_noise(0.5),
-    "clipping off": no_clipping,
-    "noise repeated": repeated_noise,
-    "drawn half too often": lambda: another_rate(1.5),
-}
-
-
-def count_alarms(schedule: Schedule, fault: Fault, runs: int, plan: AuditPlan) -> Counter[str]:
-    """In how many of ``runs`` audits each kind raised an alarm, and any of them ("any")."""
-    found: Counter[str] = Counter()
-    for _ in range(runs):
-        with fault():  # type: ignore[attr-defined]
-            findings = list(run_audits(schedule, plan, source=np.random.default_rng()))
-        alarms = {f.kind for f in findings if f.verdict == "alarm"}
-        found.update(alarms)
-        found["any"] += bool(alarms)
+def score(mutant: Mutant, known: Subjects, repeats: int) -> MutantScore:
+    """Audit a mutant again and again, its subjects in turn."""
+    found, started = MutantScore(mutant.name), time.perf_counter()
+    for number in range(repeats):
+        name = mutant.subjects[number % len(mutant.subjects)]
+        kind = first_alarm(known[name], mutant)
+        found.audits += 1
+        found.caught += bool(kind)
+        if kind:
+            found.by[kind] += 1
+        else:
+            found.missed[name] += 1
+    found.seconds = (time.perf_counter() - started) / max(1, repeats)
     return found
 
 
+def table(scores: list[MutantScore]) -> Table:
+    """A row a mutant."""
+    made = Table("fault", "tasks", "audits", "alarms", "first alarm by", "s an audit")
+    tasks = {mutant.name: len(mutant.subjects) for mutant in (NOTHING, *MUTANTS)}
+    for one in scores:
+        by = ", ".join(f"{kind} {count}" for kind, count in one.by.most_common())
+        cells = (tasks[one.mutant], one.audits, one.caught, by, f"{one.seconds:.1f}")
+        made.add_row(one.mutant, *map(str, cells))
+    return made
+
+
+def markdown(scores: list[MutantScore]) -> str:
+    """The same as a table of a page."""
+    tasks = {mutant.name: len(mutant.subjects) for mutant in (NOTHING, *MUTANTS)}
+    rows = [
+        f"| {one.mutant} | {tasks[one.mutant]} | {one.audits} | {one.caught} | {by} |"
+        for one in scores
+        for by in [", ".join(one.by)]
+    ]
+    head = "| fault | tasks | audits | alarms | first alarm by |\n|---|---|---|---|---|"
+    return "\n".join([head, *rows]) + "\n"
+
+
 def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--correct", type=int, default=100, help="audits without a fault")
-    parser.add_argument("--broken", type=int, default=20, help="audits of each fault")
-    parser.add_argument("--setting", choices=SETTINGS, default="q=1 z=4 T=4")
-    parser.add_argument("--canaries", type=int, default=1000)
-    parser.add_argument("--dims", type=int, default=20_000)
+    """Run the suite, print its table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--repeats", type=int, default=20, help="audits of each fault")
+    parser.add_argument("--correct", type=int, default=200, help="audits without a fault")
+    parser.add_argument("--only", default="", help="faults whose names hold this")
+    parser.add_argument("--markdown", type=Path, help="write the table there too")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
-    rate, noise, rounds = SETTINGS[chosen.setting]
-    critic = {"sampling_rate": rate, "noise_multiplier": noise, "rounds": rounds}
-    settings = {f"tasks.critic.{name}": value for name, value in critic.items()}
-    schedule = Schedule.of(Config().updated(settings))
-    plan = AuditPlan(canaries=chosen.canaries, dims=chosen.dims)
-    title = (
-        f"{chosen.setting}: ε = {schedule.stated.epsilon:.3g} at δ = {schedule.stated.delta:g}, "
-        f"{chosen.canaries} canaries in {chosen.dims} dimensions"
-    )
-    table = Table("fault", "audits", "alarm", *COLUMNS, "s an audit", title=title)
-    for name, fault in FAULTS.items():
-        if rate == 1 and name.startswith("drawn"):
-            continue  # everybody takes part as it is
-        runs = chosen.correct if name == "none" else chosen.broken
-        started = time.perf_counter()
-        found = count_alarms(schedule, fault, runs, plan)
-        each = (time.perf_counter() - started) / max(1, runs)
-        cells = [str(found[kind]) for kind in ("any", *COLUMNS)]
-        table.add_row(name, str(runs), *cells, f"{each:.1f}")
-    Console(width=120).print(table)
+    repeated = restarts_repeat()  # once for all: it is a property of a process's start
+    with patch("simulations.audits.audit.restarts_repeat", lambda: repeated):
+        _suite(chosen)
+
+
+def _suite(chosen: argparse.Namespace) -> None:
+    known, console = {**subjects(), **two_tasks()}, Console(width=120)
+    scores = []
+    for mutant in (NOTHING, *MUTANTS):
+        if chosen.only not in mutant.name:
+            continue
+        repeats = chosen.correct if mutant is NOTHING else chosen.repeats
+        scores.append(score(mutant, known, repeats))
+        one = scores[-1]
+        line = {**vars(one), "by": dict(one.by), "missed": dict(one.missed)}
+        sys.stdout.write(json.dumps(line) + "\n")
+        sys.stdout.flush()
+        if chosen.markdown is not None:
+            chosen.markdown.write_text(markdown(scores), encoding="utf-8")
+    console.print(table(scores))
 
 
 if __name__ == "__main__":

@@ -86,7 +86,7 @@ def outside_training(family: str) -> Row:
     What remains is transport, checks, noise, ledger, state and store.
     """
     settings = {**HUNDRED_USERS, "tasks.critic.kind": family, "tasks.critic.rounds": 20}
-    parts = (client.app, "train_cohort"), (GeneratorTrainer, "train")
+    parts = (client.app, "train"), (GeneratorTrainer, "train")
     with clocked((TrainingRun, "run")) as rounds, clocked(*parts) as training:
         trained(settings)
     share = 1 - training[0] / rounds[0]

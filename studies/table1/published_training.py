@@ -19,7 +19,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from accountant.bayesian.accountant import BayesianAccountant
 from accountant.dp.differential import DifferentialAccountant
 from accountant.events import SubsampledGaussian
-from accountant.noise import gaussian, private_source
+from accountant.noise import add_noise, private_source
 from client.datasets.registry import Dataset
 from models.critics import WganCritic
 from models.limits import clamp_weights, weight_limits
@@ -135,13 +135,14 @@ class PublishedRecipe:
         self._book(_clip(others + fakes, bound))
         whole = mean + fakes
         self._clipped += bool(whole.norm() > bound)
-        noise = gaussian(
-            len(whole),
+        clipped = _clip(whole[None], bound)[0].double().numpy()
+        noised = add_noise(
+            clipped,
             noise_multiplier=settings.noise_multiplier,
             sensitivity=bound,
             source=private_source(self._config.privacy.fixed_seed, step),
         )
-        moved = _clip(whole[None], bound)[0] + torch.from_numpy(noise).float() * mask
+        moved = torch.from_numpy(noised).float() * mask
         weights = parameters_to_vector(self._critic.parameters()).detach()
         vector_to_parameters(weights - settings.rate * moved, self._critic.parameters())
         clamp_weights(self._critic, self._limits)

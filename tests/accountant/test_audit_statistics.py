@@ -10,17 +10,21 @@ from scipy.integrate import quad
 from scipy.stats import binom, norm
 
 from accountant.audit import membership, one_run, one_shot
-from accountant.audit.noise import SINGLE, noise_test
+from accountant.audit.finding import false_alarm_bound
+from accountant.audit.noise import SINGLE, between_releases, noise_test
+from accountant.audit.path_verdicts import (
+    clipping_finding,
+    noise_finding,
+    sampling_finding,
+    shared_noise_finding,
+)
 from accountant.audit.sampling import sampling_test
 from accountant.audit.verdicts import (
     Claim,
     choose_guesses,
-    clipping_finding,
     membership_finding,
-    noise_finding,
     one_run_finding,
     one_shot_finding,
-    sampling_finding,
 )
 
 PUBLISHED = [
@@ -152,7 +156,15 @@ def noise(seed=0, shape=(6, 20_000)):
 
 
 def p_values(test):
-    return (test.p_variance, test.p_mean, test.p_shape, test.p_rounds, test.p_neighbours)
+    return (
+        test.p_variance,
+        test.p_mean,
+        test.p_shape,
+        test.p_releases,
+        test.p_coordinates,
+        test.p_rounds,
+        test.p_neighbours,
+    )
 
 
 def test_noise_as_claimed_passes_and_its_p_values_are_fair():
@@ -185,6 +197,56 @@ def test_variance_p_values_are_uniform():
 )
 def test_spoiled_noise_is_caught(spoil, name):
     assert getattr(noise_test(spoil(noise())), name) < 1e-6
+
+
+def spoiled(places, factor, shape=(20, 4000)):
+    x = noise(1, shape)
+    x[:, places] *= factor
+    return noise_test(x)
+
+
+@pytest.mark.parametrize(
+    ("places", "factor", "said"),
+    [
+        ([17, 1203, 2999, 3998], 0.0, "coordinate "),
+        ([17], 0.05, "coordinate 17"),
+        (slice(128, 192), 0.5, "coordinates 128 to 191"),
+        (slice(3, None, 7), 0.8, "every one of 7 coordinates, from 3 on"),
+        (slice(0, 2000), 1.05, "coordinates 0 to 2047"),
+        (np.random.default_rng(2).permutation(4000)[:200], 0.5, "many coordinates"),
+    ],
+    ids=["1 in 1000", "one", "block", "stripe", "half too large", "scattered"],
+)
+def test_noise_that_is_small_somewhere_is_found_and_named(places, factor, said):
+    found = spoiled(places, factor)
+    assert found.p_coordinates < 1e-6 and found.place.words.startswith(said)
+    whole = noise_finding(found, claim=Claim(2.0, 1e-5), priced=lambda ratio: 2.0)
+    assert whole.verdict == "alarm" and found.place.words in whole.words
+
+
+def test_a_release_without_noise_is_found_among_others():
+    x = noise(3, (20, 300))
+    x[7] = 0.0
+    assert noise_test(x).p_releases < 1e-6
+
+
+def test_noise_on_a_lattice_is_no_alarm():
+    x = np.rint(noise(4, (20, 30_000)) * 2**38) / 2**38
+    test = noise_test(x)
+    assert test.repeats < test.most_repeats and min(p_values(test)) > 1e-5
+
+
+def test_noise_that_two_mechanisms_share_is_found():
+    one, two = noise(5, (10, 400)), noise(6, (10, 400))
+    assert between_releases(one, two) > 1e-6
+    two[4] = 0.7 * two[4] + 0.7 * one[8]
+    chance = between_releases(one, two)
+    finding = shared_noise_finding(chance, ("first", "second"), claim=Claim(1.0, 1e-5))
+    assert finding.verdict == "alarm" and "first and second" in finding.words
+
+
+def test_an_audit_of_correct_code_alarms_in_fewer_than_one_of_200():
+    assert false_alarm_bound(5) <= 1 / 200
 
 
 def test_repeats_are_counted_wherever_they_are():
@@ -232,6 +294,9 @@ def test_other_draws_are_caught():
     again = np.repeat(source.random((1, 300)) < 0.1, 20, axis=0)
     favoured = source.random((50, 300)) < 0.1
     favoured[:, 7] = True
+    together = np.repeat(source.random((40, 6)) < 0.1, 50, axis=1)
+    nodes = np.repeat(np.arange(6), 50)
+    assert sampling_test(together, 0.1, nodes).p_nodes < 1e-6
     assert sampling_test(fixed, 0.1).p_total < 1e-6
     assert sampling_test(again, 0.1).p_overlap < 1e-6
     assert sampling_test(favoured, 0.1).p_users < 1e-6
@@ -338,17 +403,38 @@ def test_noise_verdicts_price_what_was_measured():
     assert silent.verdict == "alarm" and silent.to_json()["estimate"] is None
 
 
-def test_clipping_and_sampling_verdicts():
-    claim = Claim(2.0, 1e-5)
-    assert clipping_finding(1.0, 1.0, 0, claim=claim).verdict == "nothing-found"
-    assert clipping_finding(10.0, 1.0, 0, claim=claim).verdict == "alarm"
-    assert clipping_finding(0.0, 0.0, 1, claim=claim).verdict == "alarm"
-    assert clipping_finding(0.0, 0.0, 0, claim=claim).verdict == "cannot-detect"
-    assert clipping_finding(1.0, 0.2, 0, claim=claim).verdict == "cannot-detect"
+def clipping(computed=1.0, sent=1.0, cosine=1.0, taken=(), refused=0):
+    return clipping_finding(
+        {"an update": computed},
+        sent=sent,
+        cosine=cosine,
+        taken=taken,
+        refused=refused,
+        claim=Claim(2.0, 1e-5),
+    ).verdict
+
+
+def test_clipping_verdicts():
+    assert clipping() == clipping(computed=0.4) == "nothing-found"
+    assert clipping(sent=None, cosine=None) == "nothing-found"
+    assert clipping(computed=1.01) == clipping(sent=10.0) == clipping(refused=1) == "alarm"
+    assert clipping(taken=("not finite",)) == "alarm"
+    assert clipping(sent=0.0, cosine=0.0) == clipping(cosine=0.2) == "cannot-detect"
+
+
+def test_sampling_verdicts():
     fair = np.random.default_rng(8).random((20, 300)) < 0.1
-    for rate, verdict in ((0.1, "nothing-found"), (0.2, "alarm")):
-        found = sampling_finding(sampling_test(fair, rate), sampling_rate=rate, claim=claim)
-        assert found.verdict == verdict
+
+    def verdict(rate=0.1, **off):
+        given = {"off": 0.0, "residual": 0.0, "refused": 0, **off}
+        test = sampling_test(fair, rate)
+        claim = Claim(2.0, 1e-5)
+        return sampling_finding(test, sampling_rate=rate, claim=claim, **given).verdict
+
+    assert verdict() == "nothing-found"
+    assert (
+        verdict(0.2) == verdict(off=1.0) == verdict(residual=0.3) == verdict(refused=1) == "alarm"
+    )
 
 
 def test_membership_verdicts():

@@ -4,16 +4,20 @@ import stat
 import numpy as np
 import pytest
 
+from accountant.bayesian.noised_norms import noised_norms
 from accountant.bayesian.norms import NormHistogram
 from accountant.events import SubsampledGaussian
 from accountant.ledger.evidence import EvidenceFile, Sealed
 from accountant.ledger.ledger import Ledger
+from accountant.noise.bits import FixedBits
 
 EVENT = SubsampledGaussian("user", "poisson", "add-remove", 0.1, 2.0, 0.35)
 
 
 def histogram(seed=0):
-    return NormHistogram.from_norms(np.random.default_rng(seed).uniform(0, 0.3, 100), 0.35)
+    source = np.random.default_rng(seed)
+    counts = NormHistogram.from_norms(source.uniform(0, 0.3, 100), 0.35).counts
+    return noised_norms(counts, clipping_norm=0.35, noise=14.0, source=FixedBits(seed))
 
 
 @pytest.fixture

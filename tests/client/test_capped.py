@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from client.capped import capped, kept_rows
-from client.cohort import train_cohort
+from client.cohort import train, train_cohort
 from client.cohort_data import UserSeeds, shuffled
 from client.data import ArrayUsers
 from client.filtered import as_asked
@@ -22,7 +22,7 @@ class Watched:
     """Users, and how many records of them were read."""
 
     def __init__(self, users: ArrayUsers) -> None:
-        self._users, self.read = users, 0
+        self._users, self.read, self.most = users, 0, 0
         self.shape, self.classes, self.partition = users.shape, users.classes, users.partition
 
     def __len__(self):
@@ -35,7 +35,8 @@ class Watched:
         return self._users.held(position)
 
     def user(self, position, rows=None):
-        self.read += self.held(position) if rows is None else len(rows)
+        count = self.held(position) if rows is None else len(rows)
+        self.read, self.most = self.read + count, max(self.most, count)
         return self._users.user(position, rows)
 
 
@@ -60,6 +61,19 @@ def test_no_more_records_than_the_cap_are_read_and_others_are_as_before(users, m
     others = replace(request, users=(0, 2))
     without = train_cohort(as_asked(users, others), others).total
     assert np.linalg.norm(found - without) <= 0.01 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("kind", ["frozen", "wgan", "wgan steps"])
+def test_record_mode_reads_the_records_that_it_draws_a_few_at_a_time(users, make_request, kind):
+    steps = 3 if kind == "wgan steps" else 1
+    local = {"local_steps": steps} if kind != "frozen" else {}
+    record = {"unit": "record", "fixed_seed": 3, "sampling_rate": 0.002, **local}
+    request = make_request(0, kind=kind.split()[0], **record)
+    many = Watched(enlarged(users, 1, 30_000))
+    assert train(many, request).total.any()
+    expected = steps * 0.002 * 300_041
+    assert abs(many.read - expected) < 5 * np.sqrt(expected)
+    assert many.most <= 128
 
 
 def test_a_users_kept_records_are_the_same_for_the_whole_run_and_others_in_another(users):

@@ -88,9 +88,7 @@ def test_a_user_taken_out_of_the_file_changes_nothing_for_the_others(opened, mak
     free = {"kind": kind, "clipping_norm": 1.0, "local_batch": 5} if kind == "wgan" else {}
     found = arrays()
     others = found["users"] != 4
-    fewer = {
-        name: value[others] if np.ndim(value) else value for name, value in found.items()
-    }
+    fewer = {name: value[others] if np.ndim(value) else value for name, value in found.items()}
     whole = train(opened(found), make_request(1, 2, enrolled=3, **free)).total
     left = train(opened(fewer), make_request(0, 1, enrolled=2, **free)).total
     assert np.array_equal(whole, left) and whole.any()

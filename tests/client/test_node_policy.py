@@ -166,6 +166,9 @@ def test_a_node_can_take_fewer_records_of_a_user_and_no_more(make_request):
     request = make_request(0, records_per_user=10)
     assert NodePolicy(records_per_user=4).accept(request).records_per_user == 4
     assert NodePolicy(records_per_user=40).accept(request).records_per_user == 10
+    open_request = make_request(0, records_per_user=0)
+    assert NodePolicy(records_per_user=40).accept(open_request).records_per_user == 40
+    assert NodePolicy().accept(open_request).records_per_user == 32
 
 
 @pytest.mark.parametrize("drawn", [(0, 1, 2), ()])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import math
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +87,7 @@ def add_run(store: Store, run_id: str = "run-1", **changes: Any) -> None:
         "guarantee": "Each user is protected with (8, 1e-05)-differential privacy."
         if private
         else "Nothing is guaranteed to anybody.",
-        "created_at": MOMENT,
+        "created_at": MOMENT.date(),
     }
     store.create_run(RunRecord(**fields | changes))
 
@@ -110,7 +110,7 @@ def add_round(store: Store, run_id: str, round_: int, *, private: bool = True) -
                 event=event,
                 purpose="critic update",
                 entry_hash=f"{round_:064x}",
-                created_at=MOMENT + timedelta(minutes=round_),
+                created_at=MOMENT.date(),
             )
         ]
     )
@@ -126,7 +126,6 @@ def add_round(store: Store, run_id: str, round_: int, *, private: bool = True) -
                 dp_method="rdp",
                 round=round_,
                 metrics=metrics,
-                seconds=12.5,
                 **spent(round_, private),
             )
         ]

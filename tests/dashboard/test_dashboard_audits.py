@@ -20,7 +20,7 @@ def an_audit(run_id: str = "run-1", **changes: Any) -> AuditRecord:
     fields: dict[str, Any] = {
         "run_id": run_id,
         "kind": "one-run",
-        "at": populated.MOMENT,
+        "at": populated.MOMENT.date(),
         "claimed_epsilon": 2.42,
         "delta": 1e-6,
         "lower_bound": 0.63,
@@ -102,7 +102,12 @@ def test_membership_alarms_have_no_figures() -> None:
     assert row["ε at least"] == row["Estimate"] == row["Could show at most"] == "–"
 
 
-def test_the_newest_of_each_kind_in_a_fixed_order() -> None:
+def test_the_newest_of_each_kind_and_task_in_a_fixed_order() -> None:
     old, new, other = an_audit(words="old"), an_audit(words="new"), an_audit(kind="clipping")
     assert newest([old, other, new]) == [other, new]
+    first = an_audit(words="One. Audited: the warmup task alone, user level.")
+    second = an_audit(words="Two. Audited: the critic task alone, user level.")
+    assert newest([first, second]) == [first, second]
+    audited = [row["Audited"] for row in rows_of(table([first, second]))]
+    assert audited == ["the critic task alone, user level", "the warmup task alone, user level"]
     assert set(KINDS) >= {"one-run", "one-shot", "noise", "membership"}

@@ -29,7 +29,6 @@ def a_round(round_: int, private: bool = True) -> RoundRecord:
         dp_method="rdp",
         round=round_,
         metrics={"loss": 1.0 / round_, "broken": math.nan},
-        seconds=1.0,
         **populated.spent(round_, private),
     )
 

@@ -196,7 +196,7 @@ def test_a_schedule_that_cannot_be_priced_is_wrong_use(wrong):
 
 def test_an_audit_of_a_run_is_kept_and_of_a_preset_is_not(tiny_run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    few = {"kind": "one-run", "canaries": 200, "dims": 2000}
+    few = {"kind": "one-run", "canaries": 200}
     found = fedlens.audit(tiny_run, **few)
     assert not found.alarm and found.path == tiny_run.path / "audit.json" and found.path.exists()
     assert fedlens.audit("wgan", **few, rounds=5).path is None

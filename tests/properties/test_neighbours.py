@@ -45,7 +45,7 @@ def test_a_user_in_any_form_moves_the_sum_by_the_clip_at_most(stage_of, kind, fo
     without = people[:place] + people[place + 1 :]
     random.shuffle(without)  # nor does the order of the others matter
     one = ODD[form](person(place, MOST))
-    with_one = people[:place] + [one] + people[place + 1 :]
+    with_one = [*people[:place], one, *people[place + 1 :]]
     found, missing = stage.total(with_one, OTHERS), stage.total(without, OTHERS)
     assert np.isfinite(found.total).all() and np.isfinite(missing.total).all()
     moved = np.linalg.norm(found.total - missing.total)
@@ -58,7 +58,7 @@ def test_a_user_in_any_form_moves_the_sum_by_the_clip_at_most(stage_of, kind, fo
 @EVERY_KIND
 @examples
 @given(st.sampled_from(sorted(ODD)), st.sets(st.integers(0, USERS - 1)))
-def test_what_travels_and_who_answers_is_the_same_whatever_is_held_and_whoever_is_drawn(
+def test_what_travels_and_who_answers_is_the_same_whatever_is_held_and_drawn(
     stage_of, kind, form, drawn
 ):
     stage, people = stage_of(kind), there()

@@ -21,7 +21,6 @@ SMALL = {
     "data.users": 40,
     "data.nodes": 2,
     "data.samples_per_user": 5,
-    "data.records_per_user": 5,
     "privacy.delta": 1e-3,
     "privacy.fixed_seed": 3,
     "tasks.critic.kind": "wgan",

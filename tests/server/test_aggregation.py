@@ -98,7 +98,7 @@ def test_noise_is_gaussian_with_standard_deviation_z_times_c():
 
 
 def test_no_two_draws_from_the_operating_system_are_equal_and_fixed_ones_are():
-    draw = lambda *purpose: private_source(*purpose).normal(size=4).tolist()  # noqa: E731
+    draw = lambda *purpose: private_source(*purpose).words(4).tolist()  # noqa: E731
     assert draw(-1, 1) != draw(-1, 1)
     assert draw(3, 1) == draw(3, 1)
     assert draw(3, 1) != draw(3, 2) != draw(4, 1)
@@ -108,6 +108,30 @@ def test_a_fixed_seed_is_refused_outside_tests(monkeypatch):
     monkeypatch.delenv("FEDLENS_TEST_MODE")
     with pytest.raises(FixedSeedRefused, match="tests only"):
         private_source(1)
+
+
+def test_what_one_node_sends_cannot_change_how_anothers_sum_is_rounded():
+    """A reply that is off the lattice, as only another's can be, adds up exactly all the same."""
+    source = np.random.default_rng(0)
+    users = [np.rint(source.normal(size=SIZE) * 2**25) * 2.0**-31 for _ in range(2)]
+    odd = answer(1, total=source.normal(size=SIZE) * 0.1)
+    both, one = (
+        combine([answer(0, total=total), odd], LIMITS).total for total in (sum(users), users[0])
+    )
+    assert np.array_equal(both - one, users[1])
+
+
+def test_the_release_is_on_a_lattice_that_no_data_decides():
+    step = 2.0**-37  # of C = 0.5: 2^36 steps
+    for total in (np.zeros(500), np.full(500, 1 / 3), np.full(500, -1e-7)):
+        release = noised_mean(
+            total,
+            noise_multiplier=2.0,
+            clipping_norm=CLIP,
+            denominator=1.0,
+            source=private_source(-1),
+        )
+        assert (np.fmod(release, step) == 0).all()
 
 
 def test_the_denominator_is_not_the_number_of_replies():

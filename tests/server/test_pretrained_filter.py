@@ -32,7 +32,7 @@ from server.sampling import Roster
 from server.schedule import planned_epsilon, scheduled
 from server.store import SampleFilter, open_store
 from server.tasks.privatizer import PrivatizerTask
-from simulations.audits.canaries import stage_config
+from simulations.audits.stage import unhidden
 from simulations.engine import measure_student
 from simulations.federation.apps import node_users
 from simulations.reading import kept_leakage, kept_run_filter, kept_sampler
@@ -93,7 +93,7 @@ def test_every_image_of_a_run_with_a_pretrained_filter_goes_through_it(
 ):
     shown, released = [], FilteredUsers._released
     monkeypatch.setattr(
-        FilteredUsers, "_released", lambda s, d, p: shown.append(s) or released(s, d, p)
+        FilteredUsers, "_released", lambda s, *given: shown.append(s) or released(s, *given)
     )
     folder = first()
     shown.clear()
@@ -101,7 +101,8 @@ def test_every_image_of_a_run_with_a_pretrained_filter_goes_through_it(
     outcome = run_small(config)
     assert outcome.rounds == 3
     users = {(id(s.users), id(s)) for s in shown}
-    assert len(shown) == 40 and len(users) == 2, "each user's images are filtered once"
+    # each user's images are filtered once, and on each node the filter is tried on none
+    assert len(shown) == 40 + 2 and len(users) == 2
     assert all(np.array_equal(to_vector(s.network), kept(folder)) for s in shown)
     assert np.array_equal(kept(tmp_path / "run"), kept(folder))
     # it is paid for as a run without a filter is, and has no task of its own
@@ -312,7 +313,7 @@ def test_requests_carry_the_filter_and_not_where_it_lay(first, second, run_small
 
 
 def test_canaries_try_the_mechanism_of_such_a_run(second):
-    assert not stage_config(second("/x"), 10).privatizer.active
+    assert not unhidden(second("/x")).privatizer.active
 
 
 def test_a_run_is_not_begun_without_the_filter_that_it_is_to_have(second):
@@ -386,7 +387,9 @@ def test_what_the_filter_cost_is_said_wherever_the_guarantee_is(
     config = second(folder, privacy__fixed_seed=-1)
     outcome = run_small(config)
     trained = spending_of(RunDirectory.open(Path(folder)).config(), RunDirectory(Path(folder)))
-    cost = f"whose training cost DP ε = {trained.dp_epsilon:.4g} at δ = 0.001 besides"
+    cost = (
+        f"whose training cost DP ε = {trained.dp_epsilon:.4g} at δ = 0.001 alone; the figures inc"
+    )
     with open_store(outcome.store) as store:
         assert cost in store.run(outcome.run_id).guarantee
     directory = RunDirectory.open(tmp_path / "run")

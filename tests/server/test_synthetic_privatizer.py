@@ -101,7 +101,7 @@ def test_who_minds_nothing_is_not_filtered_and_samples_always_are(tmp_path):
     hides, users = hiding_users(config), node_users(config, 0)
     network, _ = kept_run_filter(directory.path)
     assert choices_of(network) == 1
-    shown = FilteredUsers(users, network, seed=0)
+    shown = FilteredUsers(users, network, b"key")
     for position in range(len(users)):
         raw, sent = users.user(position).images, shown.user(position).images
         assert torch.equal(raw, sent) != bool(hides[position])

@@ -39,7 +39,7 @@ strip = 1
 agreement = 0.0
 """
 KEYS = {
-    "run_id", "rounds", "users", "epsilon", "delta", "student_accuracy", "seconds", "store",
+    "run_id", "rounds", "users", "epsilon", "delta", "student_accuracy", "store",
     "contact_sheet", "ledger_entries", "releases", "model_sha256",
 }  # fmt: skip
 

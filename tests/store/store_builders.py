@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from server.store import (
 )
 
 MOMENT = datetime(2026, 3, 1, 12, 30, 15, 123456, tzinfo=UTC)
+DAY = date(2026, 3, 1)
 SPENT = {
     "dp_epsilon": 7.5,
     "delta_dp": 1e-5,
@@ -43,7 +44,7 @@ def a_run(**changes: Any) -> RunRecord:
         "rounds_planned": 3,
         "private": True,
         "guarantee": "(7.5, 1e-5)-DP for each user",
-        "created_at": MOMENT,
+        "created_at": DAY,
     }
     return RunRecord(**fields | changes)
 
@@ -56,7 +57,7 @@ def a_ledger_row(index: int = 0, round_: int = 1, **changes: Any) -> LedgerRow:
         "event": {"kind": "subsampled-gaussian", "noise_multiplier": 2.0},
         "purpose": "critic update",
         "entry_hash": f"hash-{index}",
-        "created_at": MOMENT,
+        "created_at": DAY,
     }
     return LedgerRow(**fields | changes)
 
@@ -72,7 +73,6 @@ def a_round(round_: int = 1, **changes: Any) -> RoundRecord:
         "round": round_,
         "metrics": {"generator loss": 0.25},
         "dp_method": "rdp",
-        "seconds": 1.5,
         **SPENT,
     }
     return RoundRecord(**fields | changes)

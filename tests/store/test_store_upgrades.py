@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from datetime import date
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -26,11 +28,11 @@ def connected(url: str) -> Iterator[sa.Connection]:
         engine.dispose()
 
 
-def downgrade(url: str, revision: str) -> None:
+def migrate(url: str, revision: str, towards: Any = command.downgrade) -> None:
     with connected(url) as connection:
         config = migrations()
         config.attributes["connection"] = connection
-        command.downgrade(config, revision)
+        towards(config, revision)
 
 
 def table_names(url: str) -> set[str]:
@@ -54,7 +56,7 @@ def test_upgrading_again_keeps_what_is_there(url: str) -> None:
 
 
 def test_down_and_up_again(url: str) -> None:
-    downgrade(url, "base")
+    migrate(url, "base")
     assert table_names(url) == {VERSION_TABLE}
     status = check(url)
     assert status.current is None
@@ -92,7 +94,7 @@ def test_constraints_are_the_schema_s(url: str) -> None:
 
 
 def test_an_old_store_is_refused_with_the_command_to_run(url: str) -> None:
-    downgrade(url, "base")
+    migrate(url, "base")
     with pytest.raises(StoreVersionError, match=r"fedlens db upgrade --store \S+"):
         open_store(url)
     assert table_names(url) == {VERSION_TABLE}
@@ -126,7 +128,7 @@ def test_another_program_s_tables_may_stand_beside_on_postgres(
         connection.execute(sa.text("CREATE TABLE alembic_version (version_num VARCHAR)"))
         connection.execute(sa.text("CREATE TABLE invoices (total INTEGER)"))
     assert upgrade(empty_url).ok
-    downgrade(empty_url, "base")
+    migrate(empty_url, "base")
     assert table_names(empty_url) == {"alembic_version", "invoices", VERSION_TABLE}
 
 
@@ -170,3 +172,36 @@ def test_samples_come_from_ledgered_batches_alone() -> None:
     assert {key.target_fullname for key in batches.c.ledger_index.foreign_keys} == {
         "ledger.ledger_index"
     }
+
+
+OLD = (
+    "INSERT INTO runs VALUES ('r', 'n', 'finished', NULL, '{}', 'c', 'd', 'user', 9, 1, 1, true, "
+    "'g', '2026-03-01 23:59:58.765432+00:00')",
+    "INSERT INTO ledger VALUES ('r', 0, 1, '{}', 'p', 'h', '2026-03-01 23:59:58.765432+00:00')",
+    "INSERT INTO rounds VALUES ('r', 1, '{}', 1, 1e-5, 1, 1, 1, 1e-10, 'rdp', '{}', '{}', 61.25)",
+    "INSERT INTO batches VALUES (1, 'r', 1, 0, 'strip', 'x', 1, 0, 1, 1e-5, 1, 1, 1, 1e-10, true, "
+    "'p', '2026-03-01 23:59:58.765432+00:00')",
+    "INSERT INTO audits VALUES (1, 'r', 'noise', '2026-03-01 23:59:58.765432+00:00', 1, 1e-5, "
+    "NULL, NULL, NULL, 'nothing-found', 'w')",
+)
+
+
+def test_an_old_store_s_times_become_dates_and_its_seconds_are_gone(
+    empty_url: str, engine_name: str
+) -> None:
+    """Not only from the tables: no page of an SQLite file keeps them."""
+    url = empty_url
+    migrate(url, "0001", command.upgrade)
+    with connected(url) as connection:
+        for statement in OLD:
+            if engine_name == "sqlite":  # which keeps times as texts without a zone
+                statement = statement.replace("+00:00", "")
+            connection.execute(sa.text(statement))
+    assert upgrade(url).ok
+    with open_store(url) as store:
+        dated = [store.run("r"), *store.ledger("r"), *store.batches("r")]
+        assert {row.created_at for row in dated} == {date(2026, 3, 1)}
+        assert [audit.at for audit in store.audits("r")] == [date(2026, 3, 1)]
+    path = locate(url).path
+    if path is not None:
+        assert b"23:59:58" not in path.read_bytes()

@@ -20,7 +20,7 @@ from server.store import open_store
 from simulations.audits import members
 from simulations.audits.schedule import Schedule
 from simulations.engine import simulate
-from studies.benchmarks.audit_power import weaker_noise
+from studies.benchmarks.mutate_noise import changed
 
 SETTINGS = {
     "data.users": 60,
@@ -35,7 +35,7 @@ SETTINGS = {
     "release.samples": 60,
     "release.strip": 1,
 }
-FEW = ("--canaries", "200", "--dims", "2000")
+FEW = ("--canaries", "200")
 
 
 @pytest.fixture(scope="module")
@@ -74,9 +74,10 @@ def test_all_audits_of_a_run(capsys, trained):
     assert status == ExitStatus.DONE and errors == ""
     found = last(printed)
     kinds = [finding["kind"] for finding in found["findings"]]
-    assert kinds == ["clipping", "sampling", "one-run", "one-shot", "noise", "membership"]
+    assert kinds == ["clipping", "noise", "sampling", "one-run", "one-shot", "membership"]
+    assert [finding["task"] for finding in found["findings"]] == ["critic"] * 5 + [""]
     assert not found["alarm"] and "nothing found" in printed and "Simulation only" in printed
-    assert found["schedule"]["rounds"] == 2 and found["schedule"]["noise_multiplier"] == 4.0
+    assert found["tasks"][0]["rounds"] == 2 and found["tasks"][0]["noise_multiplier"] == 4.0
 
     report = trained / "audit.json"
     assert stat.S_IMODE(report.stat().st_mode) == 0o600
@@ -92,7 +93,7 @@ def test_all_audits_of_a_run(capsys, trained):
 
 def test_an_alarm_is_status_4_and_in_the_store(capsys, trained):
     before = len(json.loads((trained / "audit.json").read_text())["audits"])
-    with weaker_noise(0.0):
+    with changed(lambda noise, at: 0 * noise):
         status, printed, _ = run(capsys, trained, *FEW, "--kind", "one-run")
     assert status == ExitStatus.ALARM == 4
     assert "ALARM" in printed and "Do not release anything more" in printed
@@ -132,8 +133,8 @@ def test_other_settings_audit_the_same_code_elsewhere(capsys, trained):
         "--json",
     )
     assert status == ExitStatus.DONE
-    assert last(printed)["schedule"]["rounds"] == 3
-    assert last(printed)["schedule"]["noise_multiplier"] == 6.0
+    assert last(printed)["tasks"][0]["rounds"] == 3
+    assert last(printed)["tasks"][0]["noise_multiplier"] == 6.0
 
 
 def test_a_preset_is_audited_without_a_run_and_nothing_is_kept(capsys, tmp_path, monkeypatch):
@@ -144,12 +145,25 @@ def test_a_preset_is_audited_without_a_run_and_nothing_is_kept(capsys, tmp_path,
     assert list(tmp_path.iterdir()) == []
 
 
-def test_record_mode_audits_its_noise_and_says_what_it_cannot_do(capsys):
-    status, printed, _ = run(capsys, "--preset", "record", "--json")
-    assert status == ExitStatus.DONE and "record mode has no canary users" in printed
+def test_record_mode_is_audited_with_records(capsys):
+    status, printed, _ = run(capsys, "--preset", "record", "--rounds", 2, "--json")
+    assert status == ExitStatus.DONE
     found = last(printed)
-    assert [finding["kind"] for finding in found["findings"]] == ["clipping", "noise"]
-    assert found["schedule"]["unit"] == "record"
+    kinds = [finding["kind"] for finding in found["findings"]]
+    assert kinds == ["clipping", "noise", "sampling", "one-run"]
+    assert found["tasks"][0]["unit"] == "record"
+
+
+def test_all_tasks_are_audited_by_default_and_one_where_it_is_named(capsys):
+    every = ("--kind", "clipping", "--json")
+    status, printed, _ = run(capsys, "--preset", "demo", *every)
+    found = last(printed)
+    tasks = ["warmup", "critic", "annotator"]
+    assert status == ExitStatus.DONE and [task["task"] for task in found["tasks"]] == tasks
+    assert [finding["task"] for finding in found["findings"]] == tasks
+    assert all(f"audited: the {task} task alone" in printed for task in tasks)
+    printed = run(capsys, "--preset", "demo", "--task", "annotator", *every)[1]
+    assert [finding["task"] for finding in last(printed)["findings"]] == ["annotator"]
 
 
 @pytest.mark.parametrize(
@@ -158,11 +172,11 @@ def test_record_mode_audits_its_noise_and_says_what_it_cannot_do(capsys):
         ((), "RUN_DIR or a --preset"),
         (("--preset", "nothing"), "choose one of"),
         (("--preset", "open"), "claims no privacy"),
-        (("--preset", "record", "--kind", "one-run"), "record mode has no canary users"),
+        (("--preset", "demo", "--task", "nothing"), "no such task"),
         (("--preset", "demo", "--kind", "membership"), "needs a RUN_DIR"),
         (("--preset", "demo", "--canaries", "5"), "20 canaries"),
         (("--preset", "demo", "--confidence", "2"), "confidence"),
-        (("--preset", "demo", "--rounds", "0"), "tasks.critic.rounds = 0"),
+        (("--preset", "demo", "--rounds", "0"), "rounds = 0"),
         (("--preset", "demo", "--kind", "all-of-them"), "invalid choice"),
     ],
 )

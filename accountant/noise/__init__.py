@@ -1,0 +1,32 @@
+"""The randomness that privacy rests on: noise and cohorts, from the operating system's entropy.
+
+From the bottom up: bits (`bits`), exact draws from them (`normal`, `chances`, with `decisions`),
+the mechanism on a lattice (`lattice`), a self-test (`health`) and sources of private use
+(`sources`). All noise and every secret cohort of the product is drawn here.
+"""
+
+from accountant.noise.bits import BitSource
+from accountant.noise.chances import chosen
+from accountant.noise.health import NoiseUnsound, require_sound_noise
+from accountant.noise.lattice import add_noise, gaussian, on_lattice, pitch
+from accountant.noise.sources import (
+    TEST_MODE_VARIABLE,
+    FixedSeedRefused,
+    private_source,
+    test_mode,
+)
+
+__all__ = [
+    "TEST_MODE_VARIABLE",
+    "BitSource",
+    "FixedSeedRefused",
+    "NoiseUnsound",
+    "add_noise",
+    "chosen",
+    "gaussian",
+    "on_lattice",
+    "pitch",
+    "private_source",
+    "require_sound_noise",
+    "test_mode",
+]

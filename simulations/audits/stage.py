@@ -1,0 +1,200 @@
+"""One task's real mechanism over made-up users: what nodes are asked, and a round of it.
+
+Requests, the ClientApp, the task's class on nodes, clip and sum, the Poisson draw, the server's
+checks, its noise and its fixed denominator are those of a run. No data set is opened, no ledger is
+written, and what is asked was learned from made-up images alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import torch
+from flwr.app import Context
+from numpy.typing import NDArray
+
+from client.app import build_client_app
+from client.data import LocalUsers
+from client.messages import TrainReply
+from client.tasks.protocol import ClientTaskFactory
+from server.aggregation import Aggregate
+from server.config.privatizer import FederatedPrivatizer, FilterConfig
+from server.config.tree import Config
+from server.enrolment import Federation, enrol
+from server.learner import Asked, Learner
+from server.mechanism import denominator
+from server.private_step import NoUsableReply, PrivateStep
+from server.sampling import Roster
+from server.tasks.protocol import ServerTask
+from simulations.audits.listening import ListeningGrid
+from simulations.audits.made_up import MadeUpUsers, made_up_images
+from simulations.audits.schedule import Schedule
+
+SHAPE, CLASSES = (1, 28, 28), 10
+_NO_LIMIT = 1e30
+_SPARE_IMAGES = 40
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class AuditedTask:
+    """A task as nodes meet it in its first round."""
+
+    schedule: Schedule
+    asked: Asked
+    state: ServerTask
+    classes: int
+    """Of the records, as nodes hold them."""
+
+    @classmethod
+    def of(cls, schedule: Schedule) -> AuditedTask:
+        """Begin a run on paper: networks of the real size, and frames from made-up images.
+
+        A filter is left out: what it does comes before the task and moves no bound.
+        """
+        config = unhidden(schedule.config)
+        schedule = replace(schedule, config=config)
+        filter_ = config.privatizer
+        hidden = 2 if isinstance(filter_, FilterConfig) and filter_.reads_sensitive else 0
+        federation = Federation(Roster((1,), (1,)), SHAPE, CLASSES, hidden, filter_.pairs)
+        learner, task = Learner(config, federation), schedule.task
+        state = learner.task(task)
+        images = _SPARE_IMAGES + 5 * int(getattr(task.settings, "components", 0)) // 4
+        source = np.random.default_rng(schedule.config.seed)
+        state.prepare(
+            lambda: (
+                made_up_images(images, 1, SHAPE, source)[:, 0],
+                torch.arange(images) % federation.drawn_classes,
+            )
+        )
+        asked, classes = learner.asked(task), CLASSES
+        if "filter" in asked.weights:
+            plain = {key: value for key, value in asked.weights.items() if key != "filter"}
+            asked, classes = replace(asked, weights=plain, filter=None), federation.drawn_classes
+        return cls(schedule, asked, state, classes)
+
+    @property
+    def size(self) -> int:
+        """P, length of an update."""
+        return self.state.size
+
+    @property
+    def sensitive(self) -> str:
+        """Name of the attribute that nodes must know; empty for none."""
+        filter_ = self.schedule.config.privatizer
+        needed = isinstance(filter_, FilterConfig) and filter_.reads_sensitive
+        return filter_.sensitive_attribute if isinstance(filter_, FilterConfig) and needed else ""
+
+    @cached_property
+    def steps_on_nodes(self) -> bool:
+        """Whether nodes step weights, so that a reply is a change of them."""
+        return hasattr(self.schedule.task.settings, "local_steps")
+
+    def with_mechanism(self, **numbers: float) -> AuditedTask:
+        """The same task, asked in the same way, with another mechanism."""
+        return replace(self, schedule=self.schedule.with_mechanism(**numbers))
+
+    def stepping(self, steps: int | None) -> AuditedTask:
+        """Where nodes step weights in record mode: steps of rate 1 without limits on the weights.
+
+        Args:
+            steps: how many; None for as many as are declared.
+        """
+        if not (self.schedule.record_mode and self.steps_on_nodes):
+            return self
+        count = {} if steps is None else {"local_steps": steps}
+        plain = self.with_mechanism(**count, local_rate=1.0, weight_limit=_NO_LIMIT)
+        settings = plain.schedule.task.settings
+        changes = {name: getattr(settings, name) for name in (*count, "local_rate", "weight_limit")}
+        told = self.asked.settings.model_copy(update=changes)
+        return replace(plain, asked=replace(self.asked, settings=told))
+
+    def from_zeros(self) -> AuditedTask:
+        """Where nodes step weights in record mode: from zeros, so that a change is noise alone."""
+        if not (self.schedule.record_mode and self.steps_on_nodes):
+            return self
+        weights = dict(self.asked.weights)
+        weights["critic"] = np.zeros_like(weights["critic"])
+        return replace(self, asked=replace(self.asked, weights=weights))
+
+
+def unhidden(config: Config) -> Config:
+    """The configuration with noise from the operating system, and no filter from elsewhere."""
+    keeps = isinstance(config.privatizer, FederatedPrivatizer) or config.privatizer.pairs
+    elsewhere = config.privatizer.kind == "pretrained"
+    hidden = {} if keeps and not elsewhere else {"privatizer.kind": "none"}
+    others = {"privacy.fixed_seed": -1, "privacy.epsilon_budget": 0.0, "privacy.population": ""}
+    return config.updated({**hidden, **others})
+
+
+class AuditStage:
+    """Nodes with made-up users, and the real private step of one task over them."""
+
+    def __init__(
+        self,
+        audited: AuditedTask,
+        hosts: Sequence[MadeUpUsers],
+        answering: ClientTaskFactory | None = None,
+        largest_reply: float = math.inf,
+    ) -> None:
+        """Enrol the users as a run enrols its own.
+
+        Args:
+            audited: whose mechanism is carried out.
+            hosts: each node's users, in the order of their partitions.
+            answering: makes what answers on nodes in place of the task's own class.
+            largest_reply: what the server takes of a node in record mode at most.
+        """
+        users, schedule = sum(len(host) for host in hosts), audited.schedule
+        config = schedule.config.updated(
+            {
+                "data.users": users,
+                "data.nodes": len(hosts),
+                "data.records_per_node": 1,
+                "data.records_per_user": max(host.labels.shape[1] for host in hosts),
+                "privacy.delta": min(schedule.config.privacy.delta, 1 / (users + 1)),
+            }
+        )
+        self._hosts, self._asked = list(hosts), audited.asked
+        task = replace(schedule, config=config).task
+        self.grid = ListeningGrid(build_client_app(self._open), len(hosts), config.flat())
+        self.grid.answering = answering and (task.settings.kind, answering)
+        federation = enrol(self.grid, config)
+        self._step = PrivateStep(config, task, self.grid, federation, audited.size, largest_reply)
+        nodes = len(hosts) if schedule.record_mode else 1
+        self._clip, self._size = task.settings.clipping_norm, audited.size
+        self._denominator = denominator(config, task.settings)
+        self._scale = self._denominator * nodes / self._clip
+
+    def _open(self, context: Context) -> LocalUsers:
+        return self._hosts[int(context.node_config["partition-id"])]
+
+    def hosting(self, node: int, users: MadeUpUsers) -> None:
+        """Have a node hold other users; as many, or enrolment would be another."""
+        self._hosts[node] = users
+
+    def gathered(self, number: int) -> Aggregate:
+        """A round's checked sum; before the noise in user mode."""
+        return self._step.gather(number, self._asked)
+
+    def released(self, number: int) -> tuple[Floats, int]:
+        """A round's release as the noised sum that it stands for, over the clipping norm.
+
+        Returns:
+            float64 [P], and how many replies were refused; zeros where no reply could be used.
+        """
+        try:
+            aggregate = self.gathered(number)
+        except NoUsableReply:
+            return np.zeros(self._size), len(self._hosts)
+        return self._step.release(aggregate, number) * self._scale, len(aggregate.refused)
+
+    def replies(self) -> Floats:
+        """What each node replied last, times the denominator, over the clip, float64 [nodes, P]."""
+        found = [TrainReply.from_record(content).total for content in self.grid.heard]
+        return np.stack(found) * (self._denominator / self._clip)

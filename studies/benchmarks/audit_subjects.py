@@ -1,0 +1,77 @@
+"""What the mutation suite audits: every kind of task of ours in both units, made small."""
+
+from __future__ import annotations
+
+from server.config.tree import Config
+from simulations.audits.schedule import Schedule
+
+RATE = 0.25
+ROUNDS = 4
+_SMALL = {"rounds": ROUNDS, "sampling_rate": RATE, "noise_multiplier": 3.0}
+TASKS = {
+    "warmup": {"kind": "frozen", "clipping_norm": 0.3},
+    "critic": {"kind": "focused", "clipping_norm": 0.2, "components": 40},
+    "annotator": {
+        "kind": "annotator",
+        "clipping_norm": 0.1,
+        "components": 40,
+        "features": "orientations",
+    },
+    "wgan": {"kind": "wgan", "clipping_norm": 1.0, "width": 2, "hidden": 4, "loss": "hinge"},
+}
+PRIVATIZER = {"kind": "privatizer", "clipping_norm": 0.1, "adversary_width": 4, "batch": 2}
+FILTER = {"kind": "federated", "network": "dense", "width": 8}
+
+
+def subjects() -> dict[str, list[Schedule]]:
+    """What is audited together, by the name of its task and unit."""
+    found = {
+        f"{task['kind']}, user": [Schedule.of(_config("user"), task=name)]
+        for name, task in TASKS.items()
+    }
+    found["privatizer, user"] = [Schedule.of(_filtered(), task="privatizer")]
+    found |= {
+        f"{task['kind']}, record": [Schedule.of(_config("record"), task=name)]
+        for name, task in TASKS.items()
+    }
+    return found
+
+
+def two_tasks() -> dict[str, list[Schedule]]:
+    """Two tasks of one run, for what is between tasks."""
+    return {
+        f"two tasks, {unit}": [
+            Schedule.of(_config(unit), task=name) for name in ("critic", "annotator")
+        ]
+        for unit in ("user", "record")
+    }
+
+
+def _config(unit: str) -> Config:
+    steps = {"local_steps": 2} if unit == "record" else {}
+    tasks = {
+        name: {**_SMALL, **task, **(steps if task["kind"] == "wgan" else {})}
+        for name, task in TASKS.items()
+    }
+    return Config.model_validate(
+        {
+            "schedule": " ".join(TASKS),
+            "data": {"users": 60, "nodes": 2},
+            "privacy": {"unit": unit},
+            "tasks": tasks,
+        }
+    )
+
+
+def _filtered() -> Config:
+    return Config.model_validate(
+        {
+            "schedule": "privatizer critic",
+            "data": {"users": 60, "nodes": 2},
+            "privatizer": FILTER,
+            "tasks": {
+                "privatizer": {**_SMALL, **PRIVATIZER},
+                "critic": {**_SMALL, **TASKS["warmup"]},
+            },
+        }
+    )

@@ -1,0 +1,151 @@
+"""Canaries go through what real users and records go through, at the task's own size."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import pytest
+import torch
+
+import simulations.federation.apps
+from client.clipping import Blocks
+from client.tasks import CLIENT_TASKS
+from client.tasks.frozen import FrozenLocalTask
+from fedlens.presets import preset_config
+from simulations.audits import restarts
+from simulations.audits.audit import AuditPlan, run_audits
+from simulations.audits.canaries import OVERLONG, Canaries, with_values
+from simulations.audits.clips import HOSTILE, clip_probe
+from simulations.audits.draws import drawn_records, drawn_users
+from simulations.audits.made_up import made_up_images, made_up_labels, owner_of
+from simulations.audits.records import CanaryRecords, with_records
+from simulations.audits.schedule import Schedule
+from simulations.audits.silence import numbers_of, silent_releases
+from simulations.audits.stage import AuditedTask
+from studies.benchmarks.audit_mutants import ALL, RECORDS, USERS
+
+DEMO_SIZES = {"warmup": 64330, "critic": 4000, "annotator": 4010}
+
+
+def audited(known, subject):
+    return AuditedTask.of(known[subject][0])
+
+
+def test_updates_of_canaries_have_the_size_of_the_tasks_own():
+    for schedule in Schedule.all_of(preset_config("demo")):
+        assert AuditedTask.of(schedule).size == DEMO_SIZES[schedule.name]
+
+
+@pytest.mark.parametrize("subject", USERS)
+def test_a_canary_ten_times_too_long_arrives_at_the_clip(known, source, subject):
+    probe = clip_probe(audited(known, subject), source)
+    assert probe.sent == pytest.approx(1.0, abs=1e-4)
+    assert probe.cosine == pytest.approx(1.0, abs=1e-4) and probe.refused == 0
+    assert probe.computed <= 1 + 1e-4 and probe.taken == ()
+    assert all(norm <= 1 + 1e-4 for _, norm in probe.blocks)
+
+
+@pytest.mark.parametrize("subject", RECORDS)
+def test_a_record_arrives_at_the_clip(known, source, subject):
+    probe = clip_probe(audited(known, subject), source)
+    assert probe.sent is None and probe.computed == pytest.approx(1.0, abs=1e-3)
+
+
+def test_the_privatizers_blocks_are_looked_at_one_by_one(known, source):
+    names = [name for name, _ in clip_probe(audited(known, "privatizer, user"), source).blocks]
+    assert "filter" in names and "shares" in names
+
+
+def test_values_are_put_in_place_in_the_container_that_the_task_uses():
+    found = Blocks(torch.ones(3, 2), torch.tensor([0, 0, 1]), torch.tensor([0, 2, 1]), 2, 3)
+    raw = torch.arange(12.0).view(2, 6)
+    made = with_values(found, [1, 0], raw)
+    assert isinstance(made, Blocks) and torch.equal(made.places, found.places)
+    assert made.dense().tolist() == [[6, 7, 0, 0, 10, 11], [0, 0, 2, 3, 0, 0]]
+    kept = with_values(torch.zeros(2, 6), [-1, 1], raw)
+    assert kept.tolist() == [[0] * 6, raw[1].tolist()]
+
+
+def test_a_canary_is_ten_times_too_long_wherever_the_task_has_values(known, source):
+    task = audited(known, "frozen, user")
+    canaries = Canaries(task, 20, source, norm=OVERLONG)
+    lengths = canaries.raw.norm(dim=1) / task.schedule.event.clipping_norm
+    assert torch.allclose(lengths, torch.full((20,), OVERLONG))
+    # what has values is told before any coin is, of all alike
+    assert (canaries.raw != 0).all()
+
+
+def test_images_say_whose_they_are(source):
+    images = made_up_images(300, 2, (1, 28, 28), source)
+    labels = made_up_labels(300, 2, 10, source)
+    assert float(images.abs().max()) <= 1 and all(len(set(row)) == 2 for row in labels.tolist())
+
+    class _Audited:
+        classes, sensitive = 10, ""
+
+    for number in (0, 7, 299):
+        users = with_records(_Audited, images[number], labels[number])
+        assert owner_of(users.user(0)) == number
+
+
+@pytest.mark.parametrize("subject", ALL)
+def test_a_sum_tells_who_is_in_it_once(known, source, subject):
+    task = audited(known, subject)
+    if subject in RECORDS:
+        found = drawn_records(CanaryRecords(task, 20, 2, source))
+    else:
+        found = drawn_users(task, source, 20)
+    assert np.abs(found.shares - found.drawn).max() < 0.01 and found.residual < 0.01
+    assert 0.1 < found.drawn.mean() < 0.4 and not np.array_equal(found.drawn[0], found.drawn[1])
+
+
+@pytest.mark.parametrize("subject", ["annotator, user", "annotator, record", "wgan, record"])
+def test_silence_is_noise_of_all_rounds_in_several_lives(known, subject):
+    task = audited(known, subject)
+    assert numbers_of(task)[0] == task.schedule.task.first
+    assert numbers_of(task)[-1] == task.schedule.task.last
+    values = silent_releases(task, releases=16)
+    assert values.shape == (16, task.size)
+    assert values.std() == pytest.approx(1.0, rel=6 / np.sqrt(2 * values.size))
+    assert len(np.unique(values)) > 0.99 * values.size
+
+
+@pytest.mark.parametrize("subject", ["annotator, user", "wgan, record"])
+def test_a_hostile_nodes_replies_are_refused_without_a_word_in_the_log(
+    known, source, subject, caplog
+):
+    with caplog.at_level(logging.WARNING):
+        assert clip_probe(audited(known, subject), source).taken == ()
+    assert len(HOSTILE) >= 4 and "refused" not in caplog.text
+    assert not logging.getLogger("server.private_step").disabled
+
+
+def test_real_tasks_answer_as_ever_afterwards(known, verdicts):
+    verdicts(known["frozen, user"], AuditPlan("clipping"))
+    assert CLIENT_TASKS["frozen"] is FrozenLocalTask
+
+
+def test_audits_open_no_data_set(monkeypatch, known, verdicts):
+    def refuse(*_: object) -> None:
+        raise AssertionError("an audit opened a data set")
+
+    monkeypatch.setattr(simulations.federation.apps, "load", refuse)
+    simulations.federation.apps.simulated_federation.cache_clear()
+    assert "alarm" not in verdicts(known["annotator, user"]).values()
+
+
+def test_two_tasks_are_held_against_each_other(known, source):
+    plan = AuditPlan("noise", releases=20)
+    found = list(run_audits(known["two tasks, user"], plan, source=source))
+    assert [finding.task for finding in found] == ["critic", "annotator", ""]
+    assert "critic and annotator" in found[-1].words
+
+
+def test_noise_differs_between_processes():
+    assert not restarts.restarts_repeat(lives=2)
+
+
+def test_a_source_that_starts_anew_with_each_process_is_noticed(monkeypatch):
+    monkeypatch.setattr(restarts, "draw_once", lambda: {1.0, 2.0, *np.arange(6) + 7.0})
+    assert restarts.restarts_repeat()

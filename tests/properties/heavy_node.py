@@ -1,0 +1,64 @@
+"""A node over a file in a process of its own: how long a request takes, and how much memory."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import torch
+from flwr.app import Message
+from people import staged
+
+from client.app import build_client_app
+from client.messages import TRAIN, TrainReply, TrainRequest
+from client.node_file import open_node_users
+from server.mechanism import mechanism
+from simulations.transports.inprocess import InProcessGrid
+
+
+def main(path: str, kind: str, unit: str, times: int) -> None:
+    """Answer a request for all users some times over, and print what it took."""
+    torch.set_num_threads(1)
+    changes = {"sampling_rate": 0.001} if unit == "record" else {}
+    stage = staged(kind, unit, **changes)
+    request = TrainRequest(
+        round=1,
+        users=tuple(range(50)),
+        kind=stage.task.settings.kind,
+        mechanism=mechanism(stage.config, stage.task.settings),
+        settings=stage.asked.settings.model_dump(),
+        weights=stage.asked.weights,
+        seed=0,
+        enrolled=50,
+        key=b"key",
+        records_per_user=4,
+        filter=stage.asked.filter,
+    )
+    # the peak so far is that of preparing the task: begin anew (man 5 proc)
+    Path("/proc/self/clear_refs").write_text("5")
+    before = kilobytes("VmRSS")
+    context = SimpleNamespace(node_config={"data": path})
+    app = build_client_app(lambda _: open_node_users(context))
+    grid = InProcessGrid(app, 1, {})
+    taken = []
+    for _ in range(times):
+        message = Message(request.to_record(), next(iter(grid.get_node_ids())), TRAIN)
+        started = time.perf_counter()
+        (identity,) = grid.push_messages([message])
+        taken.append(time.perf_counter() - started)
+        (reply,) = grid.pull_messages([identity])
+        TrainReply.from_record(reply.content)
+    print(json.dumps({"seconds": taken, "megabytes": (kilobytes("VmHWM") - before) / 1024}))
+
+
+def kilobytes(what: str) -> int:
+    """A line of this process's status."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{what}:"))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]))

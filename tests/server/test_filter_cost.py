@@ -1,0 +1,202 @@
+"""What a filter cost that another run trained on the same people is part of every figure."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from accountant.dp.differential import DifferentialAccountant
+from accountant.ledger.ledger import Ledger
+from accountant.ledger.population import Population, PopulationError, PopulationTerms
+from accountant.ledger.prior import PriorReleases
+from fedlens.cli import main
+from server.config.tree import ConfigError
+from server.population import population_folder
+from server.pretrained_filter import check_filter
+from server.run_directory import RunDirectory
+from server.run_ledger import spending_of
+from server.store import open_store
+
+FILTER = {"privatizer__network": "dense", "privatizer__width": 4}
+TRAINS = {
+    **FILTER,
+    "privatizer__kind": "federated",
+    "tasks__privatizer__rounds": 2,
+    "tasks__privatizer__adversary_width": 4,
+    "tasks__privatizer__batch": 5,
+    "tasks__privatizer__noise_multiplier": 0.5,
+    "tasks__privatizer__sampling_rate": 0.5,
+    "tasks__critic__rounds": 1,
+}
+SHORT = {"tasks__critic__kind": "frozen", "tasks__critic__noise_multiplier": 5.0}
+DELTA = 1e-3
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDLENS_HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture
+def trained(small_config, run_small, tmp_path):
+    """The folder of a run that spent much on a filter, with changes."""
+
+    def make(**changes) -> Path:
+        run_small(small_config(**{**SHORT, **TRAINS, "privacy__fixed_seed": -1, **changes}), "one")
+        return tmp_path / "one"
+
+    return make
+
+
+@pytest.fixture
+def taking(small_config):
+    """The configuration of a run that takes that filter, with changes."""
+
+    def make(folder: Path, **changes):
+        given = {"privatizer__kind": "pretrained", "privatizer__path": str(folder)}
+        some = {**SHORT, **FILTER, "privacy__fixed_seed": -1, "tasks__critic__rounds": 2, **given}
+        return small_config(**{**some, **changes})
+
+    return make
+
+
+@pytest.fixture
+def clinic():
+    def make(budget: float = 1000.0) -> None:
+        terms = PopulationTerms("clinic", "user", DELTA, budget)
+        Population.create(population_folder("clinic"), terms)
+
+    return make
+
+
+def together(*folders: Path) -> float:
+    account = DifferentialAccountant()
+    for folder in folders:
+        for entry in Ledger.read(folder / "ledger.jsonl").entries:
+            account.compose(entry.event)
+    return account.epsilon(DELTA).epsilon
+
+
+def booked() -> float:
+    return Population.read(population_folder("clinic")).spent().epsilon
+
+
+def test_a_population_is_booked_what_a_filter_of_the_same_people_cost(
+    trained, taking, run_small, clinic, tmp_path
+):
+    """The filter's run spent from no population, and cost far more than the run that takes it."""
+    clinic()
+    folder = trained()
+    run_small(taking(folder, privacy__population="clinic"), "two")
+    own = together(tmp_path / "two")
+    assert booked() == together(folder, tmp_path / "two") > 5 * own
+    entries = Population.read(population_folder("clinic")).ledger.entries
+    mine = Ledger.read(folder / "ledger.jsonl")
+    assert [e.round for e in entries if e.run == mine.header["run_id"]] == [1, 2, 3]
+
+
+def test_it_is_booked_once_whoever_takes_the_filter_and_however_often(
+    trained, taking, run_small, clinic, tmp_path
+):
+    clinic()
+    folder = trained()
+    for name in ("two", "three", "three"):
+        run_small(taking(folder, privacy__population="clinic"), name)
+    assert booked() == together(folder, tmp_path / "two", tmp_path / "three")
+
+
+def test_a_run_that_spent_from_the_population_itself_is_not_booked_again(
+    trained, taking, run_small, clinic, tmp_path
+):
+    clinic()
+    folder = trained(privacy__population="clinic")
+    run_small(taking(folder, privacy__population="clinic"), "two")
+    assert booked() == together(folder, tmp_path / "two")
+    assert len(Population.read(population_folder("clinic")).ledger) == 5
+
+
+def test_a_population_that_cannot_pay_for_the_filter_refuses_before_anything_is_spent(
+    trained, taking, run_small, clinic, tmp_path
+):
+    folder = trained()
+    clinic(budget=together(folder) * 0.9)
+    config = taking(folder, privacy__population="clinic")
+    with pytest.raises(PopulationError, match="the filter's training cost the same people"):
+        check_filter(config)
+    with pytest.raises(PopulationError):
+        run_small(config, "two")
+    assert len(Population.read(population_folder("clinic")).ledger) == 0
+    assert not (tmp_path / "two" / "ledger.jsonl").exists()
+
+
+def test_alone_the_runs_own_figure_is_of_both_schedules_composed(
+    trained, taking, run_small, tmp_path
+):
+    folder = trained()
+    outcome = run_small(taking(folder), "two")
+    both = together(folder, tmp_path / "two")
+    assert outcome.spending.dp_epsilon == both
+    assert both < together(folder) + together(tmp_path / "two"), "epsilons are not added up"
+    directory = RunDirectory.open(tmp_path / "two")
+    assert spending_of(directory.config(), directory).dp_epsilon == both
+    with open_store(outcome.store) as store:
+        assert store.rounds(outcome.run_id)[-1].dp_epsilon == both
+        assert store.batches(outcome.run_id)[-1].dp_epsilon == both
+    assert run_small(taking(folder), "two").spending.dp_epsilon == both
+
+
+def test_a_runs_own_budget_covers_the_filter_too(trained, taking, run_small, tmp_path):
+    folder = trained()
+    run_small(taking(folder), "free")
+    own = together(tmp_path / "free")
+    config = taking(folder, privacy__epsilon_budget=2 * own)
+    outcome = run_small(config, "two")
+    assert outcome.rounds == 0 and "budget" in outcome.stopped
+
+
+def test_of_several_tasks_the_filter_is_in_the_check_before_the_start(trained, annotated):
+    folder = trained()
+    given = {"privatizer__kind": "pretrained", "privatizer__path": str(folder), **FILTER}
+    more = {"privacy__fixed_seed": -1, "privacy__epsilon_budget": together(folder)}
+    quiet = {"tasks__critic__noise_multiplier": 50.0, "tasks__annotator__noise_multiplier": 50.0}
+    with pytest.raises(ConfigError, match="beside what the filter cost"):
+        check_filter(annotated(**given, **more, **quiet))
+
+
+def test_other_people_are_declared_on_record_and_cost_nothing(
+    trained, taking, run_small, clinic, tmp_path
+):
+    clinic()
+    folder = trained()
+    declared = {"privatizer__other_people": True, "privacy__population": "clinic"}
+    outcome = run_small(taking(folder, **declared), "two")
+    assert booked() == outcome.spending.dp_epsilon == together(tmp_path / "two")
+    header = Ledger.read(tmp_path / "two" / "ledger.jsonl").header
+    assert header["filter"]["other_people"] is True
+    with open_store(outcome.store) as store:
+        assert "The operator declared that none of them is" in store.run(outcome.run_id).guarantee
+
+
+def test_what_a_header_holds_of_it_comes_back(trained):
+    ledger = Ledger.read(trained() / "ledger.jsonl")
+    prior = PriorReleases.of(ledger, other_people=False)
+    record = json.loads(json.dumps(prior.to_json()))
+    assert PriorReleases.from_json(record) == prior
+    assert [event.count for event in prior.in_bulk] == [2, 1]
+    assert prior.missing_in({prior.releases[1]: 3}).releases == (
+        prior.releases[0],
+        prior.releases[2],
+    )
+
+
+def test_an_export_holds_the_filters_releases_and_says_so(trained, taking, run_small, tmp_path):
+    """So that an outsider recomputes the figure that the run states."""
+    folder = trained()
+    run_small(taking(folder), "two")
+    assert main(["ledger", "export", str(tmp_path / "two"), "--out", str(tmp_path / "e.json")]) == 0
+    export = json.loads((tmp_path / "e.json").read_text())
+    assert sum(group["count"] for group in export["mechanisms"]) == 3 + 2
+    assert export["figures"]["dp_epsilon"] == together(folder, tmp_path / "two")
+    assert "the figures include it" in export["statement"]

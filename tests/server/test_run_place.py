@@ -1,0 +1,160 @@
+"""A run goes on in one place, and only where its folder, its ledger and its store agree."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from accountant.ledger.ledger import Ledger, LedgerError
+from fedlens.cli import main
+from server.generator import GeneratorTrainer
+from server.private_step import PrivateStep
+from server.run_directory import RunDirectory, RunDirectoryError
+from server.run_place import bind
+from server.store import open_store
+
+COPY = "two folders must not draw noise"
+
+
+@pytest.fixture
+def begun(small_config, run_small, monkeypatch, tmp_path):
+    """A run of five rounds that was killed in its third, in ``tmp_path / "run"``."""
+
+    def make(**more):
+        train, calls = GeneratorTrainer.train, []
+
+        def cut(trainer, *args, **kwargs):
+            calls.append(1)
+            if len(calls) == 3:
+                raise KeyboardInterrupt
+            return train(trainer, *args, **kwargs)
+
+        config = small_config(tasks__critic__rounds=5)
+        with monkeypatch.context() as patch:
+            patch.setattr(GeneratorTrainer, "train", cut)
+            with pytest.raises(KeyboardInterrupt):
+                run_small(config, **more)
+        return config, tmp_path / "run"
+
+    return make
+
+
+def entries(folder):
+    return len(Ledger.read(folder / "ledger.jsonl"))
+
+
+def refused(run, *arguments, match, error=RunDirectoryError, **more):
+    """Refused, and before any node is asked."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PrivateStep, "gather", lambda *_: pytest.fail("nodes were asked"))
+        with pytest.raises(error, match=match):
+            run(*arguments, **more)
+
+
+@pytest.mark.parametrize("how", [shutil.copytree, shutil.move])
+def test_a_copied_or_moved_folder_draws_nothing_until_it_is_said_to_be_the_only_one(
+    begun, run_small, tmp_path, how
+):
+    config, folder = begun()
+    how(folder, tmp_path / "other")
+    refused(run_small, config, "other", match=COPY)
+    assert entries(tmp_path / "other") == 3
+    bind(RunDirectory.open(tmp_path / "other"))
+    assert run_small(config, "other").rounds == 5
+
+
+def test_the_folder_that_was_copied_goes_on(begun, run_small, tmp_path):
+    config, folder = begun()
+    shutil.copytree(folder, tmp_path / "copy")
+    assert run_small(config).rounds == 5
+
+
+def test_a_folder_that_was_restored_in_its_old_place_is_a_copy_too(begun, run_small, tmp_path):
+    config, folder = begun()
+    shutil.copytree(folder, tmp_path / "backup")
+    shutil.rmtree(folder)
+    shutil.copytree(tmp_path / "backup", folder)
+    refused(run_small, config, match="its ledger from a copy|" + COPY)
+
+
+def test_a_folder_that_does_not_say_where_it_lay_is_refused(begun, run_small):
+    config, folder = begun()
+    (folder / "place.json").unlink()
+    refused(run_small, config, match="does not say where it lay")
+
+
+def test_the_command_says_how_to_go_on_and_does(begun, tmp_path, capsys):
+    _, folder = begun()
+    moved = shutil.move(folder, tmp_path / "moved")
+    assert main(["resume", str(moved), "--no-student"]) == 1
+    assert f"fedlens resume {moved} --only-copy" in capsys.readouterr().err
+    assert entries(moved) == 3
+    assert main(["resume", str(moved), "--only-copy", "--no-student"]) == 0
+    assert entries(moved) == 5
+
+
+def test_an_older_copy_is_found_out_by_its_store_whatever_is_said(begun, run_small, tmp_path):
+    url = f"sqlite:///{tmp_path / 'shared.db'}"
+    config, folder = begun(store_url=url)
+    shutil.copytree(folder, tmp_path / "older")
+    run_small(config, store_url=url)
+    bind(RunDirectory.open(tmp_path / "older"))
+    refused(run_small, config, "older", match="older copy", error=LedgerError, store_url=url)
+
+
+def test_a_ledger_with_another_entry_than_the_store_mirrors_is_refused(begun, run_small, tmp_path):
+    config, folder = begun()
+    shutil.copytree(folder, tmp_path / "copy")
+    run_small(config)
+    bind(RunDirectory.open(tmp_path / "copy"))
+    run_small(config, "copy")  # the operator was wrong: it is not the only one
+    for name in ("ledger.jsonl", "checkpoint/state.safetensors"):
+        (tmp_path / "copy" / name).write_bytes((folder / name).read_bytes())
+    bind(RunDirectory.open(tmp_path / "copy"))
+    refused(run_small, config, "copy", match="the store mirrors another entry", error=LedgerError)
+
+
+GONE = [
+    ("ledger.jsonl",),
+    ("ledger.jsonl", "checkpoint/state.safetensors"),
+    ("ledger.jsonl", "checkpoint", "place.json", "evidence.jsonl"),
+]
+
+
+@pytest.mark.parametrize("names", GONE)
+def test_a_run_without_its_ledger_does_not_start_over_beside_what_it_left(begun, run_small, names):
+    config, folder = begun()
+    for name in names:
+        path = folder / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    (folder / "checkpoint").mkdir(exist_ok=True)
+    refused(run_small, config, match=r"has no ledger\.jsonl, but a run began there")
+    assert not (folder / "ledger.jsonl").exists()
+
+
+def test_a_store_that_lacks_what_was_stored_is_refused_until_the_operator_says_so(
+    begun, run_small, tmp_path
+):
+    config, folder = begun()
+    (folder / "store.db").unlink()
+    refused(run_small, config, match="name the run's own store by --store")
+    other = f"sqlite:///{tmp_path / 'another.db'}"
+    refused(run_small, config, match="0 entries of this run, and 1 were stored", store_url=other)
+    bind(RunDirectory.open(folder))
+    outcome = run_small(config)
+    with open_store(outcome.store) as store:
+        assert len(store.ledger(outcome.run_id)) == len(store.rounds(outcome.run_id)) == 5
+
+
+def test_a_finished_run_may_lie_anywhere(small_config, run_small, tmp_path):
+    config = small_config()
+    whole = run_small(config).model_sha256
+    shutil.move(tmp_path / "run", tmp_path / "archive")
+    assert run_small(config, "archive").model_sha256 == whole
+
+
+def test_there_is_nothing_to_bind_before_the_first_entry(small_config, tmp_path):
+    directory = RunDirectory.create(tmp_path / "run", small_config())
+    with pytest.raises(RunDirectoryError, match="has no ledger"):
+        bind(directory)
