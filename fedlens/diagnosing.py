@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 REFERENCE_IMAGES = 2000
 """Images of a reference that are looked at; more take as much longer."""
 Observe = Callable[[int, int], None]
+MOST_RECORDS = 32
+"""Of a user, that are reckoned with beforehand."""
 _DRAW = 13
 
 
@@ -98,7 +100,19 @@ def power(
         raise WrongUse(f"epsilons {list(epsilons)}: give numbers above 0")
     chosen = config or preset_config(preset)
     found = public_reference(chosen.data.name, chosen, images)
+    chosen = chosen.updated({"data.records_per_user": _records(chosen)})
     return power_of(chosen, found, users, epsilons, progress)
+
+
+def _records(config: Config) -> int:
+    """What a user contributes: as declared, or an equal share of the data; `MOST_RECORDS` at most."""
+    from client.datasets.registry import load
+
+    data = config.data
+    declared = data.records_per_user or data.samples_per_user
+    if not declared:
+        declared = len(load(data.name, data.dir or None).train_labels) // data.users
+    return max(1, min(declared, MOST_RECORDS))
 
 
 def _earlier_run(reference: Run | Path | str | None) -> Run | None:

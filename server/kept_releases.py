@@ -23,12 +23,12 @@ from safetensors.numpy import load_file, save
 
 from client.messages import Mechanism, TrainRequest, Vector
 from foundation.errors import FedlensError
-from foundation.files import write_durably
 from models.shapes import ImageShape
 from server.config.tree import Config
 from server.enrolment import Federation
 from server.learner import Asked
 from server.mechanism import mechanism, release_deviation
+from server.run_directory import RunDirectory
 from server.schedule import ScheduledTask
 
 FOLDER = "releases"
@@ -57,7 +57,7 @@ class KeptRelease:
 
 
 def keep_release(
-    folder: Path,
+    directory: RunDirectory,
     config: Config,
     federation: Federation,
     task: ScheduledTask,
@@ -65,9 +65,10 @@ def keep_release(
     number: int,
     release: NDArray[np.float64],
 ) -> bool:
-    """Keep a round's release in a run's ``folder``; whether there was room for it."""
+    """Keep a round's release in a run's folder; whether there was room for it."""
     if asked.filter is not None or config.privacy.unit != "user":
         return False
+    folder = directory.path
     arrays: dict[str, NDArray[Any]] = {_RELEASE: release.astype(np.float32)}
     facts = _facts(config, federation, task, asked, number)
     first = _first_weights(folder, task.first) if number > task.first else {}
@@ -77,9 +78,8 @@ def keep_release(
     needed = sum(array.nbytes for array in arrays.values())
     if asked.weights and taken + needed > MOST_BYTES:
         return False
-    (folder / FOLDER).mkdir(exist_ok=True)
     content = save(arrays, metadata={"facts": json.dumps(facts)})
-    write_durably(_path(folder, number), content)
+    directory.keep_beside(FOLDER, _path(folder, number).name, content)
     return True
 
 

@@ -124,8 +124,7 @@ class TrainingRun:
             self._run_ledger.charge(task.event, number, step.evidence(aggregate, number))
         release = step.release(aggregate, number)
         self._directory.save_release(number, release)
-        folder = self._directory.path
-        keep_release(folder, self._config, self._federation, task, asked, number, release)
+        keep_release(self._directory, self._config, self._federation, task, asked, number, release)
 
     def _step_of(self, task: ScheduledTask) -> PrivateStep:
         if task.name not in self._steps:

@@ -139,6 +139,11 @@ class RunDirectory:
         write_durably(path, content, day=self._day)
         set_file_date(path.parent, self._day)
 
+    def keep_beside(self, folder: str, name: str, content: bytes) -> None:
+        """Write a file into a folder of the run, for what a run can go on without."""
+        (self.path / folder).mkdir(exist_ok=True)
+        self._write(self.path / folder / name, content)
+
     def date_folders(self) -> None:
         """Set the date of the folders: files came and went in them at times that data may move."""
         for folder in (self.checkpoints, self.path):

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
 
 from foundation.errors import WrongUse
 from models.faults import FAULTS
 from models.faults.protocol import Fault, FaultSetting
 
+SOUND = -1
+"""In the place of a fault's number, of a user who has none."""
+_WHO = 7
+"""Stream of the run's seed that says which users have a fault."""
 FORM = "write NAME:SHARE, such as rotate90:0.3, then :classes=1,7 or :amount=20 where wanted"
 
 
@@ -96,3 +104,13 @@ def _check_classes(word: str, fault: Fault, chosen: tuple[int, ...]) -> None:
         raise WrongUse(f"fault {word!r}: classes are numbers from 0")
     if fault.takes == "any" and fault.kind == "label" and chosen:
         raise WrongUse(f"fault {word!r} is about all classes: leave :classes= out")
+
+
+def faulty_users(faults: tuple[PlantedFault, ...], users: int, seed: int) -> NDArray[np.int64]:
+    """Which fault each user has, int64 [users], or `SOUND`; each fault's share of users has it."""
+    found = np.full(users, SOUND)
+    order = np.random.default_rng([seed, _WHO]).permutation(users)
+    ends = np.round(np.cumsum([0.0, *(fault.share for fault in faults)]) * users).astype(int)
+    for number, (first, last) in enumerate(pairwise(ends)):
+        found[order[first:last]] = number
+    return found

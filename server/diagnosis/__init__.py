@@ -1,4 +1,4 @@
-"""Diagnosis: faults in data that nobody may see, named from the noised sums of a finished run.
+"""Diagnosis: faults in data that no one may see, named from a run's noised sums.
 
 A run has released noised sums anyway. Beside what reference users would have released, sound and
 under each fault of the library, they tell which fault is there and in what share of the users. All

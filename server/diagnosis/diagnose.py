@@ -20,7 +20,7 @@ from server.diagnosis.hypotheses import Hypothesis, library
 from server.diagnosis.inquiry import Inquiry, Observed, OnStep, difference_of, fitting_records
 from server.diagnosis.model import LinearModel
 from server.diagnosis.reference import Reference
-from server.diagnosis.report import Diagnosis, Finding, Omnibus, ReferenceFit
+from server.diagnosis.report import Diagnosis, FoundFault, Omnibus, ReferenceFit
 from server.diagnosis.where import classes_of
 from server.kept_releases import KeptRelease
 
@@ -53,7 +53,7 @@ def diagnose(
     observed = observed_of(releases, before)
     first = observed.releases[0]
     reference.check(first.shape, first.classes)
-    records = fitting_records(observed, reference)
+    records = fitting_records(observed_of(releases, ()), reference)
     inquiry = Inquiry(observed, reference, records)
     inquiry.add(library(reference.shape, reference.classes), on_step, drifts=True)
     model = inquiry.model()
@@ -101,7 +101,7 @@ def judged(reference: Reference, rest: Unexplained, found: int) -> ReferenceFit:
     return ReferenceFit(reference.name, images, not why, why, round(rest.size, 4))
 
 
-def findings_of(inquiry: Inquiry, taken: Sequence[tuple[int, float]]) -> list[Finding]:
+def findings_of(inquiry: Inquiry, taken: Sequence[tuple[int, float]]) -> list[FoundFault]:
     """What was taken up, with the amount and the classes that fit best."""
     places = [_refined(inquiry, place) for place, _ in taken]
     where = [classes_of(inquiry, place) for place in places]
@@ -119,10 +119,10 @@ def _finding(
     interval: tuple[float, float],
     q: float,
     classes: tuple[int, ...],
-) -> Finding:
+) -> FoundFault:
     amount = one.variant.amount if one.fault.measure else None
     share = min(1.0, max(0.0, float(share)))
-    return Finding(one.fault.name, one.said, amount, share, *interval, q, classes)
+    return FoundFault(one.fault.name, one.said, amount, share, *interval, q, classes)
 
 
 def _refined(inquiry: Inquiry, place: int) -> int:

@@ -19,7 +19,7 @@ from server.diagnosis.model import (
     LinearModel,
     linear_model,
 )
-from server.diagnosis.reference import Reference, ReferenceUsers
+from server.diagnosis.reference import LEAST_USERS, Reference, ReferenceUsers
 from server.kept_releases import KeptRelease
 
 DEALS = 4
@@ -28,8 +28,8 @@ OnStep = Callable[[int, int], None]
 """Told how many hypotheses are computed, and how many there are."""
 FITTING = 0.1
 """How far a user's contribution may be from the reference's before other sizes are tried."""
-RECORDS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
-"""Numbers of records that a user may hold, to be tried where the largest does not fit."""
+RECORDS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)
+"""What a user may hold, to be tried where no number is declared or it does not fit."""
 
 
 def difference_of(after: Sequence[KeptRelease], before: Sequence[KeptRelease]) -> list[KeptRelease]:
@@ -176,18 +176,22 @@ class Inquiry:
             found = all_updates(users, self._observed.releases, self._records)
             rows.append(found - found.mean(0))
         loss = 1 - 1 / len(self._sound)
-        return (np.concatenate(rows) / np.sqrt(loss)).astype(np.float32)
+        whole: Matrix = (np.concatenate(rows) / np.sqrt(loss)).astype(np.float32)
+        return whole
 
 
 def fitting_records(observed: Observed, reference: Reference) -> int:
     """How many records a user holds: as declared, or what fits the size of the release best."""
-    most = observed.releases[0].request.records_per_user
-    if observed.difference:
-        return most
-    tried = {most: abs(np.log(max(1e-9, Inquiry(observed, reference, most).size)))}
-    if tried[most] > FITTING:
-        for records in RECORDS:
-            if records < most:
-                size = Inquiry(observed, reference, records).size
-                tried[records] = abs(np.log(max(1e-9, size)))
-    return min(tried, key=lambda records: tried[records])
+    declared = observed.releases[0].request.records_per_user
+    most = min(max(RECORDS), len(reference.labels) // LEAST_USERS)
+    if declared:
+        if abs(_misfit(observed, reference, declared)) < FITTING:
+            return declared
+        most = min(most, declared)
+    tried = [records for records in RECORDS if records <= most] or [1]
+    return min(tried, key=lambda records: abs(_misfit(observed, reference, records)))
+
+
+def _misfit(observed: Observed, reference: Reference, records: int) -> float:
+    """Logarithm of what users contribute over what reference users of so many records do."""
+    return float(np.log(max(1e-9, Inquiry(observed, reference, records).size)))

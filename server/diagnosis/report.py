@@ -9,7 +9,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Finding:
+class FoundFault:
     """A fault that the releases show."""
 
     fault: str
@@ -54,7 +54,7 @@ class Omnibus:
 class Diagnosis:
     """Everything that one reading of a run's releases says. It costs no privacy."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[FoundFault, ...]
     """Surest first."""
     omnibus: Omnibus
     smallest_detectable: Mapping[str, float]

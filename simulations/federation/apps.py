@@ -14,11 +14,11 @@ from client.datasets.registry import Dataset, load
 from client.datasets.sensitive import SensitiveValues, sensitive_values_of
 from client.node_file import open_node_users
 from client.node_policy import NodePolicy
-from models.faults.planting import parse_faults
+from models.faults.planting import faulty_users, parse_faults
 from server.config.privatizer import FilterConfig
 from server.config.reading import read_run_config
 from server.config.tree import Config, DataConfig
-from simulations.federation.faulty import FaultyUsers, check_faults, faulty_users
+from simulations.federation.faulty import FaultyUsers
 from simulations.federation.partitions import Partition, partition
 
 _CONSENT = 6
@@ -125,7 +125,8 @@ def check_planted(config: Config) -> None:
         WrongUse: a fault is about a class that there is not, or about colours of grey images.
     """
     dataset, _ = simulated_federation(config.data, config.seed)
-    check_faults(parse_faults(config.data.fault), dataset.shape, dataset.classes)
+    for fault in parse_faults(config.data.fault):
+        fault.check(dataset.shape, dataset.classes)
 
 
 def _block(config: Config, number: int, dataset: Dataset, dealt: Partition) -> ArrayUsers:

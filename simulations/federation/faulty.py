@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass, field, fields
 
 import numpy as np
@@ -11,23 +10,10 @@ from numpy.typing import NDArray
 
 from client.data import ArrayUsers, LocalData, Rows
 from foundation.errors import WrongUse
-from models.faults.planting import PlantedFault
-from models.shapes import ImageShape
+from models.faults.planting import SOUND, PlantedFault
 
-SOUND = -1
-"""In the place of a fault's number, of a user who has none."""
-_WHO, _HOW = 7, 8
-"""Streams of the run's seed: which users have a fault, and what is random in it."""
-
-
-def faulty_users(faults: tuple[PlantedFault, ...], users: int, seed: int) -> NDArray[np.int64]:
-    """Which fault each user has, int64 [users], or `SOUND`; each fault's share of users has it."""
-    found = np.full(users, SOUND)
-    order = np.random.default_rng([seed, _WHO]).permutation(users)
-    ends = np.round(np.cumsum([0.0, *(fault.share for fault in faults)]) * users).astype(int)
-    for number, (first, last) in enumerate(itertools.pairwise(ends)):
-        found[order[first:last]] = number
-    return found
+_HOW = 8
+"""Stream of the run's seed that what is random in a fault is drawn from."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +42,8 @@ class FaultyUsers(ArrayUsers):
         Raises:
             WrongUse: a fault does not go with such data.
         """
-        check_faults(faults, users.shape, users.classes)
+        for fault in faults:
+            fault.check(users.shape, users.classes)
         moved = [fault.fault.name for fault in faults if fault.fault.kind == "label"]
         if moved and users.sensitive is not None:
             raise WrongUse(
@@ -97,13 +84,3 @@ def _some(data: LocalData, rows: Rows) -> LocalData:
     sensitive = None if data.sensitive is None else data.sensitive[picked]
     choice = None if data.choice is None else data.choice[picked]
     return LocalData(data.images[picked], data.labels[picked], sensitive, choice)
-
-
-def check_faults(faults: tuple[PlantedFault, ...], shape: ImageShape, classes: int) -> None:
-    """Refuse faults that do not go with such data.
-
-    Raises:
-        WrongUse: what `PlantedFault.check` says.
-    """
-    for fault in faults:
-        fault.check(shape, classes)

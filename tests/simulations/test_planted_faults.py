@@ -12,9 +12,10 @@ from fedlens.cli import main
 from fedlens.simulating import chosen_config
 from foundation.errors import WrongUse
 from models.faults import FAULTS
+from models.faults.planting import SOUND
 from models.faults.protocol import FaultSetting
 from simulations.federation.apps import check_planted, node_users
-from simulations.federation.faulty import SOUND, FaultyUsers
+from simulations.federation.faulty import FaultyUsers
 
 SMALL = {"data.users": 100, "data.samples_per_user": 6}
 
