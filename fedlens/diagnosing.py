@@ -105,7 +105,7 @@ def power(
 
 
 def _records(config: Config) -> int:
-    """What a user contributes: as declared, or an equal share of the data; `MOST_RECORDS` at most."""
+    """What a user contributes: as declared, or an equal share of the data set."""
     from client.datasets.registry import load
 
     data = config.data
