@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from fedlens import privatizers
     from fedlens.auditing import AuditReport, audit
     from fedlens.budgets import Budget, Calibration, budget, calibrate
+    from fedlens.diagnosing import diagnose, power
     from fedlens.presets import preset_names
     from fedlens.runs import Run, open_run
     from fedlens.samples import Provenance, Samples
@@ -53,7 +54,9 @@ __all__ = [
     "audit",
     "budget",
     "calibrate",
+    "diagnose",
     "open_run",
+    "power",
     "preset_names",
     "privatizers",
     "resume",
@@ -67,6 +70,8 @@ _PLACES = {
     "Calibration": "budgets",
     "budget": "budgets",
     "calibrate": "budgets",
+    "diagnose": "diagnosing",
+    "power": "diagnosing",
     "preset_names": "presets",
     "Run": "runs",
     "open_run": "runs",

@@ -193,12 +193,12 @@ def prepare(
     from server.pretrained_filter import check_filter
     from server.run_directory import RunDirectory
     from server.schedule import check_affordable
-    from simulations.federation.apps import simulated_federation, simulated_sensitive
+    from simulations.federation.apps import check_planted, simulated_sensitive
 
     check_affordable(config)
     check_room(config)
     check_filter(config)
-    simulated_federation(config.data, config.seed)
+    check_planted(config)
     simulated_sensitive(config)
     path = Path(out) if out is not None else _free_path(RUNS, name)
     kept = None

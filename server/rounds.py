@@ -18,6 +18,7 @@ from accountant.account import Spending
 from accountant.ledger.population import OutOfBudget
 from server.config.tree import Config
 from server.enrolment import Federation
+from server.kept_releases import keep_release
 from server.learner import Learner
 from server.private_step import NoUsableReply, PrivateStep
 from server.publication import Publication, round_facts
@@ -123,6 +124,7 @@ class TrainingRun:
             self._run_ledger.charge(task.event, number, step.evidence(aggregate, number))
         release = step.release(aggregate, number)
         self._directory.save_release(number, release)
+        keep_release(self._directory, self._config, self._federation, task, asked, number, release)
 
     def _step_of(self, task: ScheduledTask) -> PrivateStep:
         if task.name not in self._steps:

@@ -7,6 +7,7 @@
 ``checkpoint/release-N.safetensors``  round N's noised aggregate, until a state has taken it in
 ``checkpoint/generator-N.safetensors``  generators that stored samples were drawn from
 ``checkpoint/filter.safetensors``  the filter that the run was given, where it was given one
+``releases/round-N.safetensors``  noised releases, which diagnoses read: `server.kept_releases`
 ``place.json``             where the run lies: a copy of the folder does not go on by itself
 ``store.db``               the database, unless another store is named (then in ``store-url``)
 """
@@ -137,6 +138,11 @@ class RunDirectory:
         """Write a file durably; it and its folder say no time of it but this object's day."""
         write_durably(path, content, day=self._day)
         set_file_date(path.parent, self._day)
+
+    def keep_beside(self, folder: str, name: str, content: bytes) -> None:
+        """Write a file into a folder of the run, for what a run can go on without."""
+        (self.path / folder).mkdir(exist_ok=True)
+        self._write(self.path / folder / name, content)
 
     def date_folders(self) -> None:
         """Set the date of the folders: files came and went in them at times that data may move."""

@@ -17,6 +17,8 @@ VERBS = (
     "simulate",
     "resume",
     "samples",
+    "diagnose",
+    "power",
     "student",
     "study",
     "privatizer",

@@ -41,6 +41,14 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         help="one setting, over both; may be repeated",
     )
     add(
+        "--fault",
+        action="append",
+        default=[],
+        metavar="NAME:SHARE",
+        help="plant a fault in a share of the users, such as rotate90:0.3; may be repeated "
+        "(data.fault)",
+    )
+    add(
         "--epsilon",
         type=float,
         help="scale the noise of all tasks by one factor, so that the whole run has this DP ε",
@@ -82,6 +90,8 @@ def config_of(args: argparse.Namespace) -> Config:
     from server.config.reading import parse_setting
 
     settings = dict(parse_setting(text) for text in args.settings)
+    if args.fault:
+        settings["data.fault"] = " ".join(args.fault)
     given = chosen(args, "preset", "config", "epsilon", "delta", "data_dir")
     return chosen_config(**given, settings=settings)
 

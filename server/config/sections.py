@@ -8,6 +8,8 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from accountant.noise import TEST_MODE_VARIABLE, test_mode
+from foundation.errors import WrongUse
+from models.faults.planting import parse_faults
 from server.config.section import (
     Count,
     NotNegative,
@@ -25,6 +27,14 @@ MOST_RECORDS = 65_536
 """Records of a user beyond which one chunk of users would not fit in memory."""
 
 Delta = Annotated[float, Field(ge=LEAST_DELTA, lt=1)]
+
+
+def _planted(value: str) -> str:
+    try:
+        parse_faults(value)
+    except WrongUse as error:
+        raise ValueError(str(error)) from None
+    return value
 
 
 class DataConfig(Section):
@@ -57,6 +67,11 @@ class DataConfig(Section):
     records_per_node: Count = 5000
     """Record mode: how many records are declared of each node. A node divides its sums by this
     number times the task's sampling rate, whatever it holds: its true number is private."""
+
+    fault: Annotated[str, AfterValidator(_planted)] = ""
+    """Simulation only: faults that are planted in a share of the users, such as ``rotate90:0.3`` or
+    ``swap_labels:0.1:classes=1,7``, several with a space between. It stays in the run's
+    configuration, so that its samples are never taken for those of real data."""
 
     @model_validator(mode="after")
     def _enough_users(self) -> DataConfig:

@@ -14,9 +14,11 @@ from client.datasets.registry import Dataset, load
 from client.datasets.sensitive import SensitiveValues, sensitive_values_of
 from client.node_file import open_node_users
 from client.node_policy import NodePolicy
+from models.faults.planting import faulty_users, parse_faults
 from server.config.privatizer import FilterConfig
 from server.config.reading import read_run_config
 from server.config.tree import Config, DataConfig
+from simulations.federation.faulty import FaultyUsers
 from simulations.federation.partitions import Partition, partition
 
 _CONSENT = 6
@@ -104,8 +106,27 @@ def node_users(config: Config, number: int) -> ArrayUsers:
     hosted = _hosted(config.data, config.seed, hidden)
     known = hosted.get(number)
     if known is None or known.images is not dataset.train_images:
-        hosted[number] = _block(config, number, dataset, dealt)
+        hosted[number] = _with_faults(config, _block(config, number, dataset, dealt))
     return hosted[number]
+
+
+def _with_faults(config: Config, users: ArrayUsers) -> ArrayUsers:
+    faults = parse_faults(config.data.fault)
+    if not faults or users.ids is None:
+        return users
+    which = faulty_users(faults, config.data.users, config.seed)[users.ids]
+    return FaultyUsers.of(users, faults, which, config.seed)
+
+
+def check_planted(config: Config) -> None:
+    """Refuse planted faults that do not go with the data.
+
+    Raises:
+        WrongUse: a fault is about a class that there is not, or about colours of grey images.
+    """
+    dataset, _ = simulated_federation(config.data, config.seed)
+    for fault in parse_faults(config.data.fault):
+        fault.check(dataset.shape, dataset.classes)
 
 
 def _block(config: Config, number: int, dataset: Dataset, dealt: Partition) -> ArrayUsers:

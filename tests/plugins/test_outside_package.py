@@ -16,7 +16,10 @@ import fedlens
 from client.tasks import CLIENT_TASKS
 from dashboard.options import STORE_VARIABLE, USER_VARIABLE
 from dashboard.serve import MAIN_SCRIPT
+from models.faults import FAULTS
+from models.faults.planting import parse_faults
 from server.config.tasks import TASK_KINDS
+from server.diagnosis.hypotheses import library
 from server.store import (
     EXPORTERS,
     Annotation,
@@ -105,6 +108,12 @@ def test_its_task_is_refused_like_ours(tmp_path):
 def test_an_unknown_task_is_told_of_it(registry):
     with pytest.raises(fedlens.WrongUse, match="coarse"):
         registry["coarze"]
+
+
+def test_its_fault_is_planted_and_tried_by_a_diagnosis():
+    planted = parse_faults("fog:0.5:amount=0.25")[0]
+    assert planted.fault is FAULTS["fog"] and planted.amount == 0.25
+    assert any(one.fault is planted.fault for one in library((1, 28, 28), 10))
 
 
 def test_its_privatizer_trains_in_a_federation(tmp_path):

@@ -1,0 +1,96 @@
+"""``fedlens diagnose``: which fault users' data has, by what a run has released anyway."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedlens.cli.flags import add_json_flag, add_run_argument
+from fedlens.cli.output import print_json, print_table, say, step_bars
+
+if TYPE_CHECKING:
+    from server.diagnosis.report import Diagnosis
+
+PICTURE = Path("pictures") / "diagnosis.png"
+
+
+def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """The verb and its flags."""
+    parser = verbs.add_parser(
+        "diagnose",
+        help="name a fault in users' data by what a run has released anyway",
+        description="Compare a run's noised sums with what reference users would have released, "
+        "sound and under each fault of a library. Costs no privacy.",
+        epilog="example: fedlens diagnose runs/demo --reference mnist",
+    )
+    add_run_argument(parser)
+    add = parser.add_argument
+    add(
+        "--reference",
+        metavar="DATA|RUN",
+        help="public data set of the users' kind, whose test images are taken, or directory of an "
+        "earlier run of the same federation (default: the data set that the run names)",
+    )
+    add("--images", type=int, default=2000, help="images of the reference that are looked at")
+    add_json_flag(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Diagnose, print, draw."""
+    from fedlens.diagnosing import diagnose
+    from fedlens.runs import open_run
+    from foundation.errors import ExitStatus
+    from simulations.plots.diagnosis import plot_diagnosis
+
+    chosen = open_run(args.run_dir, store=args.store)
+    with step_bars() as bar:
+        found = diagnose(
+            chosen,
+            reference=args.reference,
+            images=args.images,
+            progress=None if bar is None else lambda done, total: bar("faults", done, total),
+        )
+    picture = chosen.path / PICTURE
+    plot_diagnosis(found, picture)
+    if args.json:
+        print_json(found.to_json())
+    else:
+        _print(found, picture)
+    return ExitStatus.DONE
+
+
+def _print(found: Diagnosis, picture: Path) -> None:
+    reference = found.reference
+    say(
+        f"{found.hypotheses} hypotheses against releases of {', '.join(found.releases)}; "
+        f"reference: {reference.images} images of {reference.name}"
+    )
+    if not reference.fits:
+        say(f"NOTHING IS CLAIMED: {reference.why}")
+    elif not found.findings:
+        say("no fault found")
+    else:
+        print_table(
+            ("fault", "what it is", "share of users", "95% interval", "q", "classes"),
+            [
+                (
+                    one.fault,
+                    one.says,
+                    f"{one.share:.1%}",
+                    f"{one.low:.1%} to {one.high:.1%}",
+                    f"{one.q_value:.2g}",
+                    ", ".join(map(str, one.classes)),
+                )
+                for one in found.findings
+            ],
+        )
+    say(f"what no finding explains: p = {found.omnibus.p_value:.2g}")
+    named = {one.fault for one in found.findings}
+    rest = [(n, s) for n, s in found.smallest_detectable.items() if n not in named]
+    print_table(
+        ("could not have been seen", "in fewer users than"),
+        [(n, f"{s:.1%}" if s <= 1 else "all") for n, s in sorted(rest, key=lambda one: one[1])],
+    )
+    say(f"picture: {picture}")

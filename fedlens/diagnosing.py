@@ -1,0 +1,157 @@
+"""Naming a fault in users' data by what a run has released, and what could be named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedlens.runs import Run, open_run
+from foundation.errors import WrongUse
+
+if TYPE_CHECKING:
+    from server.config.tree import Config
+    from server.diagnosis.power import PowerRow
+    from server.diagnosis.reference import Reference
+    from server.diagnosis.report import Diagnosis
+
+REFERENCE_IMAGES = 2000
+"""Images of a reference that are looked at; more take as much longer."""
+Observe = Callable[[int, int], None]
+MOST_RECORDS = 32
+"""Of a user, that are reckoned with beforehand."""
+_DRAW = 13
+
+
+def diagnose(
+    run: Run | Path | str,
+    *,
+    reference: Run | Path | str | None = None,
+    images: int = REFERENCE_IMAGES,
+    progress: Observe | None = None,
+) -> Diagnosis:
+    """Name the faults that a run's released sums show, with the share of users that has each.
+
+    All of it is post-processing of noised sums: it costs no privacy.
+
+    Args:
+        run: the run, or its directory.
+        reference: records of the users' kind without these faults: the name of a public data set,
+            whose test images are taken, or an earlier run of the same federation, whose released
+            samples stand for them and whose sums are subtracted. None: the test images of the data
+            set that the run names.
+        images: how many of the reference's images are looked at.
+        progress: told how many hypotheses are done, and how many there are.
+
+    Returns:
+        Findings, surest first; none where the reference is of another kind than the users' data.
+
+    Raises:
+        WrongUse: the reference cannot be used, or the run kept no release that can be read.
+        FedlensError: there is no such run or data set.
+    """
+    from server.diagnosis.diagnose import diagnose as diagnosed
+    from server.kept_releases import kept_releases
+
+    if images < 1:
+        raise WrongUse(f"images {images}: give at least 1")
+    chosen = run if isinstance(run, Run) else open_run(run)
+    earlier = _earlier_run(reference)
+    if earlier is None:
+        name = chosen.config.data.name if reference is None else str(reference)
+        found = public_reference(name, chosen.config, images)
+        return diagnosed(kept_releases(chosen.path), found, on_step=progress)
+    return diagnosed(
+        kept_releases(chosen.path),
+        samples_reference(earlier, images),
+        before=kept_releases(earlier.path),
+        on_step=progress,
+    )
+
+
+def power(
+    preset: str = "demo",
+    *,
+    config: Config | None = None,
+    users: Sequence[int] = (1000, 3000, 10_000),
+    epsilons: Sequence[float] = (0.5, 1.0, 2.0, 8.0),
+    images: int = REFERENCE_IMAGES,
+    progress: Observe | None = None,
+) -> list[PowerRow]:
+    """The smallest share of users in which a diagnosis would find each fault, before any run.
+
+    Args:
+        preset: the schedule; its warm-up alone is reckoned with.
+        config: a whole configuration instead.
+        users: federations' sizes.
+        epsilons: DP ε of the whole schedule, at its own δ (or 1/N where that is less).
+        images: how many of the reference's images are looked at.
+        progress: told how many hypotheses are done, and how many there are.
+
+    Raises:
+        WrongUse: the schedule has no task of kind ``frozen``, or an argument is out of range.
+    """
+    from fedlens.presets import preset_config
+    from server.diagnosis.power import power_of
+
+    if not users or min(users) < 1:
+        raise WrongUse(f"users {list(users)}: give numbers of at least 1")
+    if not epsilons or not min(epsilons) > 0:
+        raise WrongUse(f"epsilons {list(epsilons)}: give numbers above 0")
+    chosen = config or preset_config(preset)
+    found = public_reference(chosen.data.name, chosen, images)
+    chosen = chosen.updated({"data.records_per_user": _records(chosen)})
+    return power_of(chosen, found, users, epsilons, progress)
+
+
+def _records(config: Config) -> int:
+    """What a user contributes: as declared, or an equal share of the data set."""
+    from client.datasets.registry import load
+
+    data = config.data
+    declared = data.records_per_user or data.samples_per_user
+    if not declared:
+        declared = len(load(data.name, data.dir or None).train_labels) // data.users
+    return max(1, min(declared, MOST_RECORDS))
+
+
+def _earlier_run(reference: Run | Path | str | None) -> Run | None:
+    if reference is None or isinstance(reference, Run):
+        return reference
+    return open_run(reference) if (Path(reference) / "config.toml").is_file() else None
+
+
+def public_reference(name: str, config: Config, images: int) -> Reference:
+    """Test images of a public data set, drawn by a public seed: its order may follow writers.
+
+    Raises:
+        DatasetError: there is no such data set.
+    """
+    import numpy as np
+    import torch
+
+    from client.datasets.registry import load
+    from models.pixels import from_pixels
+    from server.diagnosis.reference import Reference
+
+    found = load(name, config.data.dir or None if name == config.data.name else None)
+    rows = np.random.default_rng(_DRAW).permutation(len(found.test_labels))[:images]
+    labels = torch.from_numpy(found.test_labels[rows])
+    return Reference(found.name, from_pixels(found.test_images[rows]), labels, found.classes)
+
+
+def samples_reference(run: Run, images: int) -> Reference:
+    """Fresh samples of a run, which stand for its users, filtered by no agreement.
+
+    Raises:
+        FedlensError: the run kept no generator.
+    """
+    import torch
+
+    from server.diagnosis.reference import Reference
+    from simulations.reading import fresh_samples, kept_sampler
+
+    torch.set_num_threads(run.config.generator.threads)
+    sampler = kept_sampler(run.directory)
+    drawn, labels = fresh_samples(sampler, images, run.config.seed)
+    return Reference(f"run {run.path.name}", drawn, labels, sampler.shown_classes)

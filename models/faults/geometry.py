@@ -1,0 +1,86 @@
+"""Faults of where things are in an image: turns, mirrors, shifts, sizes."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from models.faults.protocol import Fault, FaultSetting
+
+
+def _turned(quarters: int) -> Fault:
+    degrees = 90 * quarters
+    return Fault(
+        f"rotate{degrees}",
+        f"turned left by {degrees} degrees",
+        image=lambda images, _: torch.rot90(images, quarters, (2, 3)),
+    )
+
+
+def warped(images: Tensor, *, degrees: float = 0.0, scale: float = 1.0) -> Tensor:
+    """Images turned left about their centre and enlarged by ``scale``; what is outside is black."""
+    angle = math.radians(degrees)
+    cosine, sine = math.cos(angle) / scale, math.sin(angle) / scale
+    matrix = torch.tensor([[cosine, -sine, 0.0], [sine, cosine, 0.0]]).expand(len(images), 2, 3)
+    grid = F.affine_grid(matrix, list(images.shape), align_corners=False)
+    return F.grid_sample(images + 1, grid, align_corners=False) - 1
+
+
+def shifted(images: Tensor, pixels: float, axis: int) -> Tensor:
+    """Images moved along an axis by whole pixels; what comes in is black."""
+    steps, side = round(pixels), images.shape[axis]
+    moved = torch.roll(images, steps, axis)
+    place = torch.arange(side)
+    empty = place < steps if steps > 0 else place >= side + steps
+    wanted = [1, 1, 1, 1]
+    wanted[axis] = side
+    return torch.where(empty.view(wanted), -1.0, moved)
+
+
+def cropped(images: Tensor, setting: FaultSetting) -> Tensor:
+    """The middle of an image alone; a border of ``amount`` pixels is black."""
+    border, side = round(setting.amount), images.shape[-1]
+    place = torch.arange(side)
+    kept = (place >= border) & (place < side - border)
+    return torch.where(kept[:, None] & kept[None, :], images, -1.0)
+
+
+ROTATE90, ROTATE180, ROTATE270 = _turned(1), _turned(2), _turned(3)
+MIRROR = Fault("mirror", "left and right exchanged", image=lambda images, _: images.flip(3))
+UPSIDE_DOWN = Fault("upside_down", "top and bottom exchanged", image=lambda x, _: x.flip(2))
+TILT = Fault(
+    "tilt",
+    "tilted",
+    image=lambda images, setting: warped(images, degrees=setting.amount),
+    amounts=(20.0, 10.0, 35.0, -10.0, -20.0, -35.0),
+    measure="degrees to the left",
+    continuous=True,
+)
+SHIFT_RIGHT = Fault(
+    "shift_right",
+    "moved sideways",
+    image=lambda images, setting: shifted(images, setting.amount, 3),
+    amounts=(4.0, 2.0, -2.0, -4.0),
+    measure="pixels to the right",
+)
+SHIFT_DOWN = Fault(
+    "shift_down",
+    "moved up or down",
+    image=lambda images, setting: shifted(images, setting.amount, 2),
+    amounts=(4.0, 2.0, -2.0, -4.0),
+    measure="pixels down",
+)
+SCALE = Fault(
+    "scale",
+    "of another size",
+    image=lambda images, setting: warped(images, scale=setting.amount),
+    amounts=(0.6, 0.8, 1.25, 1.5),
+    measure="times the size",
+    continuous=True,
+)
+CROP = Fault(
+    "crop", "cut off at the border", image=cropped, amounts=(7.0, 5.0), measure="pixels of border"
+)

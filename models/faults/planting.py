@@ -1,0 +1,116 @@
+"""Faults as they are written down, such as ``rotate90:0.3`` or ``tilt:0.1:amount=-15``."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foundation.errors import WrongUse
+from models.faults import FAULTS
+from models.faults.protocol import Fault, FaultSetting
+
+SOUND = -1
+"""In the place of a fault's number, of a user who has none."""
+_WHO = 7
+"""Stream of the run's seed that says which users have a fault."""
+FORM = "write NAME:SHARE, such as rotate90:0.3, then :classes=1,7 or :amount=20 where wanted"
+
+
+@dataclass(frozen=True)
+class PlantedFault:
+    """A fault in a share of a simulation's users."""
+
+    fault: Fault
+    share: float
+    """Of users, in (0, 1]."""
+    chosen: tuple[int, ...] = ()
+    amount: float = 0.0
+
+    def setting(self, classes: int, seed: int) -> FaultSetting:
+        """How it is carried out on one user's records."""
+        return FaultSetting(classes, self.chosen, self.amount, seed)
+
+    def check(self, shape: tuple[int, int, int], classes: int) -> None:
+        """Refuse what cannot be seen in such data.
+
+        Raises:
+            WrongUse: it is about classes that there are not, or about colours of grey images.
+        """
+        name = self.fault.name
+        if unknown := [c for c in self.chosen if c >= classes]:
+            raise WrongUse(
+                f"fault {name!r}: there is no class {unknown[0]}; classes run from 0 to "
+                f"{classes - 1}"
+            )
+        if self.fault.colours and shape[0] == 1:
+            raise WrongUse(
+                f"fault {name!r} changes colours and these images are grey: take another"
+            )
+
+
+def parse_faults(text: str) -> tuple[PlantedFault, ...]:
+    """The faults in a text that separates them by spaces; none of an empty one.
+
+    Raises:
+        WrongUse: one is written in another form, unknown, or their shares add up to more than 1.
+    """
+    planted = tuple(_parsed(word) for word in text.split())
+    if sum(one.share for one in planted) > 1 + 1e-9:
+        raise WrongUse(f"faults {text!r}: a user has one fault at most, so shares add up to 1")
+    return planted
+
+
+def _parsed(word: str) -> PlantedFault:
+    name, *rest = word.split(":")
+    if not rest:
+        raise WrongUse(f"fault {word!r}: {FORM}")
+    fault, share = FAULTS[name], _number(word, rest[0])
+    if not 0 < share <= 1:
+        raise WrongUse(f"fault {word!r}: the share of users must be above 0 and at most 1")
+    chosen: tuple[int, ...] = ()
+    amount = fault.amounts[0]
+    for part in rest[1:]:
+        key, _, value = part.partition("=")
+        if key == "classes":
+            chosen = tuple(int(_number(word, digit)) for digit in value.split(","))
+        elif key == "amount" and fault.measure:
+            amount = _number(word, value)
+        else:
+            raise WrongUse(f"fault {word!r}: {part!r} is not understood; {FORM}")
+    _check_classes(word, fault, chosen)
+    return PlantedFault(fault, share, chosen, amount)
+
+
+def _number(word: str, text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise WrongUse(f"fault {word!r}: {text!r} is no number; {FORM}")
+    return number
+
+
+def _check_classes(word: str, fault: Fault, chosen: tuple[int, ...]) -> None:
+    needed = {"any": None, "class": 1, "pair": 2}[fault.takes]
+    if needed is not None and len(set(chosen)) != needed:
+        example = ",".join(str(number) for number in range(1, needed + 1))
+        raise WrongUse(f"fault {word!r}: name {needed} class(es), such as :classes={example}")
+    if min(chosen, default=0) < 0:
+        raise WrongUse(f"fault {word!r}: classes are numbers from 0")
+    if fault.takes == "any" and fault.kind == "label" and chosen:
+        raise WrongUse(f"fault {word!r} is about all classes: leave :classes= out")
+
+
+def faulty_users(faults: tuple[PlantedFault, ...], users: int, seed: int) -> NDArray[np.int64]:
+    """Which fault each user has, int64 [users], or `SOUND`; each fault's share of users has it."""
+    found = np.full(users, SOUND)
+    order = np.random.default_rng([seed, _WHO]).permutation(users)
+    ends = np.round(np.cumsum([0.0, *(fault.share for fault in faults)]) * users).astype(int)
+    for number, (first, last) in enumerate(pairwise(ends)):
+        found[order[first:last]] = number
+    return found

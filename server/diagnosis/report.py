@@ -1,0 +1,78 @@
+"""What a diagnosis says: findings, what is left, and what could not have been seen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class FoundFault:
+    """A fault that the releases show."""
+
+    fault: str
+    """Its name in the library."""
+    says: str
+    """It in words, with the amount that fits best."""
+    amount: float | None
+    """In the fault's own measure; None where it has none."""
+    share: float
+    """Of the users, as far as the releases tell."""
+    low: float
+    high: float
+    """The share's 95% interval: noise, reference, and a relative error for what is not modelled."""
+    q_value: float
+    """False discovery rate over the library at which it was taken up."""
+    classes: tuple[int, ...]
+    """Where it shows; all classes where none can be told from the others."""
+
+
+@dataclass(frozen=True)
+class ReferenceFit:
+    """What was compared with, and whether it is of the users' kind."""
+
+    name: str
+    images: int
+    fits: bool
+    """Where it does not, nothing is claimed."""
+    why: str
+    """In words where it does not fit; empty otherwise."""
+    unexplained: float
+    """Size of what is left, relative to a median fault in all users."""
+
+
+@dataclass(frozen=True)
+class Omnibus:
+    """A test of whether anything is left that no finding explains."""
+
+    p_value: float
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Everything that one reading of a run's releases says. It costs no privacy."""
+
+    findings: tuple[FoundFault, ...]
+    """Surest first."""
+    omnibus: Omnibus
+    smallest_detectable: Mapping[str, float]
+    """By fault: the share of users at which it would be found in nine of ten runs; infinite where
+    no share would be."""
+    reference: ReferenceFit
+    releases: tuple[str, ...]
+    """Tasks whose releases were read."""
+    hypotheses: int
+    """How many were tried."""
+    records_per_user: int
+    """That a user contributes, as declared or as the size of the releases says."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object; None for what is infinite."""
+        found = asdict(self)
+        found["smallest_detectable"] = {
+            name: share if math.isfinite(share) and share <= 1 else None
+            for name, share in self.smallest_detectable.items()
+        }
+        return found

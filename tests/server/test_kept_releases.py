@@ -1,0 +1,65 @@
+"""Kept releases: what was released, bit for bit enough, beside what nodes were asked."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from server import kept_releases as kept
+from server.kept_releases import KeptReleaseError, kept_releases
+from server.mechanism import release_deviation
+from server.run_directory import RunDirectory
+
+
+def test_a_run_keeps_what_it_released_and_what_it_asked(small_config, run_small, tmp_path):
+    config = small_config(tasks__critic__kind="frozen")
+    run_small(config)
+    found = kept_releases(tmp_path / "run")
+    assert [one.request.round for one in found] == [1, 2, 3]
+    state = RunDirectory(tmp_path / "run").load_state()
+    total = sum(one.release for one in found)
+    assert np.allclose(total, state.arrays["tasks/critic/sum"], atol=1e-6)
+    for one in found:
+        task = config.tasks["critic"]
+        assert one.deviation == release_deviation(config, task)
+        assert one.request.mechanism.clipping_norm == task.clipping_norm
+        assert (one.shape, one.classes) == ((1, 28, 28), 10)
+        assert one.request.users == () and one.request.key == b""
+
+
+def test_weights_of_later_rounds_come_back_whole_from_the_stretch_that_changed(
+    small_config, run_small, tmp_path
+):
+    run_small(small_config(tasks__critic__kind="wgan"))
+    first, _, third = kept_releases(tmp_path / "run")
+    assert first.request.weights.keys() == third.request.weights.keys()
+    for name, vector in third.request.weights.items():
+        assert vector.shape == first.request.weights[name].shape and np.isfinite(vector).all()
+    assert any((third.request.weights[n] != v).any() for n, v in first.request.weights.items())
+
+
+def test_a_stretch_is_what_differs():
+    first = {"critic": np.arange(6, dtype=np.float32)}
+    later = np.array([0, 1, 9, 3, 8, 5], np.float32)
+    stretch, begin = kept._changed(later, first, "critic")
+    assert begin == 2 and stretch.tolist() == [9, 3, 8]
+    assert (kept._whole(stretch, begin, first["critic"]) == later).all()
+    assert kept._changed(first["critic"], first, "critic")[0].size == 0
+
+
+def test_rounds_that_there_is_no_room_for_are_left_out_but_never_the_warm_ups(
+    small_config, run_small, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(kept, "MOST_BYTES", 1)
+    run_small(small_config(tasks__critic__kind="wgan"))
+    assert kept_releases(tmp_path / "run") == []
+    run_small(small_config(tasks__critic__kind="frozen"), name="warm")
+    assert len(kept_releases(tmp_path / "warm")) == 3
+
+
+def test_a_damaged_file_is_named(small_config, run_small, tmp_path):
+    run_small(small_config(tasks__critic__kind="frozen"))
+    path = tmp_path / "run" / "releases" / "round-000002.safetensors"
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(KeptReleaseError, match=r"round-000002\.safetensors is damaged"):
+        kept_releases(tmp_path / "run")
