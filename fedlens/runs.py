@@ -71,12 +71,10 @@ class Run:
         except (TypeError, ValueError):
             raise RunDirectoryError(f"{path} is not this version's: `fedlens resume` it") from None
 
-    def keep(self, summary: Summary) -> None:
-        """Write what `summary` reads."""
-        from foundation.files import write_durably
-
+    def keep(self, summary: Summary, directory: RunDirectory) -> None:
+        """Write what `summary` reads, with the day of the ``directory`` that was trained in."""
         content = json.dumps(summary.to_json(), allow_nan=False, indent=1)
-        write_durably(self.path / SUMMARY, (content + "\n").encode())
+        directory.save(SUMMARY, (content + "\n").encode())
 
     def statement(self) -> str:
         """What the run guarantees so far, in words, with the assumptions.

@@ -246,7 +246,7 @@ def train(
         student=student,
     )
     run = Run(directory.path, store_url_of(directory, store))
-    run.keep(summary)
+    run.keep(summary, directory)
     directory.date_everything()
     return run
 

@@ -71,7 +71,7 @@ def check_room(config: Config, prior: PriorReleases | None = None) -> None:
     schedule, population = scheduled(config), joined(config)
     if population is None:
         return
-    first = [] if prior is None else population.missing(prior).in_bulk
+    first = [] if prior is None or prior.other_people else population.missing(prior).in_bulk
     events: list[Event] = []
     if len(schedule) > 1:
         events = [replace(task.event, count=task.event.count * task.rounds) for task in schedule]

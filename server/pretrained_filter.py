@@ -21,7 +21,7 @@ from models.shapes import ImageShape, ShapeError
 from server.config.privatizer import FilterConfig, PretrainedPrivatizer
 from server.config.tasks import PrivatizerTaskConfig
 from server.config.tree import Config, ConfigError
-from server.population import check_room
+from server.population import check_room, joined
 from server.run_directory import RunDirectory, RunDirectoryError, Snapshot
 from server.run_filter import kept_filter_weights
 from server.run_ledger import spending_of
@@ -144,6 +144,14 @@ def _taken(config: Config, ours: PretrainedPrivatizer, shape: ImageShape) -> Pre
 def _prior(config: Config, ours: PretrainedPrivatizer, directory: RunDirectory) -> PriorReleases:
     """What that run released, where both budgets cover it."""
     prior = PriorReleases.of(Ledger.read(directory.ledger), other_people=ours.other_people)
+    population = joined(config) if prior.other_people else None
+    if population is not None and population.knows(prior):
+        raise _refused(
+            ours,
+            "privatizer.other_people = true, but that run spent from this run's population "
+            f"{config.privacy.population!r} or was booked there, so its users may be the same: "
+            "give false",
+        )
     check_affordable(config, prior.in_bulk)
     check_room(config, prior)
     return prior

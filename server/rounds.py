@@ -130,7 +130,7 @@ class TrainingRun:
         if task.name not in self._steps:
             state, nodes = self._learner.task(task), (self._grid, self._federation)
             sizes = state.size, state.largest_reply
-            key = kept_key(self._config, self._directory.path)
+            key = kept_key(self._config, self._directory)
             step = PrivateStep(self._config, task, *nodes, *sizes, key)
             self._steps[task.name] = step
         return self._steps[task.name]

@@ -134,9 +134,13 @@ class RunDirectory:
             self.path.rename(target)
         return target
 
-    def _write(self, path: Path, content: bytes) -> None:
+    def save(self, name: str, content: bytes, *, private: bool = False) -> None:
+        """Write a file of the run durably, dated like all others; ``private``: for its owner."""
+        self._write(self.path / name, content, private=private)
+
+    def _write(self, path: Path, content: bytes, *, private: bool = False) -> None:
         """Write a file durably; it and its folder say no time of it but this object's day."""
-        write_durably(path, content, day=self._day)
+        write_durably(path, content, private=private, day=self._day)
         set_file_date(path.parent, self._day)
 
     def keep_beside(self, folder: str, name: str, content: bytes) -> None:
@@ -213,6 +217,11 @@ class RunDirectory:
     def save_place(self, place: dict[str, Any]) -> None:
         """Keep where the run is bound to, as JSON values."""
         self._write(self._place, (json.dumps(place) + "\n").encode())
+
+    @property
+    def bound(self) -> bool:
+        """Whether `save_place` kept anything, readable or not."""
+        return self._place.exists()
 
     def load_place(self) -> dict[str, Any] | None:
         """What `save_place` kept; None where nothing was, or it cannot be read."""

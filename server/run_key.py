@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from pathlib import Path
 
 from foundation.errors import FedlensError
-from foundation.files import write_durably
 from server.config.tree import Config
+from server.run_directory import RunDirectory
 
 KEY_BYTES = 16
 FILE = "run-key"
@@ -26,15 +25,15 @@ def new_key(config: Config) -> bytes:
     return hashlib.blake2b(seed, digest_size=KEY_BYTES, person=b"run key").digest()
 
 
-def kept_key(config: Config, folder: Path) -> bytes:
-    """The key of the run in ``folder``: drawn when it starts, the same when it goes on.
+def kept_key(config: Config, directory: RunDirectory) -> bytes:
+    """The key of the run in ``directory``: drawn when it starts, the same when it goes on.
 
     Raises:
         RunKeyError: the file was damaged.
     """
-    path = folder / FILE
+    path = directory.path / FILE
     if not path.exists():
-        write_durably(path, new_key(config).hex().encode(), private=True)
+        directory.save(FILE, new_key(config).hex().encode(), private=True)
     try:
         key = bytes.fromhex(path.read_text(encoding="ascii"))
     except ValueError:

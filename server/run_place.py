@@ -64,7 +64,7 @@ def check_place(directory: RunDirectory, store: Store) -> None:
     ledger, snapshot = Ledger.open(directory.ledger), directory.load_state()
     rows = store.ledger(str(ledger.header["run_id"]))
     done = 0 if snapshot is None else snapshot.round
-    if (ledger.entries or rows) and done < total_rounds(directory.config()):
+    if (directory.bound or ledger.entries or rows) and done < total_rounds(directory.config()):
         _check_bound(directory, ledger)  # a finished run may lie anywhere: it draws no more noise
     check_mirror(ledger, rows)
     _check_store(directory, store, len(rows), done - 1)  # the last round may have been cut off

@@ -27,7 +27,8 @@ _NUMBER = rb"(0|[1-9][0-9]{0,15})"
 _ENTRY = re.compile(
     rb'(\{"at":"([^"\\\x00-\x1f\x7f-\xff]*)","event":(\{[^}]*\}),'
     rb'"evidence_digest":(null|"[0-9a-f]{64}"),"index":' + _NUMBER + rb',"previous":"(.{64})",'
-    rb'"purpose":(' + _TEXT + rb'),"round":' + _NUMBER + rb"(?:,\"run\":(" + _TEXT + rb"))?)"
+    rb'"purpose":(' + _TEXT + rb'),"round":' + _NUMBER + rb"(?:,\"run\":(" + _TEXT + rb")"
+    rb'(?:,"source":"([0-9a-f]{64})")?)?)'
     rb',"sha256":"(.{64})"\}\n'
 )
 """Entries as we write them: many times as quick to read as JSON in general."""
@@ -63,6 +64,8 @@ class LedgerEntry:
     """Hash of this line."""
     run: str | None = None
     """In a population's ledger: the run that the release belongs to."""
+    source: str | None = None
+    """There too, where it was booked after the fact: hash of the entry in the run's own ledger."""
 
 
 def canonical(record: object) -> bytes:
@@ -101,7 +104,7 @@ def seal_line(record: Mapping[str, Any]) -> tuple[bytes, LedgerEntry]:
 
 def _entry_of(record: dict[str, Any]) -> LedgerEntry:
     """An entry of any form that is JSON, with every field checked."""
-    if record.keys() - {"run"} != _ENTRY_KEYS:
+    if record.keys() - {"run", "source"} != _ENTRY_KEYS:
         raise ChainError(f"has the wrong fields: {sorted(record)}")
     evidence = record["evidence_digest"]
     for name in ("index", "round"):
@@ -112,6 +115,8 @@ def _entry_of(record: dict[str, Any]) -> LedgerEntry:
             raise ChainError(f"{name} = {record[name]!r}: not text")
     if not (evidence is None or _is_digest(evidence)):
         raise ChainError(f"evidence_digest = {evidence!r}: neither null nor 64 hexadecimal digits")
+    if "source" in record and not ("run" in record and _is_digest(record["source"])):
+        raise ChainError(f"source = {record['source']!r}: not 64 hexadecimal digits beside a run")
     return LedgerEntry(
         index=record["index"],
         round=record["round"],
@@ -122,6 +127,7 @@ def _entry_of(record: dict[str, Any]) -> LedgerEntry:
         previous=record["previous"],
         hash=record["sha256"],
         run=record.get("run"),
+        source=record.get("source"),
     )
 
 
@@ -241,9 +247,8 @@ class Reader:
         found: list[LedgerEntry] = []
         head, position = self.head, len(self.entries)
         previous, size = head.encode(), 0
-        for body, at, event, evidence, index, before, what, number, run, digest in _ENTRY.findall(
-            data, start, stop
-        ):
+        for fields in _ENTRY.findall(data, start, stop):
+            body, at, event, evidence, index, before, what, number, run, source, digest = fields
             head_here = hashlib.sha256(body + b"}").hexdigest()
             own = head_here.encode()
             if own != digest or before != previous or int(index) != position:
@@ -259,6 +264,7 @@ class Reader:
                     head,
                     head_here,
                     (self._texts.get(run) or self._text(run)) if run else None,
+                    source.decode() or None,
                 )
             except ChainError:
                 return False

@@ -24,7 +24,7 @@ from foundation.json_values import json_value
 
 FORMAT = "fedlens-export-1"
 _LINE_COLUMNS = (
-    "index", "round", "run", "at", "purpose", "evidence_digest", "previous", "sha256",
+    "index", "round", "run", "at", "purpose", "evidence_digest", "previous", "source", "sha256",
 )  # fmt: skip
 _EVENT_COLUMNS = (
     "mechanism", "unit", "sampler", "adjacency", "sampling_rate", "noise_multiplier",

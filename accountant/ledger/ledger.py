@@ -160,6 +160,7 @@ class Ledger:
         purpose: str,
         evidence_digest: str | None,
         run: str | None = None,
+        source: str | None = None,
     ) -> LedgerEntry:
         """Write one entry; it is on disk when this returns.
 
@@ -169,6 +170,7 @@ class Ledger:
             purpose: what it is for, in words.
             evidence_digest: commitment to the noised histogram of norms, if there is one.
             run: whose round it is, where the ledger is that of several runs.
+            source: hash of that run's own entry, where it was written before this one.
 
         Raises:
             LedgerError: another process has written to the file, or the disk refused the line. The
@@ -183,6 +185,7 @@ class Ledger:
             "purpose": purpose,
             "round": round,
             **({} if run is None else {"run": run}),
+            **({} if source is None else {"source": source}),
         }
         try:
             line, entry = seal_line(record)

@@ -29,7 +29,7 @@ from accountant.bounds import Bound
 from accountant.dp.differential import DifferentialAccountant
 from accountant.events import Event
 from accountant.ledger.ledger import Ledger, LedgerEntry, LedgerError
-from accountant.ledger.prior import PriorReleases, granted
+from accountant.ledger.prior import PriorReleases
 from accountant.ledger.terms import PopulationError, PopulationTerms
 from foundation.errors import ExitStatus, FedlensError
 from foundation.files import make_folder_durably
@@ -155,8 +155,27 @@ class Population:
         return entry
 
     def missing(self, prior: PriorReleases) -> PriorReleases:
-        """The releases of another run about these people that were not granted here yet."""
-        return prior.missing_in(granted(self._ledger.entries, prior.run_id))
+        """The releases of another run about these people that were not granted here yet.
+
+        Raises:
+            PopulationError: another ledger of the same run id was granted something here.
+        """
+        granted = self._granted(prior.run_id)
+        number = prior.contradicted(granted, self.identity)
+        if number is not None:
+            raise PopulationError(
+                f"the filter of run {prior.run_id} cannot be taken: {self._ledger.path} has round "
+                f"{number} of another ledger with that run id, so its folder was copied and both "
+                "copies went on; take the filter of the copy that was booked"
+            )
+        return prior.missing_in(granted)
+
+    def knows(self, prior: PriorReleases) -> bool:
+        """Whether another run is about these people: it spent from here, or was booked here."""
+        return prior.population == self.identity or bool(self._granted(prior.run_id))
+
+    def _granted(self, run: str) -> list[LedgerEntry]:
+        return [entry for entry in self._ledger.entries if entry.run == run]
 
     def charge_prior(self, prior: PriorReleases) -> int:
         """Book what another run released of these people, once, all of it or nothing.
@@ -170,7 +189,7 @@ class Population:
 
         Raises:
             OutOfBudget: they would take ε above the budget. Nothing was spent.
-            PopulationError: an event is of another unit or adjacency.
+            PopulationError: an event is of another unit or adjacency, or see `missing`.
             LedgerError: the ledger was harmed, or cannot be written.
         """
         if prior.other_people:
@@ -187,9 +206,14 @@ class Population:
                     f"budget {self.terms.epsilon_budget:g} (spent {self.spent().epsilon:.4g}): "
                     "take a larger budget, or another filter"
                 )
-            for number, event in missing.releases:
+            for number, event, entry in missing.releases:
                 self._ledger.append(
-                    event, round=number, purpose=FILTER, evidence_digest=None, run=prior.run_id
+                    event,
+                    round=number,
+                    purpose=FILTER,
+                    evidence_digest=None,
+                    run=prior.run_id,
+                    source=entry,
                 )
             self._book()
         return len(missing.releases)

@@ -7,9 +7,10 @@ events, not their ε, which do not add up.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from accountant.events import Event, event_from_json
 from accountant.ledger.chain import LedgerEntry
@@ -17,6 +18,15 @@ from accountant.ledger.ledger import Ledger
 
 HEADER = "filter"
 """Under which key of a run's ledger header it stands."""
+
+
+class Release(NamedTuple):
+    """One entry of the other run's ledger."""
+
+    round: int
+    event: Event
+    entry: str
+    """Hash of its line, which tells it from the same mechanism in another ledger."""
 
 
 @dataclass(frozen=True)
@@ -27,17 +37,21 @@ class PriorReleases:
     """Of the other run."""
     head: str
     """Hash of its ledger's last line then: it pins these releases."""
-    releases: tuple[tuple[int, Event], ...]
-    """Round and mechanism of each entry, in their order."""
+    releases: tuple[Release, ...]
+    """Its entries, in their order."""
     other_people: bool = False
     """Whether an operator declared, on record, that they were about other people: then they are
     no part of the guarantee."""
+    population: str | None = None
+    """Identity of the population that the other run spent from, if it did."""
 
     @classmethod
     def of(cls, ledger: Ledger, *, other_people: bool) -> PriorReleases:
         """All that a ledger holds now."""
-        releases = tuple((entry.round, entry.event) for entry in ledger.entries)
-        return cls(str(ledger.header["run_id"]), ledger.head, releases, other_people)
+        releases = tuple(Release(e.round, e.event, e.hash) for e in ledger.entries)
+        header = ledger.header
+        known = str(header["run_id"]), ledger.head, releases, other_people
+        return cls(*known, header.get("population"))
 
     @classmethod
     def in_header(cls, header: Mapping[str, Any]) -> PriorReleases | None:
@@ -52,7 +66,7 @@ class PriorReleases:
     @property
     def counted(self) -> tuple[Event, ...]:
         """The mechanisms that the run's guarantee includes."""
-        return () if self.other_people else tuple(event for _, event in self.releases)
+        return () if self.other_people else tuple(release.event for release in self.releases)
 
     @property
     def in_bulk(self) -> list[Event]:
@@ -62,26 +76,54 @@ class PriorReleases:
             counts[event] = counts.get(event, 0) + 1
         return [replace(event, count=event.count * n) for event, n in counts.items()]
 
-    def missing_in(self, entries: Mapping[tuple[int, Event], int]) -> PriorReleases:
-        """Those that were not granted yet, where ``entries`` counts grants by round and event."""
-        left, missing = dict(entries), []
+    def contradicted(self, granted: Sequence[LedgerEntry], population: str) -> int | None:
+        """The first round in which a population knows another ledger under this run id.
+
+        Args:
+            granted: what the population granted under the run's id.
+            population: its identity. Grants without a source are of a run that spent from it.
+        """
+        entries = {release.round: release.entry for release in self.releases}
+        for grant in granted:
+            same = self.population == population
+            if grant.source is not None:
+                same = entries.get(grant.round, grant.source) == grant.source
+            if not same:
+                return grant.round
+        return None
+
+    def missing_in(self, granted: Sequence[LedgerEntry]) -> PriorReleases:
+        """Those that a population did not grant yet, of what it granted under the run's id."""
+        booked = {grant.source for grant in granted}
+        spent = Counter((grant.round, grant.event) for grant in granted if grant.source is None)
+        missing = []
         for release in self.releases:
-            if left.get(release, 0):
-                left[release] -= 1
+            if release.entry in booked:
+                continue
+            if spent[release[:2]]:
+                spent[release[:2]] -= 1
             else:
                 missing.append(release)
         return replace(self, releases=tuple(missing))
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values: equal mechanisms once, with the rounds they ran in."""
-        rounds: dict[Event, list[int]] = {}
-        for number, event in self.releases:
-            rounds.setdefault(event, []).append(number)
+        """JSON values: equal mechanisms once, with the rounds they ran in and their entries."""
+        groups: dict[Event, list[Release]] = {}
+        for release in self.releases:
+            groups.setdefault(release.event, []).append(release)
         return {
             "run_id": self.run_id,
             "head": self.head,
             "other_people": self.other_people,
-            "releases": [{"event": e.to_json(), "rounds": found} for e, found in rounds.items()],
+            "population": self.population,
+            "releases": [
+                {
+                    "event": event.to_json(),
+                    "rounds": [release.round for release in group],
+                    "entries": [release.entry for release in group],
+                }
+                for event, group in groups.items()
+            ],
         }
 
     @classmethod
@@ -92,19 +134,9 @@ class PriorReleases:
             EventError: an event is not one we know.
         """
         releases = [
-            (int(number), event_from_json(group["event"]))
+            Release(int(number), event_from_json(group["event"]), str(entry))
             for group in record["releases"]
-            for number in group["rounds"]
+            for number, entry in zip(group["rounds"], group["entries"], strict=True)
         ]
         known = str(record["run_id"]), str(record["head"])
-        return cls(*known, tuple(releases), bool(record["other_people"]))
-
-
-def granted(entries: tuple[LedgerEntry, ...], run: str) -> dict[tuple[int, Event], int]:
-    """How often each round and event of a run is in a population's ledger."""
-    counts: dict[tuple[int, Event], int] = {}
-    for entry in entries:
-        if entry.run == run:
-            release = entry.round, entry.event
-            counts[release] = counts.get(release, 0) + 1
-    return counts
+        return cls(*known, tuple(releases), bool(record["other_people"]), record["population"])

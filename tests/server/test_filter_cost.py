@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -179,16 +181,80 @@ def test_other_people_are_declared_on_record_and_cost_nothing(
         assert "The operator declared that none of them is" in store.run(outcome.run_id).guarantee
 
 
+@pytest.mark.parametrize("how", ["it spent from the population", "it was booked there"])
+def test_other_people_cannot_be_said_of_a_run_of_the_same_population(
+    trained, taking, run_small, clinic, how
+):
+    clinic()
+    spent = how == "it spent from the population"
+    folder = trained(**({"privacy__population": "clinic"} if spent else {}))
+    config = taking(folder, privacy__population="clinic")
+    if not spent:
+        run_small(config, "two")
+    with pytest.raises(ConfigError, match=r"privatizer\.other_people = true, but .* 'clinic'"):
+        check_filter(config.updated({"privatizer.other_people": True}))
+
+
+def test_two_ledgers_of_one_run_id_are_not_booked_as_one(
+    trained, taking, run_small, clinic, tmp_path
+):
+    """Both copies of a folder went on from the same round, each with noise of its own."""
+    clinic()
+    folder = trained()
+    shutil.copytree(folder, tmp_path / "copy")
+    run_small(taking(folder, privacy__population="clinic"), "two")
+    before = booked()
+    went_on_alone(tmp_path / "copy" / "ledger.jsonl", since=1)
+    config = taking(tmp_path / "copy", privacy__population="clinic")
+    with pytest.raises(PopulationError, match="round 2 of another ledger with that run id"):
+        check_filter(config)
+    with pytest.raises(PopulationError, match="another ledger"):
+        run_small(config, "three")
+    assert booked() == before
+    check_filter(taking(folder, privacy__population="clinic"))
+
+
+def test_a_ledger_that_grew_since_it_was_booked_is_the_same_one(trained, clinic, tmp_path):
+    clinic()
+    whole, path = trained() / "ledger.jsonl", tmp_path / "earlier.jsonl"
+    path.write_bytes(b"".join(whole.read_bytes().splitlines(keepends=True)[:3]))
+    earlier, later = (PriorReleases.of(Ledger.read(p), other_people=False) for p in (path, whole))
+    population = Population.open(population_folder("clinic"))
+    counts = [population.charge_prior(prior) for prior in (earlier, later, earlier, later)]
+    assert counts == [2, 1, 0, 0]
+
+
+def test_a_ledger_of_no_population_is_not_that_of_a_run_that_spent_from_it(trained, clinic):
+    clinic()
+    ledger = Ledger.read(trained() / "ledger.jsonl")
+    population = Population.open(population_folder("clinic"))
+    first = ledger.entries[0]
+    population.charge(first.event, run=str(ledger.header["run_id"]), number=1)
+    with pytest.raises(PopulationError, match="round 1 of another ledger"):
+        population.charge_prior(PriorReleases.of(ledger, other_people=False))
+
+
+def went_on_alone(path: Path, since: int) -> None:
+    """A ledger with its first entries, and after them others of the same mechanisms."""
+    entries = Ledger.read(path).entries
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[: since + 1]))
+    ledger = Ledger.open(path)
+    for entry in entries[since:]:
+        ledger.append(
+            entry.event, round=entry.round, purpose="went on elsewhere", evidence_digest=None
+        )
+
+
 def test_what_a_header_holds_of_it_comes_back(trained):
     ledger = Ledger.read(trained() / "ledger.jsonl")
     prior = PriorReleases.of(ledger, other_people=False)
     record = json.loads(json.dumps(prior.to_json()))
     assert PriorReleases.from_json(record) == prior
     assert [event.count for event in prior.in_bulk] == [2, 1]
-    assert prior.missing_in({prior.releases[1]: 3}).releases == (
-        prior.releases[0],
-        prior.releases[2],
-    )
+    spent = [ledger.entries[1]] * 3  # granted as the run itself spent
+    assert prior.missing_in(spent).releases == (prior.releases[0], prior.releases[2])
+    booked = [replace(ledger.entries[0], source=prior.releases[0].entry)]
+    assert prior.missing_in(booked).releases == prior.releases[1:]
 
 
 def test_an_export_holds_the_filters_releases_and_says_so(trained, taking, run_small, tmp_path):

@@ -64,6 +64,25 @@ def test_a_copied_or_moved_folder_draws_nothing_until_it_is_said_to_be_the_only_
     assert run_small(config, "other").rounds == 5
 
 
+def test_a_copy_from_before_the_first_entry_draws_nothing_either(
+    small_config, run_small, monkeypatch, tmp_path
+):
+    """It has the run's id already, and its nodes may have been asked."""
+    config = small_config()
+    with monkeypatch.context() as patch:
+        patch.setattr(PrivateStep, "gather", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            run_small(config)
+    shutil.copytree(tmp_path / "run", tmp_path / "other")
+    assert entries(tmp_path / "other") == 0
+    refused(run_small, config, "other", match=COPY)
+    assert run_small(config).rounds == 3
+
+
+def _killed(*_):
+    raise KeyboardInterrupt
+
+
 def test_the_folder_that_was_copied_goes_on(begun, run_small, tmp_path):
     config, folder = begun()
     shutil.copytree(folder, tmp_path / "copy")

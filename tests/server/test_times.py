@@ -6,18 +6,21 @@ import itertools
 import re
 import sqlite3
 import time
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 
 from accountant.ledger.ledger import Ledger
 from client.app import build_client_app
+from fedlens.runs import SUMMARY, Run
 from foundation import dates
 from server import round_slots
 from server.config.sections import RoundsConfig
 from server.private_step import NoUsableReply
 from server.round_slots import RoundSlots
 from server.run_directory import RunDirectory
+from server.run_key import FILE, kept_key
 from server.store import open_store
 from simulations.federation.apps import open_simulated_users
 
@@ -230,3 +233,19 @@ def test_a_run_without_a_slot_waits_for_nothing(monkeypatch):
     monkeypatch.setattr(round_slots.time, "sleep", lambda seconds: pytest.fail("it waited"))
     with RoundSlots(RoundsConfig()).held():
         pass
+
+
+def test_what_is_written_last_has_the_day_on_which_the_process_began(
+    small_config, monkeypatch, tmp_path
+):
+    """The summary and the key too, whenever they are written: a crash may leave them so."""
+    directory = RunDirectory.create(tmp_path / "run", small_config())
+    began = dates.today()
+    for module in ("foundation.dates", "foundation.files", "server.run_directory"):
+        monkeypatch.setattr(f"{module}.today", lambda: began + timedelta(days=1))
+    kept_key(small_config(), directory)
+    store = directory.default_store
+    Run(directory.path, store).keep(SimpleNamespace(to_json=dict), directory)
+    for name in (SUMMARY, FILE, "."):
+        changed = (directory.path / name).stat().st_mtime
+        assert datetime.fromtimestamp(changed, UTC).date() == began, name

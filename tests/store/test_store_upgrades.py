@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator
 from datetime import date
 from typing import Any
@@ -14,6 +15,7 @@ from store_builders import a_run
 
 from server.store import StoreError, StoreVersionError, check, open_store, upgrade
 from server.store.engine import locate, make_engine
+from server.store.migrations.versions.v0002_dates import NOT_KEPT
 from server.store.schema import Base
 from server.store.upgrades import VERSION_TABLE, migrations
 
@@ -205,3 +207,54 @@ def test_an_old_store_s_times_become_dates_and_its_seconds_are_gone(
     path = locate(url).path
     if path is not None:
         assert b"23:59:58" not in path.read_bytes()
+
+
+PROMISE = "(2, 1e-05)-differential privacy for adding or removing one user with all of their data."
+NOT_COVERED = "Not covered: settings tuned while looking at real data."
+BAYESIAN = (
+    "Bayesian differential privacy at δ = 1e-10: ε = 0.7654321 corrected, 0.7654321 sound, "
+    "0.7654321 as published; as nodes report them. Note: user 0.7654321 stands out."
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        (f"{PROMISE} {BAYESIAN} {NOT_COVERED}", f"{PROMISE} {NOT_KEPT} {NOT_COVERED}"),
+        (f"{PROMISE} {BAYESIAN}", f"{PROMISE} {NOT_KEPT}"),
+        (f"{PROMISE} There is no Bayesian figure. {NOT_COVERED}", None),
+        (PROMISE, None),
+        ("Bayesian ε = 0.7654321, said otherwise.", NOT_KEPT),
+    ],
+)
+def test_an_old_store_s_bayesian_figures_of_exact_norms_are_gone(
+    empty_url: str, engine_name: str, said: str, kept: str | None
+) -> None:
+    """From every row, from the guarantee, and from the pages of an SQLite file."""
+    migrate(empty_url, "0001", command.upgrade)
+    with connected(empty_url) as connection:
+        for statement in OLD:
+            if engine_name == "sqlite":
+                statement = statement.replace("+00:00", "")
+            connection.execute(sa.text(statement))
+        connection.execute(sa.text("UPDATE runs SET guarantee = :said"), {"said": said})
+        for table in ("rounds", "batches"):
+            figures = "bdp_as_published = 0.765432, bdp_corrected = 0.765432, bdp_sound = 0.765432"
+            connection.execute(sa.text(f"UPDATE {table} SET {figures}"))
+        curves = {"curve": '{"0.5": 0.7654321}'}
+        both = "UPDATE rounds SET percentiles = :curve, percentiles_corrected = :curve"
+        if engine_name == "postgresql":
+            both = both.replace(":curve", "CAST(:curve AS JSON)")
+        connection.execute(sa.text(both), curves)
+    assert upgrade(empty_url).ok
+    with open_store(empty_url) as store:
+        rows = [*store.rounds("r"), *store.batches("r")]
+        assert len(rows) == 2
+        for row in rows:
+            found = row.bdp_as_published, row.bdp_corrected, row.bdp_sound
+            assert found == (math.inf,) * 3 and row.dp_epsilon == 1
+        assert store.rounds("r")[0].percentiles == store.rounds("r")[0].percentiles_corrected == {}
+        assert store.run("r").guarantee == (said if kept is None else kept)
+    path = locate(empty_url).path
+    if path is not None:
+        assert b"0.7654321" not in path.read_bytes()
