@@ -9,7 +9,6 @@ from pydantic import AfterValidator, Field, model_validator
 
 from accountant.noise import TEST_MODE_VARIABLE, test_mode
 from foundation.errors import WrongUse
-from models.faults.planting import parse_faults
 from server.config.section import (
     Count,
     NotNegative,
@@ -30,6 +29,11 @@ Delta = Annotated[float, Field(ge=LEAST_DELTA, lt=1)]
 
 
 def _planted(value: str) -> str:
+    if not value:
+        return value
+    # faults are written with torch, which settings must not take the time to load
+    from models.faults.planting import parse_faults
+
     try:
         parse_faults(value)
     except WrongUse as error:
