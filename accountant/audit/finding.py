@@ -25,8 +25,9 @@ ESTIMATE_ERROR = 1e-5
 """Allowed error of the one-shot *estimate*, which sits at the truth where all users take part."""
 TEST_ERROR = 1e-6
 """Allowed error of each exact test (noise, sampling): they have power to spare."""
-EXACT_TESTS = 15
-"""Of one task at most: of its noise, of its cohorts, and of its noise beside another task's."""
+EXACT_TESTS = 24
+"""Of one task at most: of its noise and that of its norms, of its cohorts, and of its noise beside
+another task's."""
 
 
 def false_alarm_bound(tasks: int, *, membership: bool = True) -> float:

@@ -124,7 +124,7 @@ def _shape(values: Values, squares: float) -> float:
     return float(kstwobign.sf(distance * math.sqrt(values.size)))
 
 
-def _correlation(cosines: Values, dims: int) -> float:
+def correlation(cosines: Values, dims: int) -> float:
     """Two-sided chance of the largest cosine among independent directions in ``dims`` dimensions.
 
     The cosine r of two independent isotropic vectors makes r √((d − 1)/(1 − r²)) Student's t.
@@ -136,7 +136,8 @@ def _correlation(cosines: Values, dims: int) -> float:
     return min(1.0, 2 * cosines.size * float(student.sf(score, dims - 1)))
 
 
-def _unit(values: Values) -> Values:
+def unit(values: Values) -> Values:
+    """Rows of length 1, float64 [n, d]; rows of zeros stay."""
     norms = np.linalg.norm(values, axis=1, keepdims=True)
     return values / np.where(norms > 0, norms, 1.0)
 
@@ -148,11 +149,11 @@ def between_releases(values: Values, others: Values | None = None) -> float:
         values: float64 [n, d].
         others: of another mechanism, float64 [k, d]; None for pairs among ``values``.
     """
-    rows = _unit(values)
+    rows = unit(values)
     if others is not None:
-        return _correlation(rows @ _unit(others).T, values.shape[1])
+        return correlation(rows @ unit(others).T, values.shape[1])
     pairs = np.triu_indices(len(rows), k=1)
-    return _correlation((rows @ rows.T)[pairs], values.shape[1])
+    return correlation((rows @ rows.T)[pairs], values.shape[1])
 
 
 def _neighbours(values: Values) -> float:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 
-from accountant.audit.finding import TEST_ERROR, Finding
+from accountant.audit.finding import TEST_ERROR, AuditKind, Finding
 from accountant.audit.noise import NoiseTest
+from accountant.audit.norms import NormsTest
 from accountant.audit.sampling import SamplingTest
 from accountant.audit.verdicts import Claim, plain_finding
 
@@ -29,7 +30,8 @@ def clipping_finding(
 
     Args:
         norms: norm of what arrived over its bound, by what it was; none may be above 1.
-        sent: norm over the clipping norm of a canary's update as it arrived; None without one.
+        sent: norm over the clipping norm of a canary's update as it arrived; None without one:
+            then what arrived was longer than the clip too.
         cosine: between what arrived of it and what was sent.
         taken: which replies of a hostile node the server took.
         refused: replies of honest nodes that the server refused; of clipped canaries it refuses
@@ -49,7 +51,7 @@ def clipping_finding(
         wrong.append(f"the server took a hostile node's sum that is {', '.join(taken)}")
     if wrong:
         return plain_finding("clipping", claim, True, f"{said}: {', '.join(wrong)}", figures)
-    lost = sent is not None and sent < 1 - NORM_SLACK
+    lost = sent < 1 - NORM_SLACK if sent is not None else max(norms.values()) < 1 - SHARE_SLACK
     if lost or (cosine is not None and cosine < 1 - NORM_SLACK):
         words = f"{said}, or in another direction: canaries do not get through, nothing is seen"
         found = plain_finding("clipping", claim, False, words, figures)
@@ -96,11 +98,18 @@ def sampling_finding(
     return plain_finding("sampling", claim, bool(wrong), words, figures)
 
 
+def lost_finding(kind: AuditKind, *, claim: Claim) -> Finding:
+    """Canaries that cannot be told from each other, or from none: nothing is seen."""
+    words = "no canary record is in what its node sums: canaries do not get through"
+    return replace(plain_finding(kind, claim, False, words, {}), verdict="cannot-detect")
+
+
 def noise_finding(
     test: NoiseTest,
     *,
     claim: Claim,
     priced: Callable[[float], float],
+    norms: NormsTest | None = None,
     restarts_repeat: bool = False,
 ) -> Finding:
     """The tests of the noise beside the claim.
@@ -110,11 +119,14 @@ def noise_finding(
         claim: of the schedule.
         priced: the accountant's ε of the same schedule, were its noise's standard deviation this
             many times the claimed one.
+        norms: the tests of the histograms of norms; None where none are released.
         restarts_repeat: whether fresh processes were seen to draw the same noise.
     """
-    wrong = [name for name, p in _noise_chances(test).items() if p < TEST_ERROR]
-    if test.repeats >= test.most_repeats:
-        wrong.append(f"{test.repeats} values that occur more than once")
+    wrong = _wrong_with(test)
+    if norms is not None:
+        wrong += [f"{name} (of the histograms of norms)" for name in _wrong_with(norms.noise)]
+    if norms is not None and norms.p_update < TEST_ERROR:
+        wrong.append("correlation between a histogram of norms and the sum beside it")
     if restarts_repeat:
         wrong.append("the same noise again after a restart")
     low, high = test.interval
@@ -126,9 +138,26 @@ def noise_finding(
         **{name: p for name, p in asdict(test).items() if name.startswith("p_")},
         "repeats": test.repeats,
         "restarts_repeat": restarts_repeat,
+        **({} if norms is None else _norms_figures(norms)),
     }
     plain = plain_finding("noise", claim, bool(wrong), words, figures)
     return replace(plain, estimate=priced(test.ratio), interval=(priced(high), priced(low)))
+
+
+def _norms_figures(norms: NormsTest) -> dict[str, float]:
+    return {
+        "norms_values": norms.noise.count,
+        "norms_deviation_ratio": norms.noise.ratio,
+        **{f"norms_{name}": p for name, p in asdict(norms.noise).items() if name[:2] == "p_"},
+        "norms_p_update": norms.p_update,
+    }
+
+
+def _wrong_with(test: NoiseTest) -> list[str]:
+    wrong = [name for name, p in _noise_chances(test).items() if p < TEST_ERROR]
+    if test.repeats >= test.most_repeats:
+        wrong.append(f"{test.repeats} values that occur more than once")
+    return wrong
 
 
 def _noise_chances(test: NoiseTest) -> dict[str, float]:

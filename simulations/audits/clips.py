@@ -31,6 +31,8 @@ class ClipProbe:
     """Norm of a canary's update, ten times too long, as it arrives; None in record mode."""
     cosine: float | None
     """Between what arrived and what was sent."""
+    counted: float | None
+    """Norm of the histogram of norms that a canary alone is in; None where none is released."""
     computed: float
     """Norm of what the task makes of made-up records, at a clip that all of it is longer than."""
     blocks: tuple[tuple[str, float], ...]
@@ -43,13 +45,14 @@ class ClipProbe:
 
 def clip_probe(audited: AuditedTask, source: np.random.Generator) -> ClipProbe:
     """One unit alone, drawn for sure, next to no noise."""
-    sent, cosine, refused = None, None, 0
+    sent, cosine, counted, refused = None, None, None, 0
     if not audited.schedule.record_mode:
-        sent, cosine, refused = _sent(audited, source)
+        sent, cosine, counted, refused = _sent(audited, source)
     arrived, also = _computed(audited, source)
     return ClipProbe(
         sent,
         cosine,
+        counted,
         float(np.linalg.norm(arrived)),
         tuple(_blocks(audited, arrived)),
         tuple(name for name, reply in HOSTILE.items() if _is_taken(audited, reply)),
@@ -61,13 +64,17 @@ def _quiet(audited: AuditedTask, **numbers: float) -> AuditedTask:
     return audited.with_mechanism(sampling_rate=1.0, noise_multiplier=LEAST_NOISE, **numbers)
 
 
-def _sent(audited: AuditedTask, source: np.random.Generator) -> tuple[float, float, int]:
-    """A canary user alone: norm and cosine of what arrives, and refusals."""
+def _sent(
+    audited: AuditedTask, source: np.random.Generator
+) -> tuple[float, float, float | None, int]:
+    """A canary user alone: norm and cosine of what arrives, norm of its histogram, refusals."""
     canary = Canaries(audited, 1, source, norm=OVERLONG)
     stage = canary.stage(np.ones(1, dtype=np.bool_), _quiet(audited))
     found, refused = stage.released(audited.schedule.task.first)
     norm = float(np.linalg.norm(found))
-    return norm, float(found @ canary.units()[0]) / norm if norm else 0.0, refused
+    cosine = float(found @ canary.units()[0]) / norm if norm else 0.0
+    counted = None if stage.norms is None else float(np.linalg.norm(stage.norms))
+    return norm, cosine, counted, refused
 
 
 def _computed(audited: AuditedTask, source: np.random.Generator) -> tuple[Floats, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from accountant.audit.finding import BOUND_ERROR
 from accountant.audit.verdicts import Claim
@@ -12,7 +13,6 @@ from accountant.dp.differential import DifferentialAccountant
 from accountant.events import LEAST_NOISE, SubsampledGaussian
 from foundation.errors import FedlensError
 from server.config.tree import Config
-from server.mechanism import denominator, release_deviation
 from server.publication import guarantees_something
 from server.run_ledger import noise_source
 from server.schedule import ScheduledTask, planned_epsilon, scheduled
@@ -20,6 +20,13 @@ from server.schedule import ScheduledTask, planned_epsilon, scheduled
 
 class NothingToAudit(FedlensError, ValueError):
     """There is no claim that an audit could contradict; the message says why."""
+
+
+@lru_cache(maxsize=256)
+def _epsilon(event: SubsampledGaussian, rounds: int, delta: float) -> float:
+    account = DifferentialAccountant()
+    account.compose(event, rounds)
+    return account.epsilon(delta).epsilon
 
 
 @dataclass(frozen=True)
@@ -99,12 +106,23 @@ class Schedule:
     def noise_on_sums(self) -> float:
         """Declared standard deviation of the noise on a sum of updates, over the clipping norm.
 
-        In record mode of each step on each node.
+        In record mode of each step on each node. It is reckoned from what the ledger says: the
+        multiplier z that is spent, less what the norms take of it.
         """
-        config, settings = self.config, self.task.settings
-        one = release_deviation(config, settings) * denominator(config, settings)
-        nodes = config.data.nodes if self.record_mode else 1
-        return one * math.sqrt(nodes) / settings.clipping_norm
+        return self.event.noise_multiplier / math.sqrt(1 - self._norms_share)
+
+    @property
+    def noise_on_norms(self) -> float:
+        """Declared standard deviation of the noise on each count of norms, over its sensitivity 1.
+
+        Infinite where no norms are released.
+        """
+        share = self._norms_share
+        return self.event.noise_multiplier / math.sqrt(share) if share else math.inf
+
+    @property
+    def _norms_share(self) -> float:
+        return 0.0 if self.record_mode else self.config.privacy.norms_share
 
     @property
     def rounds(self) -> int:
@@ -120,11 +138,8 @@ class Schedule:
         """The accountant's ε of all the task's rounds at ``delta``, were the noise this larger."""
         event = self.event
         noise = event.noise_multiplier * noise_ratio
-        account = DifferentialAccountant()
-        account.compose(
-            replace(event, noise_multiplier=noise if noise > LEAST_NOISE else 0.0), self.rounds
-        )
-        return Claim(account.epsilon(delta).epsilon, delta)
+        with_noise = replace(event, noise_multiplier=noise if noise > LEAST_NOISE else 0.0)
+        return Claim(_epsilon(with_noise, self.rounds, delta), delta)
 
     @property
     def whole_claim(self) -> Claim:

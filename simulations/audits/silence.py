@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -22,6 +23,17 @@ Observer = Callable[[str, int, int], None]
 """Told what is measured, how many steps of it are done, and out of how many."""
 
 
+@dataclass(frozen=True)
+class Silence:
+    """The noise of a task's releases, each over its claimed standard deviation."""
+
+    sums: Floats
+    """float64 [n, P]; in record mode, where the nodes add it, the nodes' own."""
+    norms: Floats | None
+    """Of the histogram of norms beside each sum, float64 [n, bins]: what was released less what
+    nodes counted; None where no norms are released."""
+
+
 def numbers_of(audited: AuditedTask) -> list[int]:
     """Numbers of the task's rounds: all, or some of them with the first and the last."""
     task = audited.schedule.task
@@ -31,11 +43,11 @@ def numbers_of(audited: AuditedTask) -> list[int]:
 
 def silent_releases(
     audited: AuditedTask, *, releases: int = RELEASES, observer: Observer | None = None
-) -> Floats:
-    """The noise of every release, over its claimed standard deviation, float64 [n, P].
+) -> Silence:
+    """The noise of every release.
 
-    In record mode the nodes add it, so the rows are the nodes' own; where they step weights, of all
-    declared local steps together, from weights of zeros at rate 1.
+    Where nodes step weights it is that of all declared local steps together, from weights of zeros
+    at rate 1.
 
     Args:
         audited: the task.
@@ -48,14 +60,17 @@ def silent_releases(
     nodes = NODES if audited.schedule.record_mode else 1
     lives = max(2, math.ceil(releases / (len(rounds) * nodes)))
     rows: list[Floats] = []
+    norms: list[Floats] = []
     for life in range(lives):
         stage = AuditStage(silent, silent_hosts(audited, NODES))
         for done, number in enumerate(rounds, start=1):
             rows += _noise(stage, number, record_mode=audited.schedule.record_mode)
+            norms += _norms_noise(stage)
             if observer is not None:
                 name = f"noise of {audited.schedule.name}"
                 observer(name, life * len(rounds) + done, lives * len(rounds))
-    return np.stack(rows) / deviation
+    counts = np.stack(norms) / audited.schedule.noise_on_norms if norms else None
+    return Silence(np.stack(rows) / deviation, counts)
 
 
 def _noise(stage: AuditStage, number: int, *, record_mode: bool) -> list[Floats]:
@@ -63,6 +78,11 @@ def _noise(stage: AuditStage, number: int, *, record_mode: bool) -> list[Floats]
         stage.released(number)
         return list(stage.replies())
     return [stage.released(number)[0]]
+
+
+def _norms_noise(stage: AuditStage) -> list[Floats]:
+    """Noise of the last histogram; of users without records too nodes count norms, of 0."""
+    return [] if stage.norms is None else [stage.norms - stage.counted()]
 
 
 def shared_noise(rows: dict[str, Floats]) -> list[tuple[str, str, Floats, Floats]]:

@@ -17,6 +17,7 @@ import torch
 from flwr.app import Context
 from numpy.typing import NDArray
 
+from accountant.bayesian.noised_norms import PUBLIC_BINS
 from client.app import build_client_app
 from client.data import LocalUsers
 from client.messages import TrainReply
@@ -170,6 +171,7 @@ class AuditStage:
         self._clip, self._size = task.settings.clipping_norm, audited.size
         self._denominator = denominator(config, task.settings)
         self._scale = self._denominator * nodes / self._clip
+        self._norms: Floats | None = None
 
     def _open(self, context: Context) -> LocalUsers:
         return self._hosts[int(context.node_config["partition-id"])]
@@ -185,14 +187,31 @@ class AuditStage:
     def released(self, number: int) -> tuple[Floats, int]:
         """A round's release as the noised sum that it stands for, over the clipping norm.
 
+        The histogram of norms that is released beside it is kept for `norms`.
+
         Returns:
             float64 [P], and how many replies were refused; zeros where no reply could be used.
         """
+        self._norms = np.zeros(PUBLIC_BINS)
         try:
             aggregate = self.gathered(number)
         except NoUsableReply:
             return np.zeros(self._size), len(self._hosts)
+        found = self._step.evidence(aggregate, number)
+        self._norms = None if found is None else np.array(found.counts)
         return self._step.release(aggregate, number) * self._scale, len(aggregate.refused)
+
+    @property
+    def norms(self) -> Floats | None:
+        """The last released histogram of norms, float64 [bins]; None where none is released."""
+        return self._norms
+
+    def counted(self) -> Floats:
+        """The norms that nodes counted last, in the bins that are released, float64 [bins]."""
+        found = [TrainReply.from_record(content).norms for content in self.grid.heard]
+        whole = np.sum(found, axis=0, dtype=np.float64)
+        merged: Floats = whole.reshape(PUBLIC_BINS, -1).sum(axis=1)
+        return merged
 
     def replies(self) -> Floats:
         """What each node replied last, times the denominator, over the clip, float64 [nodes, P]."""

@@ -7,10 +7,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from accountant.audit.finding import Finding
+from accountant.audit.finding import AuditKind, Finding
 from accountant.audit.noise import DOUBLE, SINGLE, noise_test
+from accountant.audit.norms import norms_test
 from accountant.audit.one_shot import expected_separation
-from accountant.audit.path_verdicts import clipping_finding, noise_finding, sampling_finding
+from accountant.audit.path_verdicts import (
+    clipping_finding,
+    lost_finding,
+    noise_finding,
+    sampling_finding,
+)
 from accountant.audit.sampling import sampling_test
 from accountant.audit.verdicts import choose_guesses, one_run_finding, one_shot_finding
 from simulations.audits.canary_runs import CanaryRun, record_run, user_run
@@ -18,13 +24,14 @@ from simulations.audits.clips import clip_probe
 from simulations.audits.draws import Draws, drawn_records, drawn_users
 from simulations.audits.records import CanaryRecords
 from simulations.audits.schedule import Schedule
-from simulations.audits.silence import Observer, silent_releases
+from simulations.audits.silence import Observer, Silence, silent_releases
 from simulations.audits.stage import AuditedTask, Floats
 
 if TYPE_CHECKING:
     from simulations.audits.audit import AuditPlan
 
 NODES = 2
+_OF_RECORDS: tuple[AuditKind, ...] = ("sampling", "one-run")
 
 
 def audit_task(
@@ -49,8 +56,9 @@ def audit_task(
     if plan.wants("clipping"):
         yield _clipping(audited, source)
     if plan.wants("noise"):
-        noise[schedule.name] = silent_releases(audited, releases=plan.releases, observer=observer)
-        yield _noise(audited, noise[schedule.name], plan, repeats)
+        found = silent_releases(audited, releases=plan.releases, observer=observer)
+        noise[schedule.name] = found.sums
+        yield _noise(audited, found, plan, repeats)
     if schedule.record_mode and plan.wants("sampling", "one-run"):
         yield from _records(audited, plan, source, observer)
     elif plan.wants("sampling", "one-run", "one-shot"):
@@ -61,6 +69,8 @@ def _clipping(audited: AuditedTask, source: np.random.Generator) -> Finding:
     probe = clip_probe(audited, source)
     unit = "record" if audited.schedule.record_mode else "user"
     blocks = {f"its block {name!r}": norm for name, norm in probe.blocks}
+    if probe.counted is not None:
+        blocks["what is counted of a canary's norm"] = probe.counted
     return clipping_finding(
         {f"what the task makes of a {unit}": probe.computed, **blocks},
         sent=probe.sent,
@@ -71,14 +81,15 @@ def _clipping(audited: AuditedTask, source: np.random.Generator) -> Finding:
     )
 
 
-def _noise(audited: AuditedTask, values: Floats, plan: AuditPlan, repeats: bool) -> Finding:
+def _noise(audited: AuditedTask, found: Silence, plan: AuditPlan, repeats: bool) -> Finding:
     schedule = audited.schedule
     single = schedule.record_mode and audited.steps_on_nodes
     claim = schedule.stated
     return noise_finding(
-        noise_test(values, confidence=plan.confidence, resolution=SINGLE if single else DOUBLE),
+        noise_test(found.sums, confidence=plan.confidence, resolution=SINGLE if single else DOUBLE),
         claim=claim,
         priced=lambda ratio: schedule.claim(claim.delta, ratio).epsilon,
+        norms=None if found.norms is None else norms_test(found.norms, found.sums),
         restarts_repeat=repeats,
     )
 
@@ -100,6 +111,11 @@ def _records(
     audited: AuditedTask, plan: AuditPlan, source: np.random.Generator, observer: Observer | None
 ) -> Iterator[Finding]:
     canaries = CanaryRecords(audited, plan.records, NODES, source)
+    if len(canaries.labels) < 2:
+        for kind in _OF_RECORDS:
+            if plan.wants(kind):
+                yield lost_finding(kind, claim=audited.schedule.stated)
+        return
     if plan.wants("sampling"):
         yield _sampling(audited, drawn_records(canaries))
     if plan.wants("one-run"):

@@ -14,6 +14,7 @@ from simulations.audits.schedule import Schedule
 from studies.benchmarks import mutate_clips as clips
 from studies.benchmarks import mutate_draws as draws
 from studies.benchmarks import mutate_noise as noise
+from studies.benchmarks import mutate_norms as norms
 
 Fault = Callable[[Schedule], AbstractContextManager[None]]
 
@@ -42,6 +43,10 @@ def _same(fault: Callable[[], AbstractContextManager[None]]) -> Fault:
 
 def _noise(change: noise.Change) -> Fault:
     return lambda schedule: noise.changed(change)
+
+
+def _norms(change: norms.Change) -> Fault:
+    return lambda schedule: norms.noise_changed(change)
 
 
 NOTHING = Mutant("none", _same(nullcontext), ALL)
@@ -100,6 +105,17 @@ MUTANTS = (
     Mutant("no noise in the last round", lambda s: noise.changed(noise.not_in(s.task.last)), ALL),
     Mutant("noise of the right variance, uniform", _noise(noise.uniform), ALL),
     Mutant("noise smoothed over neighbours", _noise(noise.smoothed), ALL),
+    Mutant("norms released without noise", _norms(lambda n: 0 * n), USERS),
+    Mutant("noise of norms / 3", _norms(lambda n: n / 3), USERS),
+    Mutant("no noise in one bin of norms", _norms(norms.none_in_the_last_bin), USERS),
+    Mutant(
+        "same noise of norms in each round",
+        lambda s: norms.noise_changed(norms.first_kept()),
+        USERS,
+    ),
+    Mutant("one noise for norms and sum", _same(norms.shared_with_the_sum), USERS),
+    Mutant("norms counted twice", _same(norms.counted_twice), USERS),
+    Mutant("norms not paid for", _same(norms.unpaid), USERS),
     Mutant("everybody always drawn", lambda s: draws.drawn_by(draws.everybody), ALL),
     Mutant("one always drawn", lambda s: draws.drawn_by(draws.one_always), ALL),
     Mutant("q doubled", lambda s: draws.drawn_by(draws.at_twice_the_rate), ALL),

@@ -3,7 +3,8 @@
     python -m studies.benchmarks.audit_power --repeats 20 --correct 200
 
 Each repetition audits one task of one unit afresh, with new canaries, coins and noise. The subjects
-of a fault take turns, so that each is audited about as often as the others.
+of a fault take turns, so that each is audited about as often as the others, and so do the faults:
+a suite that is stopped early has tried all of them about as often.
 """
 
 from __future__ import annotations
@@ -13,7 +14,11 @@ import json
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import entry_points
 from pathlib import Path
 from unittest.mock import patch
 
@@ -45,6 +50,14 @@ class MutantScore:
     missed: Counter[str] = field(default_factory=Counter)
     """Subjects of which it was not caught."""
     seconds: float = 0.0
+    """Of all audits."""
+    order: list[int] = field(init=False)
+    """In which the subjects take turns: any, so that few audits are not all of the same ones."""
+
+    def __post_init__(self) -> None:
+        """Shuffle the subjects."""
+        count = next(len(m.subjects) for m in (NOTHING, *MUTANTS) if m.name == self.mutant)
+        self.order = np.random.default_rng().permutation(count).tolist()
 
 
 def first_alarm(schedules: list[Schedule], mutant: Mutant, *, plan: AuditPlan = PLAN) -> str:
@@ -58,9 +71,16 @@ def first_alarm(schedules: list[Schedule], mutant: Mutant, *, plan: AuditPlan = 
 
 def score(mutant: Mutant, known: Subjects, repeats: int) -> MutantScore:
     """Audit a mutant again and again, its subjects in turn."""
-    found, started = MutantScore(mutant.name), time.perf_counter()
-    for number in range(repeats):
-        name = mutant.subjects[number % len(mutant.subjects)]
+    found = MutantScore(mutant.name)
+    add_audits(found, mutant, known, repeats)
+    return found
+
+
+def add_audits(found: MutantScore, mutant: Mutant, known: Subjects, repeats: int) -> None:
+    """Audit a mutant some more times, going on with the subject whose turn it is."""
+    started = time.perf_counter()
+    for _ in range(repeats):
+        name = mutant.subjects[found.order[found.audits % len(mutant.subjects)]]
         kind = first_alarm(known[name], mutant)
         found.audits += 1
         found.caught += bool(kind)
@@ -68,8 +88,7 @@ def score(mutant: Mutant, known: Subjects, repeats: int) -> MutantScore:
             found.by[kind] += 1
         else:
             found.missed[name] += 1
-    found.seconds = (time.perf_counter() - started) / max(1, repeats)
-    return found
+    found.seconds += time.perf_counter() - started
 
 
 def table(scores: list[MutantScore]) -> Table:
@@ -78,7 +97,13 @@ def table(scores: list[MutantScore]) -> Table:
     tasks = {mutant.name: len(mutant.subjects) for mutant in (NOTHING, *MUTANTS)}
     for one in scores:
         by = ", ".join(f"{kind} {count}" for kind, count in one.by.most_common())
-        cells = (tasks[one.mutant], one.audits, one.caught, by, f"{one.seconds:.1f}")
+        cells = (
+            tasks[one.mutant],
+            one.audits,
+            one.caught,
+            by,
+            f"{one.seconds / max(1, one.audits):.1f}",
+        )
         made.add_row(one.mutant, *map(str, cells))
     return made
 
@@ -100,30 +125,50 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--repeats", type=int, default=20, help="audits of each fault")
     parser.add_argument("--correct", type=int, default=200, help="audits without a fault")
+    parser.add_argument("--minutes", type=float, default=1e6, help="stop then, with what is done")
     parser.add_argument("--only", default="", help="faults whose names hold this")
     parser.add_argument("--markdown", type=Path, help="write the table there too")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
-    repeated = restarts_repeat()  # once for all: it is a property of a process's start
-    with patch("simulations.audits.audit.restarts_repeat", lambda: repeated):
+    with _once_for_all():
         _suite(chosen)
 
 
+@contextmanager
+def _once_for_all() -> Iterator[None]:
+    """What no audit of this process can change: how processes start, and what is installed."""
+    repeated = restarts_repeat()
+    with (
+        patch("simulations.audits.audit.restarts_repeat", lambda: repeated),
+        patch("foundation.registry.entry_points", cache(entry_points)),
+    ):
+        yield
+
+
 def _suite(chosen: argparse.Namespace) -> None:
-    known, console = {**subjects(), **two_tasks()}, Console(width=120)
-    scores = []
-    for mutant in (NOTHING, *MUTANTS):
-        if chosen.only not in mutant.name:
-            continue
-        repeats = chosen.correct if mutant is NOTHING else chosen.repeats
-        scores.append(score(mutant, known, repeats))
-        one = scores[-1]
+    """Go through all faults again and again: a suite that is stopped has tried each as often."""
+    known, until = {**subjects(), **two_tasks()}, time.monotonic() + 60 * chosen.minutes
+    mutants = [mutant for mutant in (NOTHING, *MUTANTS) if chosen.only in mutant.name]
+    scores = [MutantScore(mutant.name) for mutant in mutants]
+    for turn in range(1, chosen.repeats + 1):
+        for mutant, one in zip(mutants, scores, strict=True):
+            due = (
+                1 if mutant is not NOTHING else chosen.correct * turn // chosen.repeats - one.audits
+            )
+            for _ in range(due):
+                if time.monotonic() < until:
+                    add_audits(one, mutant, known, 1)
+        _say(scores, chosen.markdown)
+    Console(width=120).print(table(scores))
+
+
+def _say(scores: list[MutantScore], page: Path | None) -> None:
+    for one in scores:
         line = {**vars(one), "by": dict(one.by), "missed": dict(one.missed)}
         sys.stdout.write(json.dumps(line) + "\n")
-        sys.stdout.flush()
-        if chosen.markdown is not None:
-            chosen.markdown.write_text(markdown(scores), encoding="utf-8")
-    console.print(table(scores))
+    sys.stdout.flush()
+    if page is not None:
+        page.write_text(markdown(scores), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,8 @@ from torch import Tensor
 from client.clipping import Blocks, Products, Updates
 from client.clipping import clip_and_sum as real
 
-HUGE, PARTS = 1e9, 10
+HUGE, PARTS = 1e3, 10
+"""A clip that nothing here is longer than, and small enough for sums on its lattice to be near."""
 HOMES = ("client.cohort.clip_and_sum", "client.record_sums.clip_and_sum")
 Clip = Callable[[Updates, float], Tensor]
 """What a broken clip and sum gives of updates and C."""

@@ -12,8 +12,10 @@ from scipy.stats import binom, norm
 from accountant.audit import membership, one_run, one_shot
 from accountant.audit.finding import false_alarm_bound
 from accountant.audit.noise import SINGLE, between_releases, noise_test
+from accountant.audit.norms import norms_test
 from accountant.audit.path_verdicts import (
     clipping_finding,
+    lost_finding,
     noise_finding,
     sampling_finding,
     shared_noise_finding,
@@ -401,6 +403,26 @@ def test_noise_verdicts_price_what_was_measured():
     assert weak.interval[0] < weak.estimate < weak.interval[1]
     silent = noise_finding(noise_test(0 * noise()), claim=claim, priced=priced)
     assert silent.verdict == "alarm" and silent.to_json()["estimate"] is None
+
+
+def histogram_verdict(norms, sums):
+    found = norms_test(norms, sums)
+    claim = Claim(2.0, 1e-5)
+    return noise_finding(noise_test(sums), claim=claim, priced=lambda r: 2.0, norms=found)
+
+
+def test_histograms_of_norms_need_noise_of_their_own():
+    norms, sums = noise(21, (20, 16)), noise(22, (20, 500))
+    fair = histogram_verdict(norms, sums)
+    assert fair.verdict == "nothing-found" and fair.figures["norms_values"] == 320
+    for wrong in (0 * norms, norms / 3, np.tile(norms[:1], (20, 1)), sums[:, 100:116]):
+        found = histogram_verdict(wrong, sums)
+        assert found.verdict == "alarm" and "norms" in found.words
+
+
+def test_canary_records_that_do_not_get_through_are_no_comfort():
+    assert lost_finding("sampling", claim=Claim(2.0, 1e-5)).verdict == "cannot-detect"
+    assert clipping(computed=0.0, sent=None, cosine=None) == "cannot-detect"
 
 
 def clipping(computed=1.0, sent=1.0, cosine=1.0, taken=(), refused=0):

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import simulations.federation.apps
+from accountant.audit.norms import norms_test
 from client.clipping import Blocks
 from client.tasks import CLIENT_TASKS
 from client.tasks.frozen import FrozenLocalTask
@@ -105,10 +106,30 @@ def test_silence_is_noise_of_all_rounds_in_several_lives(known, subject):
     task = audited(known, subject)
     assert numbers_of(task)[0] == task.schedule.task.first
     assert numbers_of(task)[-1] == task.schedule.task.last
-    values = silent_releases(task, releases=16)
+    values = silent_releases(task, releases=16).sums
     assert values.shape == (16, task.size)
     assert values.std() == pytest.approx(1.0, rel=6 / np.sqrt(2 * values.size))
     assert len(np.unique(values)) > 0.99 * values.size
+
+
+def test_histograms_of_norms_are_noise_of_their_own_beside_that_of_the_sums(known):
+    found = silent_releases(audited(known, "annotator, user"), releases=16)
+    assert found.norms is not None and found.norms.shape == (16, 16)
+    assert norms_test(found.norms, found.sums).noise.ratio == pytest.approx(1.0, rel=0.25)
+    assert silent_releases(audited(known, "annotator, record"), releases=16).norms is None
+
+
+def test_a_canary_counts_once_in_the_histogram_of_norms(known, source):
+    probe = clip_probe(audited(known, "annotator, user"), source)
+    assert probe.counted == pytest.approx(1.0, abs=1e-3)
+    assert clip_probe(audited(known, "annotator, record"), source).counted is None
+
+
+def test_the_noise_that_is_declared_of_both_parts_spends_what_the_round_is_charged(known):
+    schedule = known["annotator, user"][0]
+    together = schedule.noise_on_sums**-2 + schedule.noise_on_norms**-2
+    assert together == pytest.approx(schedule.event.noise_multiplier**-2, rel=1e-12)
+    assert np.isinf(known["annotator, record"][0].noise_on_norms)
 
 
 @pytest.mark.parametrize("subject", ["annotator, user", "wgan, record"])
