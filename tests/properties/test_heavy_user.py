@@ -62,7 +62,8 @@ def test_a_request_takes_no_longer_and_no_more_memory(files, kind):
     plain, heavy = (measured(files[name], kind, "user") for name in ("plain", "heavy"))
     # the first request reads the file's table, which is as long as the file
     best, worst = min(plain["seconds"][1:]), min(heavy["seconds"][1:])
-    assert worst < 1.5 * best + 0.02
+    # 75,000 times the records; the rest is for a busy machine
+    assert worst < 3 * best + 0.1
     assert heavy["megabytes"] < plain["megabytes"] + MEGABYTES
 
 
