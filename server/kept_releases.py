@@ -6,7 +6,8 @@ diagnosis reads what lies here and costs no privacy. Nothing here is needed to g
 ``releases/round-N.safetensors`` holds the release and the weights that nodes were asked with. Of a
 task's later rounds only the stretch of weights that changed is kept. Once `MOST_BYTES` are taken,
 later rounds are not kept; those that nodes are sent no weights for, the warm-up's, always are.
-Rounds of runs with a filter are not kept: what they show has been through it.
+Rounds of runs with a filter are not kept, for what they show has been through it; nor are those of
+runs without noise, whose sums are no releases.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def keep_release(
     release: NDArray[np.float64],
 ) -> bool:
     """Keep a round's release in a run's folder; whether there was room for it."""
-    if asked.filter is not None or config.privacy.unit != "user":
+    if asked.filter is not None or config.privacy.unit != "user" or not config.noised:
         return False
     folder = directory.path
     arrays: dict[str, NDArray[Any]] = {_RELEASE: release.astype(np.float32)}

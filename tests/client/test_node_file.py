@@ -67,8 +67,8 @@ def test_users_without_records_can_be_enrolled_and_strangers_do_not_count(opened
     users = opened(arrays(enrolled=np.array([9, 5, 4])))
     assert [users.user_id(place) for place in range(3)] == [4, 5, 9]
     assert [users.user(place).labels.tolist() for place in range(3)] == [[1, 3], [], [2]]
-    nobody = opened(arrays(enrolled=np.array([], dtype=np.int64)))
-    assert len(nobody) == 0
+    empty = opened(arrays(enrolled=np.array([], dtype=np.int64)))
+    assert len(empty) == 0
 
 
 def test_a_stranger_hides_for_no_one(opened):

@@ -57,6 +57,11 @@ def test_rounds_that_there_is_no_room_for_are_left_out_but_never_the_warm_ups(
     assert len(kept_releases(tmp_path / "warm")) == 3
 
 
+def test_a_sum_without_noise_is_no_release_and_is_not_kept(small_config, run_small, tmp_path):
+    run_small(small_config(tasks__critic__kind="frozen", tasks__critic__noise_multiplier=0.0))
+    assert kept_releases(tmp_path / "run") == []
+
+
 def test_a_damaged_file_is_named(small_config, run_small, tmp_path):
     run_small(small_config(tasks__critic__kind="frozen"))
     path = tmp_path / "run" / "releases" / "round-000002.safetensors"

@@ -43,7 +43,7 @@ class Reporting:
 
 
 def seen_from_outside(outcome, folder):
-    """All that a run shows or keeps of its norms, whoever asks."""
+    """All that a run shows or keeps of its norms."""
     directory = RunDirectory(folder)
     ledger, config = Ledger.read(directory.ledger), directory.config()
     spending = spending_of(config, directory)
