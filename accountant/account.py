@@ -114,12 +114,27 @@ class Account:
     def spending(self) -> Spending:
         """Both accountants' figures so far; asking again costs nothing."""
         if self._known is None:
-            self._known = self._reckoned()
+            self._known = self._reckoned(self)
         return self._known
 
-    def _reckoned(self) -> Spending:
-        differential = self._differential.epsilon(self._delta_dp)
-        for_all = self._differential.epsilon(self._delta_bdp)
+    def at_any_end(self, plan: Account) -> Spending:
+        """What is proved of the rounds so far, however it was chosen to end after them.
+
+        Who may stop a run after looking at its releases has made its length one of them: what the
+        rounds so far add up to is then no bound, but what ``plan`` adds up to is, for all that was
+        released is a part of what the whole plan would have released. So the figures of
+        differential privacy, and those that rest on them, are the plan's.
+
+        Args:
+            plan: all rounds that there could have been, at the same δ.
+        """
+        if not 0 < self._bayesian.rounds < plan._bayesian.rounds:
+            return self.spending()
+        return self._reckoned(plan)
+
+    def _reckoned(self, plan: Account) -> Spending:
+        differential = plan._differential.epsilon(self._delta_dp)
+        for_all = plan._differential.epsilon(self._delta_bdp)
         sound, corrected = self._sound(0.0, for_all), self._bayesian.corrected()
         return Spending(
             rounds=self._bayesian.rounds,
@@ -134,7 +149,8 @@ class Account:
             bdp_order=corrected.order,
             delta_bdp=self._delta_bdp,
             confidence_failure=self._bayesian.confidence_failure,
-            schedule=tuple(self._schedule.items()),
+            schedule=tuple(plan._schedule.items()),
+            rounds_planned=plan._bayesian.rounds,
             noise_source=self._noise_source,
             warnings=self._warnings(),
             percentiles=self._curve(for_all, corrected=False),

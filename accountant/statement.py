@@ -48,7 +48,8 @@ class Spending:
     confidence_failure: float
     """Probability, within ``delta_bdp``, that the corrected figure's confidence bounds fail."""
     schedule: tuple[tuple[Event, int], ...]
-    """The different events that were booked, in the order first met, with how often."""
+    """The different events that the figures of differential privacy cover, in the order first met,
+    with how often: those booked, or those of the whole plan (``rounds_planned``)."""
     noise_source: NoiseSource
     """``os-entropy``; or ``fixed-seed``, which protects no one."""
     warnings: tuple[str, ...]
@@ -62,6 +63,9 @@ class Spending:
     its own, and what stands in its place is differential privacy's."""
     filtered: bool = False
     """Whether a privacy filter of fixed order was declared before the first release."""
+    rounds_planned: int = 0
+    """Rounds that the figures of differential privacy cover: more than ``rounds`` where the run
+    ended early and its end may have been chosen by looking at what it released."""
 
     @property
     def private(self) -> bool:
@@ -78,7 +82,8 @@ def statement(spending: Spending, users: int) -> str:
     """
     if not spending.schedule or not spending.private:
         return promise(spending)
-    return " ".join((promise(spending), _delta(spending, users), _bayesian(spending), LEFT_OUT))
+    parts = (promise(spending), *_early(spending), _delta(spending, users), _bayesian(spending))
+    return " ".join((*parts, LEFT_OUT))
 
 
 def promise(spending: Spending) -> str:
@@ -94,6 +99,16 @@ def promise(spending: Spending) -> str:
         return "No guarantee: no noise was added. ε is infinite; do not call the samples private."
     bound = Bound(spending.dp_epsilon, spending.dp_order, spending.dp_method)
     return differential(spending.schedule, bound, spending.delta_dp)
+
+
+def _early(spending: Spending) -> tuple[str, ...]:
+    if spending.rounds_planned <= spending.rounds:
+        return ()
+    return (
+        f"It ended after {spending.rounds} of {spending.rounds_planned} releases. That end may "
+        "have been chosen by looking at them, so what is stated is the guarantee of all that were "
+        "planned.",
+    )
 
 
 def _delta(spending: Spending, users: int) -> str:

@@ -28,7 +28,7 @@ _ENTRY = re.compile(
     rb'(\{"at":"([^"\\\x00-\x1f\x7f-\xff]*)","event":(\{[^}]*\}),'
     rb'"evidence_digest":(null|"[0-9a-f]{64}"),"index":' + _NUMBER + rb',"previous":"(.{64})",'
     rb'"purpose":(' + _TEXT + rb'),"round":' + _NUMBER + rb"(?:,\"run\":(" + _TEXT + rb")"
-    rb'(?:,"source":"([0-9a-f]{64})")?)?)'
+    rb'(?:,"slice":(' + _TEXT + rb'))?(?:,"source":"([0-9a-f]{64})")?)?)'
     rb',"sha256":"(.{64})"\}\n'
 )
 """Entries as we write them: many times as quick to read as JSON in general."""
@@ -66,6 +66,8 @@ class LedgerEntry:
     """In a population's ledger: the run that the release belongs to."""
     source: str | None = None
     """There too, where it was booked after the fact: hash of the entry in the run's own ledger."""
+    users: str | None = None
+    """There too, where it is about a slice of the users: which, as ``attribute=value``."""
 
 
 def canonical(record: object) -> bytes:
@@ -104,19 +106,21 @@ def seal_line(record: Mapping[str, Any]) -> tuple[bytes, LedgerEntry]:
 
 def _entry_of(record: dict[str, Any]) -> LedgerEntry:
     """An entry of any form that is JSON, with every field checked."""
-    if record.keys() - {"run", "source"} != _ENTRY_KEYS:
+    if record.keys() - {"run", "slice", "source"} != _ENTRY_KEYS:
         raise ChainError(f"has the wrong fields: {sorted(record)}")
     evidence = record["evidence_digest"]
     for name in ("index", "round"):
         if type(record[name]) is not int or record[name] < 0:
             raise ChainError(f"{name} = {record[name]!r}: not a whole number ≥ 0")
-    for name in ("at", "purpose", "previous", *(("run",) if "run" in record else ())):
+    for name in ("at", "purpose", "previous", *({"run", "slice"} & record.keys())):
         if not isinstance(record[name], str):
             raise ChainError(f"{name} = {record[name]!r}: not text")
     if not (evidence is None or _is_digest(evidence)):
         raise ChainError(f"evidence_digest = {evidence!r}: neither null nor 64 hexadecimal digits")
     if "source" in record and not ("run" in record and _is_digest(record["source"])):
         raise ChainError(f"source = {record['source']!r}: not 64 hexadecimal digits beside a run")
+    if "slice" in record and "run" not in record:
+        raise ChainError(f"slice = {record['slice']!r}: it belongs to no run")
     return LedgerEntry(
         index=record["index"],
         round=record["round"],
@@ -128,6 +132,7 @@ def _entry_of(record: dict[str, Any]) -> LedgerEntry:
         hash=record["sha256"],
         run=record.get("run"),
         source=record.get("source"),
+        users=record.get("slice"),
     )
 
 
@@ -248,7 +253,8 @@ class Reader:
         head, position = self.head, len(self.entries)
         previous, size = head.encode(), 0
         for fields in _ENTRY.findall(data, start, stop):
-            body, at, event, evidence, index, before, what, number, run, source, digest = fields
+            body, at, event, evidence, index, before, what, number, run, *rest = fields
+            users, source, digest = rest
             head_here = hashlib.sha256(body + b"}").hexdigest()
             own = head_here.encode()
             if own != digest or before != previous or int(index) != position:
@@ -265,6 +271,7 @@ class Reader:
                     head_here,
                     (self._texts.get(run) or self._text(run)) if run else None,
                     source.decode() or None,
+                    (self._texts.get(users) or self._text(users)) if users else None,
                 )
             except ChainError:
                 return False

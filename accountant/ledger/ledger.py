@@ -161,6 +161,7 @@ class Ledger:
         evidence_digest: str | None,
         run: str | None = None,
         source: str | None = None,
+        users: str | None = None,
     ) -> LedgerEntry:
         """Write one entry; it is on disk when this returns.
 
@@ -171,6 +172,7 @@ class Ledger:
             evidence_digest: commitment to the noised histogram of norms, if there is one.
             run: whose round it is, where the ledger is that of several runs.
             source: hash of that run's own entry, where it was written before this one.
+            users: the slice of users that the release is about, where it is not everyone.
 
         Raises:
             LedgerError: another process has written to the file, or the disk refused the line. The
@@ -185,6 +187,7 @@ class Ledger:
             "purpose": purpose,
             "round": round,
             **({} if run is None else {"run": run}),
+            **({} if users is None else {"slice": users}),
             **({} if source is None else {"source": source}),
         }
         try:

@@ -21,15 +21,15 @@ import copy
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from itertools import groupby
 from pathlib import Path
 
 from accountant.bounds import Bound
-from accountant.dp.differential import DifferentialAccountant
 from accountant.events import Event
 from accountant.ledger.ledger import Ledger, LedgerEntry, LedgerError
 from accountant.ledger.prior import PriorReleases
+from accountant.ledger.spending import PopulationSpending, Share, share_of
 from accountant.ledger.terms import PopulationError, PopulationTerms
 from foundation.errors import ExitStatus, FedlensError
 from foundation.files import make_folder_durably
@@ -47,21 +47,6 @@ class OutOfBudget(FedlensError, ValueError):
     exit_status = ExitStatus.OUT_OF_BUDGET
 
 
-@dataclass(frozen=True)
-class Share:
-    """What one run has spent of a population's budget."""
-
-    run: str
-    grants: int
-    """Entries, those that a crash left unused included."""
-    rounds: int
-    """Different rounds among them."""
-    alone: Bound
-    """ε at the population's δ, had there been no other run. Such figures do not add up to ε."""
-    last: str
-    """The day on which the process began that was granted the last of them: ISO 8601, UTC."""
-
-
 class Population:
     """A population's folder, opened. Several processes may charge it at once."""
 
@@ -70,7 +55,7 @@ class Population:
             self.terms = PopulationTerms.from_header(ledger.header)
         except PopulationError as error:
             raise PopulationError(f"{ledger.path}: {error}") from None
-        self._ledger, self._account, self._booked = ledger, DifferentialAccountant(), 0
+        self._ledger, self._account, self._booked = ledger, PopulationSpending(self.terms), 0
         self._book()
 
     @classmethod
@@ -114,8 +99,8 @@ class Population:
         """All grants so far, as far as this process has read them."""
         return self._ledger
 
-    def refusal(self, event: Event) -> str | None:
-        """Why the budget forbids ``event`` now, or None. Nothing is spent by asking.
+    def refusal(self, event: Event, purpose: str = "training round", users: str = "") -> str | None:
+        """Why the terms forbid ``event`` now, or None; arguments as `charge`. Nothing is spent.
 
         Raises:
             PopulationError: the event is of another unit or adjacency.
@@ -124,10 +109,16 @@ class Population:
         self._check(event)
         with self._ledger.held():
             self._book()
-            return self._why_not(event)
+            return self._why_not(event, purpose, users)
 
     def charge(
-        self, event: Event, *, run: str, number: int, purpose: str = "training round"
+        self,
+        event: Event,
+        *,
+        run: str,
+        number: int,
+        purpose: str = "training round",
+        users: str = "",
     ) -> LedgerEntry:
         """Grant a release: it is within the budget and on disk when this returns.
 
@@ -136,20 +127,27 @@ class Population:
             run: whose release it is.
             number: its round.
             purpose: what it is for, in words.
+            users: slice that it is about, ``attribute=value``; empty for everyone.
 
         Raises:
-            OutOfBudget: it would take ε above the budget. Nothing was spent.
+            OutOfBudget: it would take ε above the budget, or probes above what they may cost.
+                Nothing was spent.
             PopulationError: the event is of another unit or adjacency.
             LedgerError: the ledger was harmed, or cannot be written. Nothing may be released.
         """
         self._check(event)
         with self._ledger.held():
             self._book()
-            reason = self._why_not(event)
+            reason = self._why_not(event, purpose, users)
             if reason is not None:
                 raise OutOfBudget(reason)
             entry = self._ledger.append(
-                event, round=number, purpose=purpose, evidence_digest=None, run=run
+                event,
+                round=number,
+                purpose=purpose,
+                evidence_digest=None,
+                run=run,
+                users=users or None,
             )
             self._book()
         return entry
@@ -233,9 +231,23 @@ class Population:
                 "cut off or restored from an older copy, so what is left of the budget is unknown"
             )
 
-    def spent(self) -> Bound:
-        """ε at the terms' δ of all grants, as far as this process has read them."""
-        return self._account.epsilon(self.terms.delta)
+    def spent(self, users: str = "") -> Bound:
+        """ε at the terms' δ of all grants, as far as this process has read them.
+
+        Args:
+            users: slice whose users are meant; empty for those who have spent most.
+        """
+        return self._account.epsilon(users)
+
+    def spent_after(self, event: Event, users: str = "") -> Bound:
+        """What `spent` would be after a release about some users."""
+        account = copy.deepcopy(self._account)
+        account.compose(event, 1, "", users)
+        return account.epsilon(users)
+
+    def spent_on_probes(self) -> Bound:
+        """ε at the terms' δ of all probes together."""
+        return self._account.probes()
 
     def rounds_left(self, event: Event, most: int = 10**6) -> int:
         """How many more rounds of ``event`` the budget allows, if no other run spends; ≤ ``most``.
@@ -258,8 +270,10 @@ class Population:
             low, high = (middle, high) if fits(middle) else (low, middle)
         return low
 
-    def affordable(self, events: Sequence[Event]) -> int:
+    def affordable(self, events: Sequence[Event], users: str = "") -> int:
         """How many of ``events``, one after another, the budget allows, if no other run spends.
+
+        They are about a slice where ``users`` names one.
 
         Raises:
             PopulationError: one is of another unit or adjacency.
@@ -269,15 +283,14 @@ class Population:
             self._check(event)
         with self._ledger.held():
             self._book()
-            return self._fitting(events)
+            return self._fitting(events, users)
 
-    def _fitting(self, events: Sequence[Event]) -> int:
+    def _fitting(self, events: Sequence[Event], users: str = "") -> int:
         account = copy.deepcopy(self._account)
-        budget = {"epsilon": self.terms.epsilon_budget, "delta": self.terms.delta}
         for number, event in enumerate(events):
-            if account.would_exceed(event, **budget):
+            if account.exceeds_budget(event, users):
                 return number
-            account.compose(event)
+            account.compose(event, 1, "", users)
         return len(events)
 
     def shares(self) -> tuple[Share, ...]:
@@ -285,19 +298,7 @@ class Population:
         runs: dict[str, list[LedgerEntry]] = {}
         for entry in self._ledger.entries:
             runs.setdefault(entry.run or "", []).append(entry)
-        return tuple(self._share(run, entries) for run, entries in runs.items())
-
-    def _share(self, run: str, entries: list[LedgerEntry]) -> Share:
-        account = DifferentialAccountant()
-        for event, count in Counter(entry.event for entry in entries).items():
-            account.compose(event, count)
-        return Share(
-            run=run,
-            grants=len(entries),
-            rounds=len({entry.round for entry in entries}),
-            alone=account.epsilon(self.terms.delta),
-            last=entries[-1].at,
-        )
+        return tuple(share_of(run, entries, self.terms.delta) for run, entries in runs.items())
 
     def _check(self, event: Event) -> None:
         for name in ("unit", "adjacency"):
@@ -308,27 +309,37 @@ class Population:
                     f"{name} {fixed!r}: the two never add up; keep a population for each"
                 )
 
-    def _why_not(self, event: Event) -> str | None:
-        budget, delta = self.terms.epsilon_budget, self.terms.delta
-        if not self._account.would_exceed(event, epsilon=budget, delta=delta):
+    def _why_not(self, event: Event, purpose: str = "", users: str = "") -> str | None:
+        terms = self.terms
+        if self._account.exceeds_probes(event, purpose):
+            return (
+                f"the probe would take DP ε of all probes of population {terms.population!r} above "
+                f"{terms.probe_epsilon:g}, which its owner leaves to probes (spent "
+                f"{self.spent_on_probes().epsilon:.4g})"
+            )
+        if not self._account.exceeds_budget(event, users):
             return None
         return (
-            f"the next round would take DP ε of population {self.terms.population!r} above its "
-            f"budget {budget:g} (spent {self.spent().epsilon:.4g} in {len(self._ledger)} rounds "
-            "of all its runs)"
+            f"the next round would take DP ε of population {terms.population!r} above its "
+            f"budget {terms.epsilon_budget:g} (spent {self.spent(users).epsilon:.4g} in "
+            f"{len(self._ledger)} rounds of all its runs)"
         )
 
     def _book(self) -> None:
         """Take in entries that were read since."""
         entries = self._ledger.since(self._booked)
-        for event, alike in groupby(entries, key=lambda entry: entry.event):
+        for (event, purpose, users), alike in groupby(entries, key=_kind):
             first, *more = alike
             try:
                 self._check(event)
             except PopulationError as error:
                 raise LedgerError(self._ledger.path, first.index + 2, str(error)) from None
-            self._account.compose(event, 1 + len(more))
+            self._account.compose(event, 1 + len(more), purpose, users)
         self._booked += len(entries)
+
+
+def _kind(entry: LedgerEntry) -> tuple[Event, str, str]:
+    return entry.event, entry.purpose, entry.users or ""
 
 
 def _ledger_in(folder: Path) -> Path:

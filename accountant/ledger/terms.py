@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import math
+import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 from accountant.events import Adjacency, Unit
 from foundation.errors import FedlensError
 
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+"""Of an attribute of users."""
+
 
 class PopulationError(FedlensError, ValueError):
     """A population that cannot be used, or not by this run; the message says why."""
+
+
+def population_folder(named: str) -> Path:
+    """The folder of a population: an absolute path, or a name under ``$FEDLENS_HOME``."""
+    home = Path(os.environ.get("FEDLENS_HOME", "~/.fedlens")).expanduser()
+    return home / "populations" / named  # an absolute path replaces what stands before it
 
 
 def _require(holds: bool, name: str, value: object, mend: str) -> None:
@@ -40,6 +52,12 @@ class PopulationTerms:
     """Between which data sets the guarantee holds."""
     users: int = 0
     """How many enrolled users (silos at record level) there are; 0 where that was not said."""
+    probe_epsilon: float = 0.0
+    """Most that DP ε of all probes together may come to, which engineers spend by themselves; 0
+    for no limit but the budget."""
+    slices: str = ""
+    """Public attribute of which every user has exactly one value for as long as the population
+    lasts, such as ``app_version``: runs on slices by it compose in parallel. Empty: all add up."""
 
     def __post_init__(self) -> None:
         text = isinstance(self.population, str) and self.population
@@ -52,6 +70,12 @@ class PopulationTerms:
         _require(_real(budget) and budget > 0, "epsilon", budget, "give a finite number above 0")
         whole = isinstance(users, int) and not isinstance(users, bool)
         _require(whole and users >= 0, "users", users, "give a whole number ≥ 0")
+        probes = self.probe_epsilon
+        _require(_real(probes) and probes >= 0, "probes", probes, "give a finite number ≥ 0")
+        named = isinstance(self.slices, str) and (not self.slices or NAME.fullmatch(self.slices))
+        _require(bool(named), "slices", self.slices, "give a name of letters, digits and '_'")
+        mend = "declare none with adjacency 'replace-one': who replaces may be in another slice"
+        _require(not self.slices or self.adjacency == "add-remove", "slices", self.slices, mend)
         mend = f"make it at most 1/N for N = {users} users: a larger δ protects no one"
         _require(self.unit == "record" or users == 0 or delta <= 1 / users, "delta", delta, mend)
 

@@ -278,3 +278,28 @@ def test_what_is_shown_is_never_less_than_what_was_spent(epsilon, words):
 @given(st.floats(1e-9, 1e9))
 def test_rounding_up_adds_less_than_a_hundredth(epsilon):
     assert epsilon * (1 - 1e-6) <= float(shown(epsilon)) <= epsilon * 1.01
+
+
+class TestAnEndThatMayHaveBeenChosen:
+    """Whoever stops after looking at releases has the guarantee of all that were planned."""
+
+    def test_differential_privacy_is_that_of_the_whole_plan(self):
+        plan, done = charged(10).spending(), charged(4, evidence=released())
+        early, so_far = done.at_any_end(charged(10)), done.spending()
+        assert (early.dp_epsilon, early.dp_order) == (plan.dp_epsilon, plan.dp_order)
+        assert early.dp_epsilon_at_bdp_delta == early.bdp_sound == plan.dp_epsilon_at_bdp_delta
+        assert early.percentiles["1"] == plan.percentiles["1"]
+        assert early.dp_epsilon > so_far.dp_epsilon
+        assert (early.rounds, early.rounds_planned) == (4, 10)
+        assert early.bdp_as_published == so_far.bdp_as_published
+
+    def test_the_statement_says_so(self):
+        early = charged(4, evidence=released()).at_any_end(charged(10))
+        assert "ended after 4 of 10 releases" in statement(early, USERS)
+        assert shown(early.dp_epsilon) in statement(early, USERS)
+        assert "ended after" not in charged(4).statement(USERS)
+
+    @pytest.mark.parametrize("rounds", [0, 10])
+    def test_without_a_release_or_with_all_of_them_nothing_changes(self, rounds):
+        account = charged(rounds)
+        assert account.at_any_end(charged(10)) == account.spending()

@@ -266,7 +266,7 @@ def test_the_header_holds_the_terms_and_the_lines_the_run(population, folder):
     assert len(header["header"].pop("id")) == 32
     assert header["header"] == {
         "population": "clinic", "unit": "user", "delta": 1e-5, "epsilon_budget": 1.0,
-        "adjacency": "add-remove", "users": 1000,
+        "adjacency": "add-remove", "users": 1000, "probe_epsilon": 0.0, "slices": "",
     }  # fmt: skip
     assert (line["run"], line["round"], line["evidence_digest"]) == ("abc", 4, None)
 

@@ -1,0 +1,121 @@
+"""What users of a population have spent: releases about everyone, and about disjoint slices.
+
+A population may declare one public attribute, such as an app's version, of which every user has one
+value, fixed for as long as the population lasts. A run on the users of one value looks at none of
+the others: what it releases depends on no other user's data, whichever releases came before. So a
+user pays for the releases about everyone and for those of the own slice alone, and the population
+has spent what the users of its dearest slice did (McSherry, "Privacy Integrated Queries", 2009,
+theorem 4, here for adding or removing a user). Slices by any other attribute can share users: what
+is released of one is charged to everyone.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from accountant.bounds import Bound
+from accountant.dp.differential import DifferentialAccountant
+from accountant.events import Event
+from accountant.ledger.chain import LedgerEntry
+from accountant.ledger.terms import PopulationTerms
+
+PROBE = "probe"
+"""Purpose of the entries that a population's limit on probes is about."""
+
+
+class PopulationSpending:
+    """Upper bounds on what any user of a population has spent, by what was granted."""
+
+    def __init__(self, terms: PopulationTerms) -> None:
+        self._terms = terms
+        self._everyone, self._probes = DifferentialAccountant(), DifferentialAccountant()
+        self._slices: dict[str, DifferentialAccountant] = {}
+        """By slice: its own releases and everyone's."""
+
+    def apart(self, users: str) -> str:
+        """The slice if it shares no user with other slices, else an empty text: everyone's.
+
+        Args:
+            users: ``attribute=value``; empty for everyone.
+        """
+        attribute, _, value = users.partition("=")
+        declared = self._terms.slices
+        return users if declared and attribute == declared and value else ""
+
+    def compose(self, event: Event, count: int, purpose: str, users: str) -> None:
+        """Book ``count`` grants of an event about some users."""
+        if purpose == PROBE:
+            self._probes.compose(event, count)
+        own = self.apart(users)
+        if own:
+            if own not in self._slices:
+                self._slices[own] = copy.deepcopy(self._everyone)
+            self._slices[own].compose(event, count)
+            return
+        for account in (self._everyone, *self._slices.values()):
+            account.compose(event, count)
+
+    def epsilon(self, users: str = "") -> Bound:
+        """ε at the terms' δ of the users of a slice; of the dearest where none is named."""
+        return max(
+            (account.epsilon(self._terms.delta) for account in self._of(self.apart(users))),
+            key=lambda bound: bound.epsilon,
+        )
+
+    def probes(self) -> Bound:
+        """ε at the terms' δ of all probes together, whichever slice they asked."""
+        return self._probes.epsilon(self._terms.delta)
+
+    def _of(self, own: str) -> Iterable[DifferentialAccountant]:
+        if own:
+            return (self._slices.get(own, self._everyone),)
+        return (self._everyone, *self._slices.values())
+
+    def exceeds_budget(self, event: Event, users: str) -> bool:
+        """Whether an event about some users would take any of them above the budget."""
+        budget, delta = self._terms.epsilon_budget, self._terms.delta
+        return any(
+            account.would_exceed(event, epsilon=budget, delta=delta)
+            for account in self._of(self.apart(users))
+        )
+
+    def exceeds_probes(self, event: Event, purpose: str) -> bool:
+        """Whether a probe would take all of them above what the terms leave to probes."""
+        limit = self._terms.probe_epsilon
+        return (
+            purpose == PROBE
+            and limit > 0
+            and self._probes.would_exceed(event, epsilon=limit, delta=self._terms.delta)
+        )
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one run has spent of a population's budget."""
+
+    run: str
+    grants: int
+    """Entries, those that a crash left unused included."""
+    rounds: int
+    """Different rounds among them."""
+    alone: Bound
+    """ε at the population's δ, had there been no other run. Such figures do not add up to ε."""
+    last: str
+    """The day on which the process began that was granted the last of them: ISO 8601, UTC."""
+
+
+def share_of(run: str, entries: Sequence[LedgerEntry], delta: float) -> Share:
+    """What a run has spent by its entries, at least one."""
+    account = DifferentialAccountant()
+    for event, count in Counter(entry.event for entry in entries).items():
+        account.compose(event, count)
+    return Share(
+        run=run,
+        grants=len(entries),
+        rounds=len({entry.round for entry in entries}),
+        alone=account.epsilon(delta),
+        last=entries[-1].at,
+    )
