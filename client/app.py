@@ -12,7 +12,7 @@ from flwr.clientapp import ClientApp
 
 from accountant.noise import NoiseUnsound
 from client.cohort import train
-from client.data import LocalUsers, NodeDataError, OpenUsers, sensitive_of
+from client.data import LocalUsers, NodeDataError, OpenUsers, sensitive_of, slice_of
 from client.messages import Description, TrainRequest, failure
 from client.node_file import open_node_users
 from client.node_policy import NodePolicy
@@ -79,6 +79,7 @@ def _describe(users: LocalUsers) -> RecordDict:
         classes=users.classes,
         sensitive_attribute=sensitive,
         sensitive_classes=classes,
+        slice=slice_of(users),
     ).to_record()
 
 

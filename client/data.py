@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -79,6 +79,11 @@ def sensitive_of(users: LocalUsers) -> tuple[str, int]:
     )
 
 
+def slice_of(users: LocalUsers) -> str:
+    """The slice that a node's users are those of; an empty text for all users."""
+    return str(getattr(users, "slice", ""))
+
+
 class NodeDataError(FedlensError, ValueError):
     """A node's data file cannot be used.
 
@@ -117,6 +122,10 @@ class ArrayUsers:
     """[users], whether a user wants it hidden; None where all do."""
     ids: NDArray[np.int64] | None = None
     """[users], each user's own number. None: the positions, where users neither come nor go."""
+    declared: Mapping[str, NDArray[np.str_]] = field(default_factory=dict)
+    """[users] by name: each user's value of a public attribute; empty texts where it has none."""
+    slice: str = ""
+    """The slice that these are the users of, ``attribute=value``; empty for all users."""
 
     def __len__(self) -> int:
         """Number of users."""

@@ -53,6 +53,8 @@ class Description(BaseModel):
     """Name of the sensitive attribute that is known of each record; empty for none."""
     sensitive_classes: Natural = 0
     """Its number of classes."""
+    slice: Annotated[str, Field(max_length=2 * LONGEST_NAME + 1)] = ""
+    """The slice of the users that the node answers for; empty for all."""
 
     def to_record(self) -> RecordDict:
         """As the content of a reply."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import zipfile
 import zlib
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,9 @@ from numpy.typing import NDArray
 
 from client.data import ArrayUsers, LocalUsers, NodeDataError
 from client.npz_images import mapped_member
+from client.slices import in_slice, wanted_slice
 
+DECLARED = "declared_"
 REQUIRED = frozenset({"images", "labels", "users", "classes"})
 
 
@@ -29,6 +32,7 @@ def open_node_users(context: Context) -> LocalUsers:
     partition-id=0'``), never by the server. It holds ``images`` uint8 [n, c, h, w], ``labels``
     int64 [n], ``users`` int64 [n] (each record's user) and ``classes``; where users without records
     are enrolled, ``enrolled`` int64 [m], the numbers of all users, without whom no other counts;
+    for slices ``declared_NAME`` text [n], each user's value of a public attribute;
     for a privatizer also ``sensitive`` int64 [n], ``sensitive_attribute`` (its name),
     ``sensitive_classes``, and ``hides`` bool [n] where some users do not mind (all of a user's
     records alike). The same object as before for as long as the file is not written to.
@@ -46,7 +50,30 @@ def open_node_users(context: Context) -> LocalUsers:
     except OSError:
         raise NodeDataError(f"{path} cannot be read as a NumPy .npz file") from None
     stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
-    return _opened_users(path, stamp, int(context.node_config.get("partition-id", 0)))
+    partition = int(context.node_config.get("partition-id", 0))
+    declared = str(context.node_config.get("declared", ""))
+    wanted = wanted_slice(context.run_config)
+    return _users_in_slice(path, stamp, partition, declared, wanted)
+
+
+@lru_cache(maxsize=1)
+def _users_in_slice(
+    path: Path, stamp: tuple[int, int, int], partition: int, declared: str, wanted: str
+) -> ArrayUsers:
+    """The users of a slice, with what the node's operator declares of all its users."""
+    users = _opened_users(path, stamp, partition)
+    if not wanted:
+        return users
+    said = dict(_pair(word) for word in declared.split())
+    whole = {name: np.full(len(users), value) for name, value in said.items()}
+    return in_slice(replace(users, declared={**users.declared, **whole}), wanted)
+
+
+def _pair(word: str) -> tuple[str, str]:
+    name, equals, value = word.partition("=")
+    if not (name and equals and value):
+        raise NodeDataError(f"declared={word!r} of the node's configuration: write NAME=VALUE")
+    return name, value
 
 
 @lru_cache(maxsize=1)
@@ -74,6 +101,7 @@ def _opened_users(path: Path, stamp: tuple[int, int, int], partition: int) -> Ar
         sensitive_classes=sensitive_classes,
         hides=_read_choices(path, found, known, places[known], len(ids)),
         ids=ids,
+        declared=_read_declared(path, found, known, places[known], len(ids)),
     )
 
 
@@ -141,3 +169,28 @@ def _read_choices(
     chosen: NDArray[np.bool_] = np.zeros(users, dtype=np.bool_)
     np.logical_or.at(chosen, owners, hides[records])
     return chosen
+
+
+def _read_declared(
+    path: Path,
+    found: dict[str, NDArray[Any]],
+    records: NDArray[np.int64],
+    owners: NDArray[np.int64],
+    users: int,
+) -> dict[str, NDArray[np.str_]]:
+    """Each user's value of every ``declared_NAME`` array, in the users' order.
+
+    A user has one value: that of the record that comes first. One without records has none.
+    """
+    values = {}
+    for name in sorted(found):
+        if not name.startswith(DECLARED):
+            continue
+        column = found[name]
+        if column.dtype.kind not in "Uiu" or column.shape != found["users"].shape:
+            raise NodeDataError(f"{path}: {name} must be one text or integer for each image")
+        column = column.astype(np.str_)
+        own = np.full(users, "", dtype=column.dtype)
+        own[owners[::-1]] = column[records[::-1]]  # the first of a user is written last
+        values[name.removeprefix(DECLARED)] = own
+    return values

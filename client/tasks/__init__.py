@@ -14,5 +14,6 @@ CLIENT_TASKS: Registry[ClientTaskFactory] = Registry(
         "wgan": "client.tasks.wgan:WganLocalTask",
         "annotator": "client.tasks.annotator:AnnotatorLocalTask",
         "privatizer": "client.tasks.privatizer:PrivatizerLocalTask",
+        "probe": "client.tasks.probe:ProbeLocalTask",
     },
 )

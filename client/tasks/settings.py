@@ -48,3 +48,18 @@ class PrivatizerSettings(TaskSettings):
     batch: int
     consenting: float
     sensitive_attribute: str
+
+
+PLACES = 64
+"""Coordinates over which a user's number is spread evenly: the vector is as long as the number is
+large, and its sum along the diagonal has the noise that one coordinate would have. Audits look at
+places of a release, so there are some."""
+
+
+class ProbeSettings(TaskSettings):
+    """Of ``probe``."""
+
+    probe: str
+    """The question, as people write it."""
+    components: int
+    features: str

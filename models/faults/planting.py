@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -17,7 +19,10 @@ SOUND = -1
 """In the place of a fault's number, of a user who has none."""
 _WHO = 7
 """Stream of the run's seed that says which users have a fault."""
-FORM = "write NAME:SHARE, such as rotate90:0.3, then :classes=1,7 or :amount=20 where wanted"
+FORM = (
+    "write NAME:SHARE, such as rotate90:0.3, then :classes=1,7, :amount=20 or "
+    ":slice=app_version=2.0 where wanted"
+)
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,8 @@ class PlantedFault:
     """Of users, in (0, 1]."""
     chosen: tuple[int, ...] = ()
     amount: float = 0.0
+    users: str = ""
+    """Slice of which ``share`` is a share, ``attribute=value``; empty for all users."""
 
     def setting(self, classes: int, seed: int) -> FaultSetting:
         """How it is carried out on one user's records."""
@@ -59,8 +66,13 @@ def parse_faults(text: str) -> tuple[PlantedFault, ...]:
         WrongUse: one is written in another form, unknown, or their shares add up to more than 1.
     """
     planted = tuple(_parsed(word) for word in text.split())
-    if sum(one.share for one in planted) > 1 + 1e-9:
-        raise WrongUse(f"faults {text!r}: a user has one fault at most, so shares add up to 1")
+    everywhere = sum(one.share for one in planted if not one.users)
+    in_slices = Counter[str]()
+    for one in planted:
+        if one.users:
+            in_slices[one.users] += one.share  # type: ignore[assignment]
+    if everywhere + max(in_slices.values(), default=0) > 1 + 1e-9:
+        raise WrongUse(f"faults {text!r}: a user has one fault, so shares add up to 1 at most")
     return planted
 
 
@@ -72,17 +84,19 @@ def _parsed(word: str) -> PlantedFault:
     if not 0 < share <= 1:
         raise WrongUse(f"fault {word!r}: the share of users must be above 0 and at most 1")
     chosen: tuple[int, ...] = ()
-    amount = fault.amounts[0]
+    amount, users = fault.amounts[0], ""
     for part in rest[1:]:
         key, _, value = part.partition("=")
         if key == "classes":
             chosen = tuple(int(_number(word, digit)) for digit in value.split(","))
         elif key == "amount" and fault.measure:
             amount = _number(word, value)
+        elif key == "slice" and "=" in value:
+            users = value
         else:
             raise WrongUse(f"fault {word!r}: {part!r} is not understood; {FORM}")
     _check_classes(word, fault, chosen)
-    return PlantedFault(fault, share, chosen, amount)
+    return PlantedFault(fault, share, chosen, amount, users)
 
 
 def _number(word: str, text: str) -> float:
@@ -106,11 +120,32 @@ def _check_classes(word: str, fault: Fault, chosen: tuple[int, ...]) -> None:
         raise WrongUse(f"fault {word!r} is about all classes: leave :classes= out")
 
 
-def faulty_users(faults: tuple[PlantedFault, ...], users: int, seed: int) -> NDArray[np.int64]:
-    """Which fault each user has, int64 [users], or `SOUND`; each fault's share of users has it."""
+def faulty_users(
+    faults: tuple[PlantedFault, ...],
+    users: int,
+    seed: int,
+    values: Mapping[str, NDArray[np.str_]] | None = None,
+) -> NDArray[np.int64]:
+    """Which fault each user has, int64 [users], or `SOUND`; each fault's share of users has it.
+
+    Args:
+        faults: those of slices take their users first.
+        users: how many there are.
+        seed: the run's.
+        values: [users] by name, each user's value of a declared attribute, for faults of slices.
+    """
     found = np.full(users, SOUND)
     order = np.random.default_rng([seed, _WHO]).permutation(users)
-    ends = np.round(np.cumsum([0.0, *(fault.share for fault in faults)]) * users).astype(int)
-    for number, (first, last) in enumerate(pairwise(ends)):
+    for number, fault in enumerate(faults):
+        if fault.users:
+            attribute, _, value = fault.users.partition("=")
+            own = order[(values or {})[attribute][order] == value]
+            free = own[found[own] == SOUND]
+            found[free[: round(fault.share * len(own))]] = number
+    order = order[found[order] == SOUND]
+    everywhere = [number for number, fault in enumerate(faults) if not fault.users]
+    shares = [faults[number].share for number in everywhere]
+    ends = np.round(np.cumsum([0.0, *shares]) * users).astype(int)
+    for number, (first, last) in zip(everywhere, pairwise(ends), strict=True):
         found[order[first:last]] = number
     return found

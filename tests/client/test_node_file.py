@@ -33,7 +33,7 @@ def opened(tmp_path):
     def write(found, save=np.savez):
         path = tmp_path / f"users-{len(list(tmp_path.iterdir()))}.npz"
         save(path, **found)
-        return open_node_users(SimpleNamespace(node_config={"data": str(path)}))
+        return open_node_users(SimpleNamespace(run_config={}, node_config={"data": str(path)}))
 
     return write
 
@@ -118,7 +118,7 @@ def test_a_file_that_is_no_archive_is_named(tmp_path):
     for content in (b"", b"PK\x03\x04 cut short", np.random.default_rng(0).bytes(500)):
         path.write_bytes(content)
         with pytest.raises(NodeDataError, match="cannot be read"):
-            open_node_users(SimpleNamespace(node_config={"data": str(path)}))
+            open_node_users(SimpleNamespace(run_config={}, node_config={"data": str(path)}))
 
 
 def test_an_empty_file_has_no_users(opened):

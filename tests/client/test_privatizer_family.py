@@ -224,7 +224,9 @@ def test_a_user_whose_bits_differ_hides_and_fails_no_one(tmp_path):
         "hides": np.array([False, False, True, False, True, True]),
     }
     np.savez(tmp_path / "users.npz", **arrays)
-    opened = open_node_users(SimpleNamespace(node_config={"data": str(tmp_path / "users.npz")}))
+    opened = open_node_users(
+        SimpleNamespace(run_config={}, node_config={"data": str(tmp_path / "users.npz")})
+    )
     told = [bool(opened.user(i).choice.all()) for i in range(3)]
     assert told == [False, True, True]
 
