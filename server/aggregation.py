@@ -49,6 +49,8 @@ class Limits:
     """L2 bound of one user's update (the clipping norm C); in record mode of a node's change."""
     evidence: bool
     """Whether replies carry histograms of their users' norms."""
+    positive: bool = False
+    """Whether no update has a number below 0."""
 
 
 def objection(answer: Answer, limits: Limits) -> str | None:
@@ -60,6 +62,8 @@ def objection(answer: Answer, limits: Limits) -> str | None:
         norm = float(np.linalg.norm(total))
     if not np.isfinite(norm):
         return "its update is not finite"
+    if limits.positive and float(total.min()) < 0:
+        return "its update has a number below 0, which no user's can have"
     users = answer.asked if limits.evidence else 1
     if norm > limits.norm * users * (1 + NORM_SLACK):
         return "its update's norm is above what clipped updates can add up to"

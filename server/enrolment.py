@@ -73,6 +73,11 @@ def _agreed(described: dict[int, Description], config: Config) -> Federation:
     partitions = [description.partition for _, description in ordered]
     if len(set(partitions)) != len(partitions):
         raise EnrolmentError(f"two nodes claim the same partition-id among {partitions}")
+    if others := [d.partition for d in described.values() if d.slice != config.data.slice]:
+        raise EnrolmentError(
+            f"data.slice = {config.data.slice!r}, but the nodes with partition-id {others} answer "
+            "for other users: all must run this version and declare that attribute"
+        )
     schemas = {(d.shape, d.classes) for d in described.values()}
     if len(schemas) != 1:
         raise EnrolmentError(f"nodes disagree on the data's schema: {sorted(schemas)}")

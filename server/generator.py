@@ -41,6 +41,12 @@ class GeneratorTrainer:
         )
         self._steps = 0
 
+    def begin_at(self, weights: NDArray[np.float32], steps: int) -> None:
+        """Start from another generator's weights, the average too, as if after ``steps`` steps."""
+        load_vector(self.network, weights)
+        load_vector(self.average, weights)
+        self._steps = steps
+
     def train(
         self,
         loss: Loss,

@@ -16,9 +16,11 @@ from pydantic import BaseModel
 from torch import Tensor
 
 from client.messages import FilterSettings, Vector
+from models.generators import Generator
 from privatizers.protocol import PrivatizerError
 from server.config.tree import Config
 from server.enrolment import Federation
+from server.faithful import faithful_plan, train_faithful
 from server.generator import GeneratorTrainer, Loss
 from server.privatizer_fit import FilterFit
 from server.run_filter import KEPT, NothingLearned, RunFilter
@@ -33,6 +35,7 @@ FRAME_SEED = 4_000_003
 FRAME_IMAGES = 5_000
 """Synthetic images that features are framed by, or a focus is taken from."""
 
+KeptGenerator = Callable[[int], NDArray[np.float32] | None]
 OnStep = Callable[[int, int], None]
 """Told the number of generator steps taken in a round, and how many it has."""
 
@@ -183,6 +186,32 @@ class Learner:
         if fit is None:
             return sampler
         return replace(sampler, privatizer=fit.network, sensitive_classes=fit.sensitive_classes)
+
+    def faithful(self, done: int, kept: KeptGenerator, on_step: OnStep) -> Generator | None:
+        """The generator of faithful samples after round ``done``; None: the one there is.
+
+        Args:
+            done: rounds that are done.
+            kept: gives the last generator that was kept up to a round, float32 [n], if any.
+            on_step: for a progress display.
+        """
+        plan = faithful_plan(self._config, done)
+        if plan is None or self._annotator is None or not self._annotator.ready:
+            return None
+        critics, network = [self._tasks[name] for name in plan.critics], self._trainer.network
+
+        def loss(images: Tensor, labels: Tensor) -> Tensor:
+            return torch.stack([task.loss(images, labels) for task in critics]).sum()
+
+        return train_faithful(
+            self._config,
+            network.shape,
+            network.classes,
+            kept(plan.before),
+            plan,
+            loss,
+            lambda step: on_step(step, plan.steps),
+        )
 
     def showable(self, scheduled: ScheduledTask) -> bool:
         """Whether samples may be stored: there are some, and they hide what they must."""

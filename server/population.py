@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
-from pathlib import Path
 
 from accountant.events import Event
 from accountant.ledger.population import Population, PopulationError
 from accountant.ledger.prior import PriorReleases
+from accountant.ledger.terms import population_folder
 from server.config.tree import Config
 from server.schedule import scheduled
 
-
-def population_folder(named: str) -> Path:
-    """The folder of a population: an absolute path, or a name under ``$FEDLENS_HOME``."""
-    home = Path(os.environ.get("FEDLENS_HOME", "~/.fedlens")).expanduser()
-    return home / "populations" / named  # an absolute path replaces what stands before it
+__all__ = ["check_room", "joined", "population_folder"]
 
 
 def joined(config: Config) -> Population | None:
@@ -75,7 +70,7 @@ def check_room(config: Config, prior: PriorReleases | None = None) -> None:
     events: list[Event] = []
     if len(schedule) > 1:
         events = [replace(task.event, count=task.event.count * task.rounds) for task in schedule]
-    fitting = population.affordable([*first, *events])
+    fitting = population.affordable([*first, *events], config.data.slice)
     if fitting < len(first):
         raise PopulationError(
             f"privacy.population = {config.privacy.population!r} has too little left to pay what "

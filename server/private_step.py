@@ -46,6 +46,7 @@ class PrivateStep:
         size: int,
         largest_reply: float,
         key: bytes = b"",
+        positive: bool = False,
     ) -> None:
         """Prepare for updates of length ``size``.
 
@@ -57,12 +58,13 @@ class PrivateStep:
             size: P.
             largest_reply: L2 bound of what a node in record mode can reply.
             key: the run's, which nodes seed users' batches by; empty for a new one.
+            positive: refuse replies with a number below 0.
         """
         self._config, self._grid, self._federation = config, grid, federation
         self._task, self._key = task.settings, key or new_key(config)
         self.record_mode = config.privacy.unit == "record"
         bound = largest_reply if self.record_mode else self._task.clipping_norm
-        self._limits = Limits(size, bound, evidence=not self.record_mode)
+        self._limits = Limits(size, bound, evidence=not self.record_mode, positive=positive)
 
     def gather(self, number: int, asked: Asked) -> Aggregate:
         """Draw this round's cohort, have it train, and add the sound replies up.

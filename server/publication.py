@@ -11,6 +11,7 @@ from datetime import date
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from accountant.account import Spending, statement
 from accountant.ledger.ledger import LedgerEntry
@@ -21,7 +22,7 @@ from server.config.tree import Config
 from server.pretrained_filter import kept_pretrained, with_cost
 from server.run_directory import RunDirectory
 from server.run_ledger import noise_source, planned
-from server.sampler import Sampler
+from server.sampler import Drawn, Sampler
 from server.schedule import total_rounds
 from server.store import (
     BatchRecord,
@@ -36,8 +37,8 @@ from server.store import (
     Store,
 )
 
-STRIP_SEED = 1_000_003
-RELEASE_SEED = 2_000_003
+SEEDS: dict[Purpose, int] = {"strip": 1_000_003, "curated": 2_000_003, "faithful": 5_000_003}
+"""Of a batch's noise, over the run's seed."""
 CURVES = ("percentiles", "percentiles_corrected")
 FIGURES = (
     "dp_epsilon", "delta_dp", "bdp_as_published", "bdp_corrected", "bdp_sound", "delta_bdp",
@@ -48,6 +49,18 @@ FIGURES = (
 def guarantees_something(config: Config) -> bool:
     """Whether the run's noise protects its users."""
     return config.noised and noise_source(config) == "os-entropy"
+
+
+def provenance(config: Config, purpose: Purpose) -> str:
+    """The label beside every sample of a batch: how it came about, and what is not as in life."""
+    parts = ["SYNTHETIC"]
+    if purpose != "strip":
+        parts.append(purpose.upper())
+    if config.data.fault:
+        parts.append(f"PLANTED FAULT {config.data.fault}")
+    if not guarantees_something(config):
+        parts.append("NOT PRIVATE")
+    return " · ".join(parts)
 
 
 class Publication:
@@ -135,21 +148,18 @@ class Publication:
         """Draw a batch from a kept generator and store it with its provenance.
 
         A strip shows the generator as it is, so that rounds before and after the annotator's can
-        be compared; a release is drawn through the sampler's filter. Of pairs of class and
-        sensitive value the class alone is kept: neither a column nor an order tells what the image
-        hides.
+        be compared; what is curated is drawn through the sampler's filter, what is faithful comes
+        from a sampler without one. Of pairs of class and sensitive value the class alone is kept:
+        neither a column nor an order tells what the image hides.
         """
         settings, strip = self._config.release, purpose == "strip"
         sampler = sampler.unfiltered() if strip else sampler
         each = settings.strip if strip else -(-settings.samples // sampler.shown_classes)
         labels = torch.arange(sampler.shown_classes).repeat(each)
         labels = labels if strip else labels[: settings.samples]
-        seed = self._config.seed + (STRIP_SEED if strip else RELEASE_SEED)
-        pixels = as_pixels(sampler.draw(sampler.asked(labels, seed), seed))
-        records = [
-            SampleRecord.from_pixels(position=i, requested_class=int(label), pixels=image)
-            for i, (label, image) in enumerate(zip(labels, pixels, strict=True))
-        ]
+        seed = self._config.seed + SEEDS[purpose]
+        drawn = sampler.judged(sampler.asked(labels, seed), seed)
+        records = sample_records(labels, drawn)
         private = guarantees_something(self._config)
         figures = {name: getattr(spending, name) for name in FIGURES}
         batch = BatchRecord(
@@ -161,7 +171,8 @@ class Publication:
             seed=seed,
             count=len(records),
             private=private,
-            provenance="SYNTHETIC" if private else "SYNTHETIC · NOT PRIVATE",
+            rejected=drawn.rejected(labels) if sampler.filters else {},
+            provenance=provenance(self._config, purpose),
             **figures,
         )
         self._store.add_batch(batch, records)
@@ -170,6 +181,20 @@ class Publication:
         """Say how the run ended, and what it guarantees as it is."""
         guarantee = with_cost(statement(spending, self._config.data.users), self._directory)
         self._store.set_run_status(self._run_id, status, reason, guarantee)
+
+
+def sample_records(labels: Tensor, drawn: Drawn) -> list[SampleRecord]:
+    """The samples of a batch, with the annotator's opinion where there is one."""
+    agreed: list[float | None] = [None] * len(labels)
+    if drawn.agreement is not None:
+        agreed = drawn.agreement.clamp(0, 1).tolist()
+    triples = zip(labels.tolist(), as_pixels(drawn.images), agreed, strict=True)
+    return [
+        SampleRecord.from_pixels(
+            position=i, requested_class=label, pixels=image, agreement=agreement
+        )
+        for i, (label, image, agreement) in enumerate(triples)
+    ]
 
 
 def round_facts(number: int, metrics: dict[str, float], spending: Spending) -> dict[str, Any]:

@@ -12,18 +12,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from flwr.serverapp import Grid
+from numpy.typing import NDArray
 
 from accountant.account import Spending
 from accountant.ledger.population import OutOfBudget
+from models.vectors import to_vector
 from server.config.tree import Config
 from server.enrolment import Federation
+from server.faithful import faithful_sampler
 from server.kept_releases import keep_release
 from server.learner import Learner
 from server.private_step import NoUsableReply, PrivateStep
 from server.publication import Publication, round_facts
 from server.round_slots import RoundSlots
-from server.run_directory import RunDirectory, Snapshot, digest_of
+from server.run_directory import RunDirectory, Snapshot, digest_of, load_generator
 from server.run_key import kept_key
 from server.run_ledger import RunLedger
 from server.sampler import kept_arrays
@@ -106,7 +110,8 @@ class TrainingRun:
 
     def _spend(self, task: ScheduledTask, number: int) -> None:
         step, asked = self._step_of(task), self._learner.asked(task)
-        reason = self._run_ledger.refusal(task.event)
+        purpose = task.settings.purpose
+        reason = self._run_ledger.refusal(task.event, purpose)
         if reason is not None:
             raise OutOfBudget(reason)
         if step.record_mode:
@@ -119,9 +124,10 @@ class TrainingRun:
                 with self._slots.held():
                     aggregate = step.gather(number, asked)
             except NoUsableReply:
-                self._run_ledger.charge(task.event, number, None)
+                self._run_ledger.charge(task.event, number, None, purpose)
                 raise
-            self._run_ledger.charge(task.event, number, step.evidence(aggregate, number))
+            norms = step.evidence(aggregate, number)
+            self._run_ledger.charge(task.event, number, norms, purpose)
         release = step.release(aggregate, number)
         self._directory.save_release(number, release)
         keep_release(self._directory, self._config, self._federation, task, asked, number, release)
@@ -131,7 +137,8 @@ class TrainingRun:
             state, nodes = self._learner.task(task), (self._grid, self._federation)
             sizes = state.size, state.largest_reply
             key = kept_key(self._config, self._directory)
-            step = PrivateStep(self._config, task, *nodes, *sizes, key)
+            positive = task.settings.positive
+            step = PrivateStep(self._config, task, *nodes, *sizes, key, positive)
             self._steps[task.name] = step
         return self._steps[task.name]
 
@@ -169,7 +176,9 @@ class TrainingRun:
         sampler = self._learner.sampler(number)
         sha256 = self._directory.save_generator(number, kept_arrays(sampler))
         self._publication.checkpoint(number, sha256)
-        self._publication.samples(purpose, number, sampler, sha256, self._run_ledger.spending())
+        so_far, ledger = purpose == "strip", self._run_ledger
+        spending = ledger.spending() if so_far else ledger.published()
+        self._publication.samples(purpose, number, sampler, sha256, spending)
         self._directory.date_folders()
 
     def _release_samples(self) -> None:
@@ -179,7 +188,35 @@ class TrainingRun:
             self._learner.hide(self._done, lambda step, steps: self._show(self._done, step / steps))
             self._directory.save_state(self._snapshot())
         if self._learner.showable(task_at(self._config, self._done)):
-            self._publish_samples("release", self._done)
+            self._publish_samples("curated", self._done)
+            self._publish_faithful(self._done)
+
+    def _publish_faithful(self, number: int) -> None:
+        """Samples that show faults; none where a filter, trained on others, is to hide something.
+
+        A run that is resumed finds the generator that it trained before.
+        """
+        sampler = self._learner.sampler(number)
+        if sampler.privatizer is not None:
+            return
+        path = self._directory.faithful_path(number)
+        if not path.exists():
+            made = self._learner.faithful(
+                number, self._kept_generator, lambda step, n: self._show(number, step / n)
+            )
+            if made is not None:
+                self._directory.save_faithful(number, to_vector(made))
+        sampler = faithful_sampler(self._directory, number, sampler)
+        sha256 = digest_of({"average": to_vector(sampler.generator)})
+        spending = self._run_ledger.published()
+        self._publication.samples("faithful", number, sampler, sha256, spending)
+        self._directory.date_folders()
+
+    def _kept_generator(self, number: int) -> NDArray[np.float32] | None:
+        """The last generator that was kept up to a round, if any was."""
+        paths = [self._directory.generator_path(n) for n in range(number, 0, -1)]
+        found = next((path for path in paths if path.exists()), None)
+        return None if found is None else load_generator(found)["average"].astype(np.float32)
 
     # State
 

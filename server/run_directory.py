@@ -293,6 +293,15 @@ class RunDirectory:
         """Where a round's generator is kept."""
         return self.checkpoints / f"generator-{round_number:06d}.safetensors"
 
+    def faithful_path(self, round_number: int) -> Path:
+        """Where the generator of a round's faithful samples is kept, if it is another one."""
+        return self.checkpoints / f"faithful-{round_number:06d}.safetensors"
+
+    def save_faithful(self, round_number: int, vector: NDArray[np.float32]) -> None:
+        """Keep the generator of faithful samples, float32 [n]."""
+        arrays: Arrays = {"average": vector}
+        self._write(self.faithful_path(round_number), save(_contiguous(arrays)))
+
     def save_generator(self, round_number: int, arrays: Arrays) -> str:
         """Keep a generator that samples are drawn from; returns its digest.
 

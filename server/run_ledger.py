@@ -11,6 +11,7 @@ from accountant.ledger.ledger import Ledger, LedgerEntry, LedgerError
 from accountant.ledger.population import Population
 from accountant.ledger.prior import HEADER, PriorReleases
 from accountant.statement import NoiseSource
+from server.config.tasks import TRAINING
 from server.config.tree import Config, ConfigError
 from server.population import joined, population_folder
 from server.run_directory import RunDirectory
@@ -50,7 +51,7 @@ class RunLedger:
             privacy.epsilon_budget,
             privacy.bayesian_epsilon_budget,
         )
-        self._population = joined(config)
+        self._population, self._slice = joined(config), config.data.slice
         self._evidence = EvidenceFile(directory.evidence)
         if directory.ledger.exists():
             self._ledger = Ledger.open(directory.ledger)
@@ -58,6 +59,7 @@ class RunLedger:
             header = _header(config, run_id, self._population, prior)
             self._ledger = Ledger.create(directory.ledger, header)
         self._account = account_of(config, self._ledger, self._evidence)
+        self._plan = _plan(config, PriorReleases.in_header(self._ledger.header))
         if self._population is not None:
             check_population(self._ledger, self._population)
             if (known := PriorReleases.in_header(self._ledger.header)) is not None:
@@ -90,7 +92,11 @@ class RunLedger:
         """What all entries so far have spent, by both accountants."""
         return self._account.spending()
 
-    def refusal(self, event: SubsampledGaussian) -> str | None:
+    def published(self) -> Spending:
+        """The same with what is proved if the run ends here: see `Account.at_any_end`."""
+        return self._account.at_any_end(self._plan)
+
+    def refusal(self, event: SubsampledGaussian, purpose: str = TRAINING) -> str | None:
         """Why one of the run's budgets, or its population's, forbids ``event``, or None.
 
         The decision looks at the differential privacy account, which does not depend on the data,
@@ -108,9 +114,17 @@ class RunLedger:
                 "the next round could take Bayesian ε above the budget "
                 f"{self._bayesian_budget:g} ({len(self.entries)} rounds done)"
             )
-        return None if self._population is None else self._population.refusal(event)
+        if self._population is None:
+            return None
+        return self._population.refusal(event, purpose, self._slice)
 
-    def charge(self, event: SubsampledGaussian, number: int, norms: NoisedNorms | None) -> None:
+    def charge(
+        self,
+        event: SubsampledGaussian,
+        number: int,
+        norms: NoisedNorms | None,
+        purpose: str = TRAINING,
+    ) -> None:
         """Put a round's entry on disk, then its noised norms, then both into both accounts.
 
         The entry in the population's ledger comes first: a crash between the two leaves a round
@@ -123,12 +137,14 @@ class RunLedger:
                 written, and nothing may be released.
         """
         if self._population is not None:
-            self._population.charge(event, run=self.run_id, number=number)
+            self._population.charge(
+                event, run=self.run_id, number=number, purpose=purpose, users=self._slice
+            )
         sealed = self._evidence.seal(norms) if norms is not None else None
         entry = self._ledger.append(
             event,
             round=number,
-            purpose="training round",
+            purpose=purpose,
             evidence_digest=sealed.digest if sealed else None,
         )
         if sealed is not None:
@@ -179,13 +195,14 @@ def population_of(config: Config, ledger: Ledger) -> Population | None:
 
 
 def spending_of(config: Config, directory: RunDirectory) -> Spending:
-    """What a run's ledger says it has spent, to readers.
+    """What a run's ledger says it has spent, to readers, to whom any end may have been chosen.
 
     Raises:
         LedgerError: the ledger cannot be trusted, or is of another configuration.
     """
     ledger = Ledger.read(directory.ledger)
-    return account_of(config, ledger, EvidenceFile(directory.evidence)).spending()
+    account = account_of(config, ledger, EvidenceFile(directory.evidence))
+    return account.at_any_end(_plan(config, PriorReleases.in_header(ledger.header)))
 
 
 def filter_of(config: Config, prior: PriorReleases | None = None) -> FixedOrderFilter | None:
@@ -232,12 +249,22 @@ def _empty_account(config: Config, prior: PriorReleases | None = None) -> Accoun
 
 
 def planned(config: Config, prior: PriorReleases | None = None) -> Spending:
-    """What all declared rounds will have spent: DP exactly, Bayesian DP at worst."""
-    account = _empty_account(config, prior)
+    """What all declared rounds will have spent: DP exactly, Bayesian DP at worst.
+
+    A budget of differential privacy ends the plan where it will end the run, for no release moves
+    that end.
+    """
+    return _plan(config, prior).spending()
+
+
+def _plan(config: Config, prior: PriorReleases | None) -> Account:
+    account, budget = _empty_account(config, prior), config.privacy.epsilon_budget
     for task in scheduled(config):
         for _ in range(task.rounds):
+            if budget and account.would_exceed(task.event, budget):
+                return account
             account.charge(task.event, None)
-    return account.spending()
+    return account
 
 
 def noise_source(config: Config) -> NoiseSource:

@@ -29,6 +29,29 @@ _NORMALS_AT_ONCE = 16
 
 
 @dataclass(frozen=True)
+class Drawn:
+    """Images and what the annotator said while they were chosen."""
+
+    images: Tensor
+    """float32 [n, c, h, w] in [-1, 1]."""
+    agreement: Tensor | None
+    """Probability of each one's class by the annotator, float32 [n]; None where nothing judged."""
+    tried: Tensor
+    """Candidates that were drawn for each, int64 [n]."""
+    passed: Tensor
+    """Whether each reached the agreement that was asked for, bool [n]."""
+
+    def rejected(self, labels: Tensor) -> dict[str, float]:
+        """Share of each class's candidates that the filter turned down, by class as a text."""
+        shares = {}
+        for label in sorted(set(labels.tolist())):
+            mine = labels == label
+            kept = int(self.passed[mine].sum())
+            shares[str(label)] = 1 - kept / int(self.tried[mine].sum())
+        return shares
+
+
+@dataclass(frozen=True)
 class Sampler:
     """A source of synthetic images; all it does is post-processing of releases.
 
@@ -105,22 +128,43 @@ class Sampler:
         Image i depends on ``seed``, i and its label alone, up to float32 rounding, and not on how
         many others are drawn.
         """
-        return self.hidden(self._chosen(labels, seed), seed)
+        return self.hidden(self._chosen(labels, seed).images, seed)
 
-    def _chosen(self, labels: Tensor, seed: int) -> Tensor:
+    @torch.no_grad()
+    def judged(self, labels: Tensor, seed: int) -> Drawn:
+        """What `draw` gives, with the annotator's opinion of it.
+
+        Where a ``privatizer`` hides something there is none: an opinion was of the image before,
+        and may tell what is hidden.
+        """
+        drawn = self._chosen(labels, seed)
+        if self.privatizer is not None:
+            return replace(drawn, images=self.hidden(drawn.images, seed), agreement=None)
+        if self.annotator is not None and drawn.agreement is None:
+            return replace(drawn, agreement=self._belief(drawn.images, labels))
+        return drawn
+
+    @property
+    def filters(self) -> bool:
+        """Whether candidates are turned down."""
+        return self.annotator is not None and self.agreement > 0
+
+    def _chosen(self, labels: Tensor, seed: int) -> Drawn:
         images = self._candidates(labels, seed, torch.arange(len(labels)))
-        if self.annotator is None or self.agreement == 0:
-            return images
+        tried = torch.ones(len(labels), dtype=torch.int64)
+        if not self.filters:
+            return Drawn(images, None, tried, tried > 0)
         best = self._belief(images, labels)
         for attempt in range(1, self.attempts):
             open_ = (best < self.agreement).nonzero()[:, 0]
             if not len(open_):
                 break
+            tried[open_] += 1
             others = self._candidates(labels, _seed_of(seed, attempt), open_)
             belief = self._belief(others, labels[open_])
             better = belief > best[open_]
             images[open_[better]], best[open_[better]] = others[better], belief[better]
-        return images
+        return Drawn(images, best, tried, best >= self.agreement)
 
     @torch.no_grad()
     def between(self, shares: Tensor, seed: int) -> Tensor:

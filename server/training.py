@@ -107,17 +107,17 @@ def train(
             publication.end(
                 status,
                 f"ended by {type(error).__name__}; `fedlens resume` goes on",
-                run_ledger.spending(),
+                run_ledger.published(),
             )
             raise
         publication.end(
-            "stopped-by-budget" if stopped else "finished", stopped, run_ledger.spending()
+            "stopped-by-budget" if stopped else "finished", stopped, run_ledger.published()
         )
         return Outcome(
             run_id=run_ledger.run_id,
             rounds=training.rounds_done,
             stopped=stopped,
-            spending=run_ledger.spending(),
+            spending=run_ledger.published(),
             model_sha256=training.model_digest(),
             store=url,
         )

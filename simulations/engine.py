@@ -20,7 +20,7 @@ from server.publication import guarantees_something
 from server.rounds import Observer
 from server.run_directory import RunDirectory, RunDirectoryError
 from server.run_ledger import noise_source
-from server.store import Purpose, SampleFilter, Store, StoreError, open_store
+from server.store import Purpose, SampleFilter, Store, open_store
 from server.training import Outcome, train
 from simulations.federation.apps import client_app, simulated_federation
 from simulations.plots.run import contact_sheet, plot_run
@@ -29,8 +29,7 @@ from simulations.reading import (
     fresh_samples,
     kept_leakage,
     kept_sampler,
-    labelled_samples,
-    run_id_of,
+    last_batch,
     store_url_of,
     stored_samples,
     without_password,
@@ -39,6 +38,8 @@ from simulations.students.distillation import taught_student
 from simulations.students.students import StudentResult, train_student
 from simulations.transports.inprocess import InProcessGrid
 
+SHEETS: dict[Purpose, str] = {"curated": "contact-sheet.png", "faithful": "faithful.png"}
+"""Files of the pictures that a run ends with."""
 STUDENT_IMAGES = 20_000
 TAUGHT_IMAGES, TAUGHT_EPOCHS = 30_000, 3
 STUDENT_SEED = 3_000_003
@@ -79,6 +80,13 @@ class Summary:
     """The same in nats: a lower bound on what the filter leaves of samples' attribute."""
     store: str
     contact_sheet: str | None
+    """Of curated samples."""
+    faithful_sheet: str | None
+    """Of faithful samples."""
+    rejected: dict[str, float]
+    """Share of the candidates of each class that the filter of curated samples turned down."""
+    planted: str
+    """Faults that were planted in the simulated data, as in ``data.fault``; empty for none."""
     plots: str | None
     ledger_entries: int
     releases: int
@@ -114,9 +122,13 @@ def simulate(
     directory.remember_store(url)
     outcome = trainer(config, directory, url, observer)
     with open_store(url) as store:
-        sheet = plots = None
-        if any(batch.purpose == "release" for batch in store.batches(outcome.run_id)):
-            sheet = draw_sheet(store, directory, outcome.run_id)
+        plots = None
+        batches = {batch.purpose: batch for batch in store.batches(outcome.run_id)}
+        sheets = {
+            purpose: draw_sheet(store, directory, outcome.run_id, purpose=purpose)
+            for purpose in SHEETS
+            if purpose in batches
+        }
         if outcome.rounds:
             plots = draw_plots(store, directory, outcome.run_id)
         own = taught = None
@@ -149,7 +161,10 @@ def simulate(
         sensitive_read=None if read is None else read.share,
         sensitive_read_nats=None if read is None else read.nats,
         store=without_password(url),
-        contact_sheet=sheet,
+        contact_sheet=sheets.get("curated"),
+        faithful_sheet=sheets.get("faithful"),
+        rejected=dict(batches["curated"].rejected) if "curated" in batches else {},
+        planted=config.data.fault,
         plots=plots,
         ledger_entries=entries,
         releases=releases,
@@ -164,17 +179,19 @@ def draw_sheet(
     directory: RunDirectory,
     run_id: str,
     *,
+    purpose: Purpose = "curated",
     round_number: int | None = None,
     rows: int = 8,
     path: Path | None = None,
 ) -> str:
-    """Write the contact sheet of a round's strip, or of the released samples; returns its path."""
-    purpose: Purpose = "release" if round_number is None else "strip"
-    wanted = SampleFilter(run_id=run_id, round=round_number, purpose=purpose)
-    images, labels = stored_samples(store, wanted)
-    drawn = [b for b in store.batches(run_id) if b.purpose == wanted.purpose]
-    batch = [b for b in drawn if round_number in (None, b.round)][-1]
-    target = path or directory.path / "pictures" / "contact-sheet.png"
+    """Write the contact sheet of the last batch of a purpose, or of that round; returns its path.
+
+    Raises:
+        RunDirectoryError: there is none.
+    """
+    batch = last_batch(store, run_id, purpose, round_number)
+    images, labels = stored_samples(store, SampleFilter(batch_id=batch.batch_id))
+    target = path or directory.path / "pictures" / SHEETS.get(purpose, SHEETS["curated"])
     caption = (
         f"{batch.provenance} · run {run_id} · round {batch.round} · seed {batch.seed} · "
         f"DP ε={batch.dp_epsilon:.3g} (δ={batch.delta_dp:g}) · "
@@ -207,7 +224,7 @@ def measure_student(
         )
     sampler, seed = kept_sampler(directory), config.seed + STUDENT_SEED
     samples, labels = fresh_samples(sampler, images, seed)
-    return _tested_student(config, directory, samples, labels, epochs)
+    return tested_student(config, directory, samples, labels, epochs)
 
 
 def measure_taught_student(
@@ -246,39 +263,10 @@ def measure_taught_student(
     )
 
 
-def student_of_labels(
-    config: Config, directory: RunDirectory, store: Store, project: str, *, epochs: int
-) -> tuple[StudentResult, int]:
-    """Train a student on the samples that people gave a class in a project, with their labels.
-
-    Where a filter hides something of samples, test images go through it too.
-
-    Returns:
-        The student, and how many labelled samples it was trained on.
-
-    Raises:
-        StoreError: there is no such project, or nothing in it has a class yet.
-    """
-    found = [p for p in store.projects() if p.name == project]
-    if not found:
-        raise StoreError(f"there is no project {project!r} in the store")
-    images, labels = labelled_samples(store, found[0].project_id)
-    if not len(labels):
-        raise StoreError(f"no sample of project {project!r} has a class yet")
-    dataset, _ = simulated_federation(config.data, config.seed)
-    if int(labels.max()) >= dataset.classes:
-        raise StoreError(f"project {project!r} has more class labels than the data has classes")
-    if config.privatizer.active and found[0].run_id != run_id_of(directory):
-        raise StoreError(
-            f"project {project!r} labels samples of run {found[0].run_id}, which went through "
-            f"another filter: give that run's directory instead of {directory.path}"
-        )
-    return _tested_student(config, directory, images, labels, epochs), len(labels)
-
-
-def _tested_student(
+def tested_student(
     config: Config, directory: RunDirectory, images: Tensor, labels: Tensor, epochs: int
 ) -> StudentResult:
+    """A student of images in [-1, 1] with classes, tested on real images as devices send them."""
     torch.set_num_threads(config.generator.threads)
     real, truth, classes = _real_test_set(config)
     sent = as_devices_send(directory, real, config.seed + STUDENT_SEED)

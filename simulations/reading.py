@@ -16,16 +16,22 @@ from models.pixels import from_pixels
 from models.shapes import ImageShape
 from privatizers.export import release
 from privatizers.fitting import LeakageEstimate
+from server.faithful import faithful_sampler
 from server.privatizer_fit import leakage_of
 from server.run_directory import RunDirectory, RunDirectoryError, load_generator
 from server.run_filter import kept_filter_weights
-from server.sampler import BATCH, Sampler, restored_filter, restored_sampler
-from server.store import SampleFilter, Store, decode_png
+from server.sampler import BATCH, Drawn, Sampler, restored_filter, restored_sampler
+from server.store import Purpose, SampleFilter, Store, StoredBatch, decode_png
 from server.tensors import within
 
 
-def kept_sampler(directory: RunDirectory, round_number: int | None = None) -> Sampler:
+def kept_sampler(
+    directory: RunDirectory, round_number: int | None = None, purpose: Purpose = "curated"
+) -> Sampler:
     """The generator of a round (the last one by default) with its annotator, ready to draw from.
+
+    For the ``purpose`` of `BatchRecord`: of ``curated`` samples through the run's filter, of
+    ``strip`` without it, of ``faithful`` from a generator that nothing has guided.
 
     Raises:
         RunDirectoryError: the run has no whole round yet, kept no generator of this one, or one
@@ -42,9 +48,16 @@ def kept_sampler(directory: RunDirectory, round_number: int | None = None) -> Sa
     shape, classes = (channels, height, width), int(snapshot.facts["classes"])
     arrays = load_generator(path)
     try:
-        return restored_sampler(directory.config(), shape, classes, arrays)
+        sampler = restored_sampler(directory.config(), shape, classes, arrays)
     except (KeyError, ValueError) as error:
         raise RunDirectoryError(f"{path} is not this version's: {error}; train anew") from None
+    if purpose == "faithful":
+        if sampler.privatizer is not None:
+            raise RunDirectoryError(
+                f"{directory.path} hides something of samples: none is faithful"
+            )
+        return faithful_sampler(directory, round_number, sampler)
+    return sampler if purpose == "curated" else sampler.unfiltered()
 
 
 def kept_run_filter(path: Path) -> tuple[nn.Module, ImageShape]:
@@ -99,6 +112,32 @@ def fresh_samples(sampler: Sampler, count: int, seed: int) -> tuple[Tensor, Tens
     """
     labels = torch.arange(count) % sampler.shown_classes
     return sampler.draw(sampler.asked(labels, seed), seed), labels
+
+
+def judged_samples(sampler: Sampler, count: int, seed: int) -> tuple[Drawn, Tensor]:
+    """The same as `fresh_samples`, with the annotator's opinion of each image."""
+    labels = torch.arange(count) % sampler.shown_classes
+    return sampler.judged(sampler.asked(labels, seed), seed), labels
+
+
+def last_batch(
+    store: Store, run_id: str, purpose: Purpose, round_number: int | None = None
+) -> StoredBatch:
+    """The batch of a purpose that the run made of its last round, or of that round.
+
+    Raises:
+        RunDirectoryError: there is none.
+    """
+    found = [
+        batch
+        for batch in store.batches(run_id)
+        if batch.purpose == purpose and round_number in (None, batch.round)
+    ]
+    if not found:
+        of_round = "" if round_number is None else f" of round {round_number}"
+        raise RunDirectoryError(f"run {run_id} has no {purpose} samples{of_round} in its store")
+    # what is drawn later for queues has the same round and comes after the run's own
+    return next(batch for batch in found if batch.round == found[-1].round)
 
 
 def stored_samples(

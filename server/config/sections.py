@@ -18,6 +18,7 @@ from server.config.section import (
     require,
     require_mend,
 )
+from server.config.slices import a_slice, declared_slices, parse_slices
 
 LEAST_DELTA = 1e-30
 POPULATION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}|/.+")
@@ -77,11 +78,41 @@ class DataConfig(Section):
     ``swap_labels:0.1:classes=1,7``, several with a space between. It stays in the run's
     configuration, so that its samples are never taken for those of real data."""
 
+    slice: Annotated[str, AfterValidator(a_slice)] = ""
+    """The users that the run is about, by a declared public attribute: ``ATTRIBUTE=VALUE``, such as
+    ``app_version=2.0``. Nodes leave all others out; ``data.users`` counts those alone. Empty: all
+    users."""
+    slices: Annotated[str, AfterValidator(declared_slices)] = ""
+    """Simulation only: how many users have each value of a declared attribute, such as
+    ``app_version=1.0:700,2.0:300``. Deployed nodes declare it of their own users."""
+
     @model_validator(mode="after")
     def _enough_users(self) -> DataConfig:
         mend = f"at most data.users = {self.users}"
         require(self.nodes <= self.users, "data.nodes", self.nodes, mend)
         return self
+
+    @model_validator(mode="after")
+    def _the_slice_has_its_users(self) -> DataConfig:
+        found = parse_slices(self.slices)
+        if found is None:
+            return self
+        if not self.slice:
+            mend = f"data.slices declares {found.total} users: give that many"
+            require(self.users == found.total, "data.users", self.users, mend)
+            return self
+        count = found.count(self.slice)
+        mend = f"data.slices has no such slice, only {found.attribute}={'|'.join(found.users)}"
+        require(count is not None, "data.slice", self.slice, mend)
+        mend = f"the slice {self.slice} has {count} users by data.slices: give that many"
+        require(self.users == count, "data.users", self.users, mend)
+        return self
+
+    @property
+    def everyone(self) -> int:
+        """Simulated users of all slices together."""
+        found = parse_slices(self.slices)
+        return self.users if found is None else found.total
 
 
 def _a_population(value: str) -> str:

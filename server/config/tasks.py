@@ -11,8 +11,9 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
+from foundation.errors import WrongUse
 from foundation.registry import Registry
 from server.config.section import (
     Count,
@@ -24,6 +25,9 @@ from server.config.section import (
     Share,
     require_mend,
 )
+
+TRAINING, PROBE = "training round", "probe"
+"""Purposes of ledger entries."""
 
 
 class TaskConfig(Section):
@@ -53,6 +57,16 @@ class TaskConfig(Section):
         """What the ledger says that a round releases."""
         return f"{self.kind} update"
 
+    @property
+    def purpose(self) -> str:
+        """What the ledger says that a round is for."""
+        return TRAINING
+
+    @property
+    def positive(self) -> bool:
+        """Whether no sound update has a number below 0."""
+        return False
+
 
 class CriticConfig(TaskConfig):
     """A task whose release the generator learns from in each of its rounds."""
@@ -61,6 +75,10 @@ class CriticConfig(TaskConfig):
     """Generator steps a round."""
     generator_rate: Positive = 0.008
     """Learning rate of the generator's Adam at the task's start; it falls to a twentieth."""
+    faithful_steps: Annotated[int, Field(ge=0)] = 0
+    """Where an annotator guides the generator: steps that the generator of faithful samples takes
+    instead, on the losses of all critics that have any such steps; the last one's number holds. 0:
+    none on this critic."""
     later_weight: NotNegative = 1.0
     """Weight of this critic's loss beside those of later tasks; 0 lets go of it."""
 
@@ -74,6 +92,7 @@ class FrozenConfig(CriticConfig):
     """A critic that is linear in fixed random patch features."""
 
     kind: Literal["frozen"] = "frozen"
+    faithful_steps: Annotated[int, Field(ge=0)] = 150
     feature_seed: int = 123
     """Public seed of the random features."""
 
@@ -85,6 +104,7 @@ class FocusedConfig(CriticConfig):
     """
 
     kind: Literal["focused"] = "focused"
+    faithful_steps: Annotated[int, Field(ge=0)] = 150
     components: Count = 400
     """Directions that it keeps."""
 
@@ -209,6 +229,49 @@ class PrivatizerTaskConfig(TaskConfig):
         return self
 
 
+def _a_question(value: str) -> str:
+    # probes are written with torch, which settings must not take the time to load
+    from models.probes.asking import parse_probe
+
+    try:
+        parse_probe(value)
+    except WrongUse as error:
+        raise ValueError(str(error)) from None
+    return value
+
+
+class ProbeConfig(TaskConfig):
+    """A question with one bounded number a user for an answer; the mean over users is released.
+
+    Every enrolled user is asked where ``sampling_rate`` is 1. User mode alone.
+    """
+
+    kind: Literal["probe"] = "probe"
+    noise_multiplier: NoiseMultiplier = 14.0
+    clipping_norm: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """C: a user's number lies in [0, 1] and is cut to this, so one user moves the sum by C."""
+    probe: Annotated[str, AfterValidator(_a_question)] = "dark_border"
+    """The question, ``NAME`` or ``NAME:ARGUMENT``, such as ``better_after:rotate270``."""
+    model: str = ""
+    """Absolute path of the run whose released annotator is asked, for probes that ask a network.
+    Empty: the annotator of this run, which must come before."""
+
+    @property
+    def released(self) -> str:
+        """What the ledger says that a round releases."""
+        return f"probe {self.probe}"
+
+    @property
+    def purpose(self) -> str:
+        """What the ledger says that a round is for."""
+        return PROBE
+
+    @property
+    def positive(self) -> bool:
+        """Numbers of users lie in [0, 1]."""
+        return True
+
+
 @dataclass(frozen=True)
 class TaskKind:
     """A kind of task, as configurations and the server know it."""
@@ -223,6 +286,7 @@ FOCUSED = TaskKind(FocusedConfig, "server.tasks.focused:FocusedTask")
 WGAN = TaskKind(WganConfig, "server.tasks.wgan:WganTask")
 ANNOTATOR = TaskKind(AnnotatorConfig, "server.tasks.annotator:AnnotatorTask")
 PRIVATIZER = TaskKind(PrivatizerTaskConfig, "server.tasks.privatizer:PrivatizerTask")
+PROBING = TaskKind(ProbeConfig, "server.tasks.probe:ProbeTask")
 
 TASK_KINDS: Registry[TaskKind] = Registry(
     "kind of task",
@@ -230,7 +294,8 @@ TASK_KINDS: Registry[TaskKind] = Registry(
     {
         name: f"server.config.tasks:{name.upper()}"
         for name in ("frozen", "focused", "wgan", "annotator", "privatizer")
-    },
+    }
+    | {"probe": "server.config.tasks:PROBING"},
 )
 
 

@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
 
-from foundation.errors import WrongUse
+from server.diagnosis.evidence import observed_of
 from server.diagnosis.fitting import (
+    MOST,
     Unexplained,
     joint_shares,
     left_over,
-    selected,
     smallest_detectable,
+    strongest,
     unexplained,
 )
 from server.diagnosis.hypotheses import Hypothesis, library
-from server.diagnosis.inquiry import Inquiry, Observed, OnStep, difference_of, fitting_records
+from server.diagnosis.inquiry import Inquiry, OnStep, fitting_records
 from server.diagnosis.model import LinearModel
 from server.diagnosis.reference import Reference
 from server.diagnosis.report import Diagnosis, FoundFault, Omnibus, ReferenceFit
 from server.diagnosis.where import classes_of
 from server.kept_releases import KeptRelease
 
-READ = ("frozen",)
-"""Kinds of task whose releases are read."""
-FOREIGN = 0.5
+FOREIGN = 0.35
 """What is left of a reference of the users' kind is smaller, relative to a median fault."""
 MANY = 3
 """So many faults at once are taken for a reference of another kind."""
@@ -51,48 +51,62 @@ def diagnose(
         WrongUse: the run kept nothing that can be read, or the reference is of another schema.
     """
     observed = observed_of(releases, before)
-    first = observed.releases[0]
+    first = observed.first
     reference.check(first.shape, first.classes)
-    records = fitting_records(observed_of(releases, ()), reference)
-    inquiry = Inquiry(observed, reference, records)
-    inquiry.add(library(reference.shape, reference.classes), on_step, drifts=True)
-    model = inquiry.model()
-    taken = selected(model, [one.fault.name for one in inquiry.hypotheses])
-    places = [place for place, _ in taken]
-    rest = unexplained(model, places)
+    records = fitting_records(observed_of(releases), reference)
+    inquiry = Inquiry(
+        observed, reference, records, library(reference.shape, reference.classes), on_step
+    )
+    return concluded(inquiry, reference)
+
+
+def concluded(inquiry: Inquiry, reference: Reference) -> Diagnosis:
+    """What an inquiry into the whole library says."""
+    smallest = by_fault(inquiry.hypotheses, inquiry.model())  # before more of them are added
+    count = len(inquiry.hypotheses)
+    taken = _taken(inquiry)
+    rest = unexplained(inquiry.model(), [one.place for one in taken])
     fit = judged(reference, rest, len(taken))
-    kept = taken if fit.fits else []
-    smallest = by_fault(inquiry.hypotheses, model)  # before more of them are added
     return Diagnosis(
-        findings=tuple(findings_of(inquiry, kept)),
+        findings=tuple(findings_of(inquiry, taken)) if fit.fits else (),
         omnibus=Omnibus(rest.p_value),
         smallest_detectable=smallest,
         reference=fit,
-        releases=tuple(dict.fromkeys(one.task for one in observed.releases)),
-        hypotheses=len(model.found),
-        records_per_user=records,
+        releases=inquiry.observed.tasks,
+        hypotheses=count,
+        records_per_user=inquiry.reference.records,
     )
 
 
-def observed_of(releases: Sequence[KeptRelease], before: Sequence[KeptRelease]) -> Observed:
-    """The releases that can be read, or how they differ from an earlier run's."""
-    read = [one for one in releases if one.request.kind in READ]
-    if not read:
-        raise WrongUse(
-            "the run kept no release of a task of kind 'frozen': train it with one, in user mode "
-            "and without a privatizer"
-        )
-    if before:
-        read = difference_of(read, before)
-    mechanism = read[0].request.mechanism
-    return Observed(tuple(read), mechanism.denominator, difference=bool(before))
+@dataclass(frozen=True)
+class Taken:
+    """A hypothesis that is needed, with the amount and the classes that fit best."""
+
+    place: int
+    classes: tuple[int, ...]
+    q_value: float
+
+
+def _taken(inquiry: Inquiry) -> list[Taken]:
+    """What is needed, surest first; each fits as well as it can before the next is looked for."""
+    count = len(inquiry.hypotheses)
+    taken: list[Taken] = []
+    while len(taken) < MOST:
+        groups = [one.fault.name for one in inquiry.hypotheses]
+        chosen = [one.place for one in taken]
+        found = strongest(inquiry.model(), groups, chosen, count)
+        if found is None:
+            break
+        where = classes_of(inquiry, _refined(inquiry, found[0]))
+        taken.append(Taken(where.place, where.classes, found[1]))
+    return taken
 
 
 def judged(reference: Reference, rest: Unexplained, found: int) -> ReferenceFit:
     """Whether the reference is of the users' kind, by what is left and how much it takes to fit."""
     why = ""
     if rest.size > FOREIGN:
-        why = "what no fault explains is as large as a fault in half of the users"
+        why = "what no fault explains is as large as a fault in a third of the users"
     elif found >= MANY:
         why = f"it takes {found} faults at once to explain the difference"
     if why:
@@ -101,15 +115,18 @@ def judged(reference: Reference, rest: Unexplained, found: int) -> ReferenceFit:
     return ReferenceFit(reference.name, images, not why, why, round(rest.size, 4))
 
 
-def findings_of(inquiry: Inquiry, taken: Sequence[tuple[int, float]]) -> list[FoundFault]:
-    """What was taken up, with the amount and the classes that fit best."""
-    places = [_refined(inquiry, place) for place, _ in taken]
-    where = [classes_of(inquiry, place) for place in places]
-    places = [found.place for found in where]
-    shares = joint_shares(inquiry.model(), places)
+def findings_of(inquiry: Inquiry, taken: Sequence[Taken]) -> list[FoundFault]:
+    """What was taken up, fitted together."""
+    shares = joint_shares(inquiry.model(), [one.place for one in taken])
     return [
-        _finding(inquiry.hypotheses[place], shares.values[i], shares.interval(i), q, found.classes)
-        for i, (place, found, (_, q)) in enumerate(zip(places, where, taken, strict=True))
+        _finding(
+            inquiry.hypotheses[one.place],
+            shares.values[i],
+            shares.interval(i),
+            one.q_value,
+            one.classes,
+        )
+        for i, one in enumerate(taken)
     ]
 
 
@@ -133,7 +150,7 @@ def _refined(inquiry: Inquiry, place: int) -> int:
     if not near:
         return place
     inquiry.add(near)
-    z, _ = left_over(inquiry.model(), [])
+    z = left_over(inquiry.model(), []).z
     candidates = np.array([place, *range(first, first + len(near))])
     return int(candidates[np.argmax(z[candidates])])
 

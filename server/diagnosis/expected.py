@@ -1,4 +1,4 @@
-"""What nodes would release of reference users: the nodes' own code, clip included.
+"""What nodes would release of reference users: the nodes' own rows, clip included.
 
 A release is the mean of users' clipped updates, plus noise of known size. If a share p of users has
 a fault, its expectation is (1 - p) x the mean of sound users + p x the mean of faulty ones.
@@ -6,27 +6,28 @@ a fault, its expectation is (1 - p) x the mean of sound users + p x the mean of 
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from client.clipping import Blocks, clip_and_sum
-from client.cohort_data import NO_USER, CohortData
-from client.messages import TrainRequest
-from client.tasks import CLIENT_TASKS
-from client.tasks.protocol import ClientTask
+from models.faults.protocol import FaultSetting, Variant
+from server.diagnosis.evidence import Evidence
 from server.diagnosis.hypotheses import Hypothesis
-from server.diagnosis.reference import ReferenceUsers
-from server.kept_releases import KeptRelease
+from server.diagnosis.readers import AT_ONCE, READERS, Held, TaskReader
+from server.diagnosis.reference import Reference
 
 Matrix = NDArray[np.float32]
-RENAMED_ALONE = ("frozen",)
-"""Kinds of task whose update is a block a class that goes with the class's name, and no more:
-where classes change names, blocks change places."""
+Rows = tuple[Tensor, ...]
+"""One set of images' rows for each task."""
+_FAULT = 12
+KEPT = 6
+"""Faults whose rows are kept: their classes are asked for next."""
 
 
 @dataclass(frozen=True)
@@ -37,70 +38,149 @@ class Means:
     """float32 [P], over the noise's standard deviation."""
     other: Matrix
 
-    def less(self, origin: Means) -> Means:
-        """Half by half, what is more than in another."""
-        return Means(self.one - origin.one, self.other - origin.other)
-
     @property
     def middle(self) -> Matrix:
         """Mean over all users."""
         return ((self.one + self.other) / 2).astype(np.float32)
 
 
-@torch.no_grad()
-def updates(users: ReferenceUsers, release: KeptRelease, records: int) -> Matrix:
-    """Each user's clipped update over the release's noise, float32 [users, P]."""
-    request = replace(release.request, records_per_user=records)
-    task = CLIENT_TASKS[request.kind](users, request)
-    rows = [
-        part
-        for start in range(0, len(users), task.chunk)
-        for part in _chunk(task, users, request, start)
-    ]
-    return np.stack(rows).astype(np.float32) / np.float32(release.deviation)
+class ReferenceSums:
+    """Reference users' clipped updates in all tasks, sound and under any fault.
+
+    Rows of images are made once; how records are dealt out, named or left out costs no new ones.
+    """
+
+    def __init__(self, evidence: Sequence[Evidence], reference: Reference, records: int) -> None:
+        """Deal the reference out to users of so many records each, the same way each time.
+
+        Raises:
+            WrongUse: there are too few images.
+        """
+        self._readers: list[TaskReader] = [
+            READERS[one.first.request.kind](
+                [each.request for each in one.rounds], one.first.shape, one.first.classes
+            )
+            for one in evidence
+        ]
+        self._noise = [one.deviation for one in evidence]
+        self.classes, self.records = reference.classes, records
+        self._reference, self._places = reference, reference.dealt(records)
+        self._images, self._labels = reference.images, reference.labels
+        self._sound = self._rows(self._images)
+        self._faulty: OrderedDict[tuple[str, float], Rows] = OrderedDict()
+
+    def dealt(self, records: int) -> ReferenceSums:
+        """The same rows, dealt out to users of another number of records."""
+        made = copy(self)
+        made.records, made._places = records, self._reference.dealt(records)
+        made._faulty = OrderedDict()
+        return made
+
+    def __len__(self) -> int:
+        """Number of users."""
+        return len(self._places)
+
+    @property
+    def held(self) -> Held:
+        """What sound users hold."""
+        return _all_present(self._places, self._labels[self._places])
+
+    def sound(self, places: Tensor | None = None) -> Matrix:
+        """Each sound user's updates over the noise, float32 [users, P].
+
+        Args:
+            places: int64 [users, records], which images users hold; None: as they are dealt out.
+        """
+        places = self._places if places is None else places
+        return self.sums(self._sound, _all_present(places, self._labels[places]))
+
+    def under(self, hypothesis: Hypothesis) -> Matrix:
+        """The same where every user has a fault."""
+        if hypothesis.fault.kind == "label":
+            return self._relabelled(hypothesis)
+        rows, chosen = self._changed(hypothesis), hypothesis.variant.chosen
+        if chosen:
+            touched = torch.isin(self._labels, torch.tensor(chosen))[:, None]
+            pairs = zip(rows, self._sound, strict=True)
+            rows = tuple(torch.where(touched, new, old) for new, old in pairs)
+        return self.sums(rows, self.held)
+
+    def means(self, hypothesis: Hypothesis) -> Means:
+        """The halves' means under a fault."""
+        return halves(self.under(hypothesis))
+
+    def sums(self, rows: Rows, held: Held) -> Matrix:
+        """Users' clipped updates in all tasks side by side, over the noise, float32 [users, P]."""
+        parts = []
+        for reader, own, noise in zip(self._readers, rows, self._noise, strict=True):
+            found = [
+                reader.sums(own, held.some(first, first + AT_ONCE))
+                for first in range(0, len(held.labels), AT_ONCE)
+            ]
+            parts.append(torch.cat(found) / noise)
+        return torch.cat(parts, 1).numpy()
+
+    @torch.no_grad()
+    def _rows(self, images: Tensor) -> Rows:
+        made: dict[tuple[object, ...], Tensor] = {}
+        for reader in self._readers:
+            if reader.key not in made:
+                made[reader.key] = reader.features(images)
+        return tuple(reader.rows(made[reader.key]) for reader in self._readers)
+
+    def _changed(self, hypothesis: Hypothesis) -> Rows:
+        """Rows of all images under a fault of the images, in all classes."""
+        key = (hypothesis.fault.name, hypothesis.variant.amount)
+        if key not in self._faulty:
+            everywhere = Hypothesis(hypothesis.fault, Variant((), hypothesis.variant.amount))
+            images = self._images.clone()
+            for user, own in enumerate(self._places):
+                images[own] = self._applied(everywhere, images[own], self._labels[own], user)[0]
+            self._faulty[key] = self._rows(images)
+            while len(self._faulty) > KEPT:
+                self._faulty.popitem(last=False)
+        self._faulty.move_to_end(key)
+        return self._faulty[key]
+
+    def _relabelled(self, hypothesis: Hypothesis) -> Matrix:
+        """Labels and the choice of records alone change: numbers of images stand for images."""
+        users = len(self)
+        places, labels = torch.zeros_like(self._places), torch.zeros_like(self._places)
+        present = torch.zeros_like(self._places, dtype=torch.bool)
+        for user, own in enumerate(self._places):
+            numbers = own.view(-1, 1, 1, 1)
+            left, named = self._applied(hypothesis, numbers, self._labels[own], user)
+            count = min(len(named), self.records)
+            places[user, :count] = left.flatten()[:count]
+            labels[user, :count], present[user, :count] = named[:count], True
+        return self.sums(self._sound, Held(places, labels, present))[:users]
+
+    def _applied(
+        self, hypothesis: Hypothesis, images: Tensor, labels: Tensor, user: int
+    ) -> tuple[Tensor, Tensor]:
+        state = np.random.SeedSequence([_FAULT, user])
+        seed = int(state.generate_state(1, np.uint32)[0])
+        variant = hypothesis.variant
+        setting = FaultSetting(self.classes, variant.chosen, variant.amount, seed)
+        return hypothesis.fault.applied(images, labels, setting)
+
+    def class_shares(self, hypothesis: Hypothesis | None = None) -> NDArray[np.float64]:
+        """Share of each class among all records, float64 [classes]."""
+        labels = self._labels[self._places].flatten()
+        if hypothesis is not None:
+            found = [
+                self._applied(hypothesis, own.view(-1, 1, 1, 1), self._labels[own], user)[1]
+                for user, own in enumerate(self._places)
+            ]
+            labels = torch.cat(found)
+        counts = torch.bincount(labels, minlength=self.classes).double()
+        return (counts / counts.sum()).numpy()
 
 
-def _chunk(
-    task: ClientTask, users: ReferenceUsers, request: TrainRequest, start: int
-) -> list[Matrix]:
-    present = min(task.chunk, len(users) - start)
-    positions = (*range(start, start + present), *(NO_USER,) * (task.chunk - present))
-    found = task.updates(CohortData(users, positions), [0] * task.chunk)
-    rows: Tensor = found.dense() if isinstance(found, Blocks) else found
-    bound = request.mechanism.clipping_norm
-    return [clip_and_sum(rows[i : i + 1], bound)[0].float().numpy() for i in range(present)]
-
-
-def all_updates(users: ReferenceUsers, releases: Sequence[KeptRelease], records: int) -> Matrix:
-    """Users' clipped updates in all releases side by side, float32 [users, sum of P]."""
-    return np.concatenate([updates(users, release, records) for release in releases], axis=1)
+def _all_present(places: Tensor, labels: Tensor) -> Held:
+    return Held(places, labels, torch.ones_like(labels, dtype=torch.bool))
 
 
 def halves(rows: Matrix) -> Means:
     """Means over the even and over the odd users."""
     return Means(rows[::2].mean(0), rows[1::2].mean(0))
-
-
-def expected(
-    users: ReferenceUsers,
-    hypothesis: Hypothesis,
-    releases: Sequence[KeptRelease],
-    records: int,
-    sound: Matrix,
-) -> Means:
-    """The means where all users have a fault.
-
-    Args:
-        users: sound reference users.
-        hypothesis: the fault.
-        releases: whose sums are asked for.
-        records: what a user contributes at most.
-        sound: `all_updates` of the users.
-    """
-    names = hypothesis.renamed(users.classes)
-    if names is not None and all(one.request.kind in RENAMED_ALONE for one in releases):
-        blocks = sound.reshape(len(sound), len(releases), users.classes, -1)
-        found = np.empty_like(blocks)
-        found[:, :, names.numpy()] = blocks
-        return halves(found.reshape(sound.shape))
-    return halves(all_updates(users.under(hypothesis), releases, records))

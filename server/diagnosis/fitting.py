@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.stats import chi2, norm
+from scipy.stats import norm
 
-from server.diagnosis.model import LinearModel, Vector
+from server.diagnosis.model import LinearModel, Square, Vector
 
 FALSE_DISCOVERIES = 0.05
-"""Expected share of false ones among findings, at most."""
+"""Probability of a false finding, and so the expected share of false ones, at most."""
+MOST = 5
+"""Findings at most."""
+DRAWS = 10_000
+"""Of z scores of no fault, to learn how large the largest is by chance."""
+LEAST_ABOVE = 20
+"""Draws that must be as large for their share to be believed."""
+_SEED = 15
 POWER = 0.9
 """With which the smallest detectable share is found."""
 DISTINCT = 0.05
@@ -46,75 +53,124 @@ def joint_shares(model: LinearModel, chosen: Sequence[int]) -> Shares:
     return Shares(inverse @ model.found[list(chosen)], np.sqrt(np.diag(covariance)))
 
 
-def left_over(model: LinearModel, chosen: Sequence[int]) -> tuple[Vector, NDArray[np.bool_]]:
-    """Z scores once the chosen hypotheses are fitted, and which others can be told from them."""
+@dataclass(frozen=True)
+class LeftOver:
+    """What the hypotheses say once some of them are fitted."""
+
+    z: Vector
+    """Z scores; minus infinity where a hypothesis cannot be told from those fitted."""
+    covariance: Square
+    """Of what `z` divides by its square root."""
+    values: Vector
+    """Products of what is left with the hypotheses."""
+
+
+def left_over(model: LinearModel, chosen: Sequence[int]) -> LeftOver:
+    """What is left once the chosen hypotheses are fitted.
+
+    A fitted share is a little wrong for what is not modelled, and the more so the larger it is: as
+    much is added to the variance of every hypothesis that looks alike.
+    """
     count, picked = len(model.found), list(chosen)
-    weights = np.eye(count)
+    weights, wrong = np.eye(count), np.zeros(count)
     if picked:
         inverse = np.linalg.pinv(model.products[np.ix_(picked, picked)])
         weights[:, picked] -= model.products[:, picked] @ inverse
+        shares = inverse @ model.found[picked]
+        wrong = np.square(UNMODELLED * model.products[:, picked] * shares).sum(1)
     size = np.diag(weights @ model.products @ weights.T)
-    spread = np.diag(weights @ model.spread @ weights.T)
+    covariance = weights @ model.spread @ weights.T + np.diag(wrong)
     distinct = size > DISTINCT * np.diag(model.products)
-    distinct &= (np.diag(model.products) > 0) & (spread > 0)
+    distinct &= (np.diag(model.products) > 0) & (np.diag(covariance) > 0)
     distinct[picked] = False
-    z = np.where(distinct, (weights @ model.found) / np.sqrt(np.maximum(spread, 1e-300)), -np.inf)
-    return z, distinct
+    values = weights @ model.found
+    z = values / np.sqrt(np.maximum(np.diag(covariance), 1e-300))
+    return LeftOver(np.where(distinct, z, -np.inf), covariance, values)
 
 
-def q_values(p_values: Vector) -> Vector:
-    """Benjamini & Yekutieli (2001), theorem 1.3: false discovery rates under any dependence."""
-    count = len(p_values)
-    order = np.argsort(p_values)
-    factor = count * np.sum(1 / np.arange(1, count + 1)) / np.arange(1, count + 1)
-    rising = np.minimum.accumulate((p_values[order] * factor)[::-1])[::-1]
-    found = np.empty(count)
-    found[order] = np.minimum(rising, 1.0)
+def largest_by_chance(covariance: Square) -> Vector:
+    """The largest of z scores of such a covariance, in `DRAWS` draws, ascending."""
+    return _largest(len(covariance), covariance.tobytes())
+
+
+@lru_cache(maxsize=8)
+def _largest(count: int, content: bytes) -> Vector:
+    covariance = np.frombuffer(content).reshape(count, count)
+    deviations = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
+    values, vectors = np.linalg.eigh(covariance / np.outer(deviations, deviations))
+    roots = vectors * np.sqrt(np.maximum(values, 0))
+    source = np.random.default_rng(_SEED)
+    drawn = source.standard_normal((DRAWS, len(values))) @ roots.T
+    found: Vector = np.sort(drawn.max(1))
     return found
 
 
-def selected(model: LinearModel, groups: Sequence[str], most: int = 5) -> list[tuple[int, float]]:
-    """The hypotheses that are needed, surest first, each with its q value when it was taken up.
+def family_p_value(z: float, by_chance: Vector, count: int) -> float:
+    """Probability that the largest of ``count`` z scores of no fault is as large as this.
 
-    At each step the hypothesis that explains most of what is left is taken up, if its false
-    discovery rate among all that could have been is small enough. One of each group at most.
+    Westfall & Young (1993): by draws of all of them together, which knows how alike they are. Where
+    hardly a draw is as large, the union bound, which is close there.
+    """
+    above = len(by_chance) - int(np.searchsorted(by_chance, z))
+    bound = min(1.0, count * float(norm.sf(z)))
+    drawn = (above + 1) / (len(by_chance) + 1)
+    return min(bound, drawn) if above >= LEAST_ABOVE else bound
+
+
+def strongest(
+    model: LinearModel, groups: Sequence[str], chosen: Sequence[int], count: int
+) -> tuple[int, float] | None:
+    """The hypothesis that explains most of what is left, with its q value; None if by chance.
+
+    Taken up one after another, the first error is made with a probability of at most
+    `FALSE_DISCOVERIES`, which bounds the expected share of false findings too.
 
     Args:
         model: of all hypotheses.
-        groups: each hypothesis's fault.
-        most: how many to take up.
+        groups: each hypothesis's fault; of each fault one is taken at most.
+        chosen: the hypotheses that were taken up before.
+        count: how many there are to be taken: the first of the model.
     """
+    left = left_over(model, chosen)
+    used = {groups[place] for place in chosen}
+    free = np.isfinite(left.z) & np.array([group not in used for group in groups])
+    free[count:] = False
+    if not free.any():
+        return None
+    candidates = np.flatnonzero(free)
+    best = int(candidates[np.argmax(left.z[candidates])])
+    by_chance = largest_by_chance(left.covariance[np.ix_(candidates, candidates)])
+    q = family_p_value(float(left.z[best]), by_chance, len(candidates))
+    return (best, q) if q <= FALSE_DISCOVERIES else None
+
+
+def selected(model: LinearModel, groups: Sequence[str]) -> list[tuple[int, float]]:
+    """The hypotheses that are needed as they are, surest first, each with its q value."""
     taken: list[tuple[int, float]] = []
-    while len(taken) < most:
-        chosen = [place for place, _ in taken]
-        z, distinct = left_over(model, chosen)
-        used = {groups[place] for place in chosen}
-        free = distinct & np.array([group not in used for group in groups])
-        if not free.any():
+    while len(taken) < MOST:
+        found = strongest(model, groups, [place for place, _ in taken], len(groups))
+        if found is None:
             break
-        candidates = np.flatnonzero(free)
-        q = q_values(norm.sf(z[candidates]))
-        best = int(np.argmax(z[candidates]))
-        if q[best] > FALSE_DISCOVERIES:
-            break
-        taken.append((int(candidates[best]), float(q[best])))
+        taken.append(found)
     return taken
 
 
 def smallest_detectable(model: LinearModel) -> Vector:
     """Share of users that each hypothesis alone would be found at, with probability `POWER`."""
-    count = len(model.found)
-    level = FALSE_DISCOVERIES / (count * np.sum(1 / np.arange(1, count + 1)))
-    needed = float(norm.isf(level) + norm.ppf(POWER))
-    sizes = np.diag(model.products)
+    sizes, spread = np.diag(model.products), np.maximum(np.diag(model.spread), 0)
+    usable = (sizes > 0) & (spread > 0)
+    if not usable.any():
+        return np.full(len(sizes), np.inf)
+    by_chance = largest_by_chance(model.spread[np.ix_(usable, usable)])
+    needed = float(np.quantile(by_chance, 1 - FALSE_DISCOVERIES)) + float(norm.ppf(POWER))
     with np.errstate(divide="ignore", invalid="ignore"):
-        share = needed * np.sqrt(np.maximum(np.diag(model.spread), 0)) / sizes
-    return np.where((sizes > 0) & np.isfinite(share), share, np.inf)
+        share = needed * np.sqrt(spread) / sizes
+    return np.where(usable & np.isfinite(share), share, np.inf)
 
 
 @dataclass(frozen=True)
 class Unexplained:
-    """What no hypothesis that was taken up explains, along the directions in which users differ."""
+    """What no hypothesis that was taken up explains."""
 
     p_value: float
     """Of a chi-square test that nothing is left."""
@@ -123,13 +179,27 @@ class Unexplained:
 
 
 def unexplained(model: LinearModel, chosen: Sequence[int]) -> Unexplained:
-    """Test what is left once the chosen hypotheses are fitted."""
+    """Test what is left once the chosen hypotheses are fitted.
+
+    Any hypothesis may show more, or less, than by chance: a fault that is in no library looks a
+    little like some that are, or like the opposite of them.
+    """
     rest = model.scores.copy()
     if chosen:
         rest -= model.leading[:, list(chosen)] @ joint_shares(model, chosen).values
-    squares = rest**2 / model.variances
-    freedom = max(1, len(rest) - len(chosen))
     typical = float(np.median((model.leading**2).sum(0)))
     excess = max(0.0, float(np.sum(rest**2 - model.variances)))
     size = float(np.sqrt(excess / typical)) if typical > 0 else 0.0
-    return Unexplained(float(chi2.sf(squares.sum(), freedom)), size)
+    return Unexplained(_among_faults(model, chosen), size)
+
+
+def _among_faults(model: LinearModel, chosen: Sequence[int]) -> float:
+    """Probability that the largest z score of either sign is as large by chance."""
+    left = left_over(model, chosen)
+    told = np.isfinite(left.z)
+    if not told.any():
+        return 1.0
+    own = left.covariance[np.ix_(told, told)]
+    signs = np.kron(np.array([[1.0, -1.0], [-1.0, 1.0]]), own)
+    largest = float(np.abs(left.z[told]).max())
+    return family_p_value(largest, largest_by_chance(signs), 2 * len(own))

@@ -9,12 +9,14 @@ inner products of few vectors are ever needed.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from server.diagnosis.expected import Matrix, Means
+from server.diagnosis.expected import Matrix, Means, halves
 
 Vector = NDArray[np.float64]
 Square = NDArray[np.float64]
@@ -24,17 +26,14 @@ SIZE_DRIFT = 0.05
 """The same of how much a user contributes, all classes alike."""
 FAULT_DRIFT = 0.005
 """The same of every fault of the images: a reference differs from users' data as if so large a
-share of the users had it."""
+share of the users had it, and as much more of a fault that changes less than a median one."""
+TONES = ("gamma",)
+"""Faults that no two sources of the same kind of images are quite without."""
+TONE_DRIFT = 0.1
+"""The same of those: how bright and how thick strokes are differs even between two halves of a
+public data set as if so large a share of the users had it."""
 DIRECTIONS = 60
 """Leading directions in which users differ, where what is unexplained is looked for."""
-
-
-@dataclass(frozen=True)
-class Drift:
-    """What may differ between users and the reference without being a fault."""
-
-    rows: Matrix
-    """[drifts, P]: a change of one standard deviation each."""
 
 
 @dataclass(frozen=True)
@@ -59,59 +58,159 @@ class LinearModel:
     """[directions]: variance of ``scores`` where no user has a fault."""
 
 
-def linear_model(
-    observed: Matrix,
-    sound: Matrix,
-    faulty: Sequence[Means],
-    drift: Drift,
-    spread: Matrix,
-    users: float,
-    *,
-    difference: bool = False,
-) -> LinearModel:
-    """The model of an observation.
+@dataclass(frozen=True)
+class Disturbance:
+    """What moves a release besides faults and privacy noise, one standard deviation a row."""
 
-    Args:
-        observed: the release over its noise, [P]; or, with ``difference``, how much more it is
-            than an earlier one.
-        sound: reference users' updates, [n, P].
-        faulty: the means under each hypothesis.
-        drift: what else may differ.
-        spread: how far single users are from their mean, [m, P].
-        users: how many users the release is a mean of, in expectation.
-        difference: whether the sound mean is in ``observed`` no more.
+    one: Matrix
+    """Chance, as one half of the reference users shows it, [m, P]."""
+    other: Matrix
+    """The same by the other half."""
+    drifts: Matrix
+    """How users and reference may differ without a fault, [drifts, P]."""
+
+
+class Geometry:
+    """Inner products of everything but what is observed: the same for every release of its kind.
+
+    One half of the reference says which way to look and how much to trust each direction; what the
+    other half shows there is what is expected, and how far chance moves it. A filter that was
+    judged by the users that it was made from would seem surer than it is.
+
+    Hypotheses can be added; only their own products are then computed.
     """
-    base = Means(sound[::2].mean(0), sound[1::2].mean(0))
-    directions = [mean.less(base) for mean in faulty]
-    rest = Means(observed, observed) if difference else Means(observed, observed).less(base)
-    chance = (0.0 if difference else 1 / len(sound)) + (2 if difference else 1) / users
-    apart = spread * np.sqrt(chance / len(spread), dtype=np.float32)
-    return _of_products(rest, directions, np.concatenate([apart, drift.rows]))
+
+    def __init__(self, sound: Matrix, disturbance: Disturbance) -> None:
+        """Take up what is not asked about.
+
+        Args:
+            sound: reference users' updates over the noise, [n, P].
+            disturbance: what else moves a release.
+        """
+        base, parts = halves(sound), disturbance
+        ends = np.cumsum([0, len(parts.one), len(parts.other), len(parts.drifts)])
+        self._one, self._other, self._drift = (
+            np.arange(first, last) for first, last in pairwise(ends)
+        )
+        self._base, self._count = base, int(ends[-1])
+        self._vectors: list[Matrix] = [parts.one, parts.other, parts.drifts]
+        self._vectors.append(np.stack([base.one, base.other]))
+        self._gram = np.zeros((0, 0))
+        self._still: _Still | None = None
+        self._extend(0)
+
+    def add(self, means: Sequence[Means]) -> None:
+        """Take up hypotheses."""
+        if not means:
+            return
+        known = len(self._vectors)
+        for mean in means:
+            pair = [mean.one - self._base.one, mean.other - self._base.other]
+            self._vectors.append(np.stack(pair))
+        self._extend(known)
+
+    def _extend(self, known: int) -> None:
+        fresh = np.concatenate(self._vectors[known:])
+        before, count = len(self._gram), len(fresh)
+        gram = np.zeros((before + count, before + count))
+        gram[:before, :before] = self._gram
+        crossed = [fresh @ part.T for part in self._vectors]
+        gram[before:, :] = np.concatenate(crossed, axis=1)
+        gram[:before, before:] = gram[before:, :before].T
+        self._gram, self._still = gram, None
+
+    def branched(self) -> Geometry:
+        """The same, to which more can be added by itself."""
+        made = copy(self)
+        made._vectors = list(self._vectors)
+        return made
+
+    def rescaled(self, factors: Vector) -> Geometry:
+        """The same with every vector, in the order of `gram`, times a factor of its own.
+
+        It has products alone: nothing can be added to it or projected.
+        """
+        made = copy(self)
+        made._vectors, made._gram = [], self._gram * np.outer(factors, factors)
+        made._still = None
+        return made
+
+    def project(self, values: Matrix) -> Square:
+        """Products of releases [k, P] with all vectors, [k, vectors]: all that is needed."""
+        return np.concatenate([values @ part.T for part in self._vectors], axis=1).astype(float)
+
+    @property
+    def gram(self) -> Square:
+        """Products of all vectors with each other: the covariance of projected privacy noise."""
+        return self._gram
+
+    def model(self, seen: Vector, *, difference: bool = False) -> LinearModel:
+        """The model of one release.
+
+        Args:
+            seen: its projection, float64 [vectors].
+            difference: whether the sound mean is in it no more.
+        """
+        if self._still is None:
+            self._still = self._filters()
+        still, count, gram = self._still, self._count, self._gram
+        rest_one, rest_other = (
+            (seen, seen) if difference else (seen - gram[count], seen - gram[count + 1])
+        )
+        return LinearModel(
+            products=still.products,
+            spread=still.spread,
+            found=(still.one @ rest_other + still.other @ rest_one) / 2,
+            scores=still.along @ (rest_one[:count] + rest_other[:count]) / 2,
+            leading=still.leading,
+            variances=still.variances,
+        )
+
+    def _filters(self) -> _Still:
+        gram, count = self._gram, self._count
+        even, odd = (np.arange(count + 2 + i, len(gram), 2) for i in range(2))
+        one = self._filter(even, self._one)
+        other = self._filter(odd, self._other)
+        middle = (one + other) / 2
+        drift = middle @ gram[:, self._drift]
+        chances = [one @ gram[:, self._other], other @ gram[:, self._one]]
+        own = gram[:count, :count]
+        values, vectors = np.linalg.eigh(own)
+        kept = values > 1e-9 * max(values[-1], 1e-300)
+        kept[:-DIRECTIONS] = False
+        along = (vectors[:, kept] / np.sqrt(values[kept])).T
+        return _Still(
+            one=one,
+            other=other,
+            products=(one @ gram[:, odd] + other @ gram[:, even]) / 2,
+            spread=middle @ gram @ middle.T
+            + drift @ drift.T
+            + sum((part @ part.T for part in chances), np.zeros((len(one), len(one)))) / 2,
+            along=along,
+            leading=along @ (gram[:count, even] + gram[:count, odd]) / 2,
+            variances=1 + values[kept] / 2,  # chance is in there twice, by each half
+        )
+
+    def _filter(self, rows: NDArray[np.int64], chance: NDArray[np.int64]) -> Square:
+        """Directions times the inverse covariance, as coefficients of all vectors, [h, vectors]."""
+        gram = self._gram
+        disturbing = np.concatenate([chance, self._drift])
+        found = np.zeros((len(rows), len(gram)))
+        found[np.arange(len(rows)), rows] = 1
+        own = np.eye(len(disturbing)) + gram[np.ix_(disturbing, disturbing)]
+        found[:, disturbing] = -np.linalg.solve(own, gram[np.ix_(disturbing, rows)]).T
+        return found
 
 
-def _of_products(rest: Means, directions: Sequence[Means], disturbing: Matrix) -> LinearModel:
-    count = len(directions)
-    stacked = np.stack(
-        [rest.one, rest.other, *(d.one for d in directions), *(d.other for d in directions)]
-    )
-    plain = stacked.astype(np.float64) @ stacked.T.astype(np.float64)
-    crossed = (disturbing @ stacked.T).astype(np.float64)
-    gram = (disturbing @ disturbing.T).astype(np.float64)
-    whole = plain - crossed.T @ np.linalg.solve(np.eye(len(gram)) + gram, crossed)
-    one, other = slice(2, 2 + count), slice(2 + count, None)
-    # one half of the reference is taken from what is observed, the other gives the directions
-    found = (whole[other, 0] + whole[one, 1]) / 2
-    middle = (whole[one, one] + whole[other, other] + whole[one, other] + whole[other, one]) / 4
-    products = (whole[one, other] + whole[other, one]) / 2
-    values, vectors = np.linalg.eigh(gram)
-    kept = values > 1e-9 * max(values[-1], 1e-300)
-    kept[:-DIRECTIONS] = False
-    along = (vectors[:, kept] / np.sqrt(values[kept])).T @ crossed
-    return LinearModel(
-        products=products,
-        spread=middle,
-        found=found,
-        scores=(along[:, 0] + along[:, 1]) / 2,
-        leading=(along[:, one] + along[:, other]) / 2,
-        variances=1 + values[kept],
-    )
+@dataclass(frozen=True)
+class _Still:
+    """What does not depend on what is observed."""
+
+    one: Square
+    """Filters by one half, as coefficients of all vectors, [h, vectors]."""
+    other: Square
+    products: Square
+    spread: Square
+    along: Square
+    leading: Square
+    variances: Vector

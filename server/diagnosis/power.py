@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-import numpy as np
-
-from client.messages import TrainRequest
-from client.tasks.settings import FrozenSettings
 from foundation.errors import WrongUse
-from server.config.tasks import FrozenConfig
 from server.config.tree import Config
 from server.diagnosis.diagnose import by_fault
+from server.diagnosis.evidence import observed_of
 from server.diagnosis.hypotheses import library
-from server.diagnosis.inquiry import Inquiry, Observed, OnStep
+from server.diagnosis.inquiry import Inquiry, OnStep
+from server.diagnosis.readers import READERS
 from server.diagnosis.reference import Reference
-from server.kept_releases import KeptRelease
-from server.mechanism import mechanism, release_deviation
+from server.diagnosis.stand_ins import planned
+from server.mechanism import release_deviation
 from server.schedule import scaled
-from server.tasks.protocol import settings_of
 
 
 @dataclass(frozen=True)
@@ -41,14 +37,13 @@ def power_of(
     epsilons: Sequence[float],
     on_step: OnStep | None = None,
 ) -> list[PowerRow]:
-    """The smallest detectable shares, by the first frozen task of the schedule alone.
+    """The smallest detectable shares, by all tasks of the schedule whose releases can be read.
 
     Raises:
         WrongUse: there is no such task.
         ConfigError: an ε that cannot be met.
     """
-    names = [name for name, task in config.planned.items() if isinstance(task, FrozenConfig)]
-    if not names:
+    if not any(task.kind in READERS for task in config.planned.values()):
         raise WrongUse("the schedule has no task of kind 'frozen': a diagnosis could read nothing")
     inquiry: Inquiry | None = None
     rows: list[PowerRow] = []
@@ -56,33 +51,28 @@ def power_of(
         for epsilon in epsilons:
             delta = min(config.privacy.delta, 1 / count)
             sized = config.updated({"data.users": count, "privacy.delta": delta})
-            release = planned(scaled(sized, epsilon=epsilon, delta=delta), names[0], reference)
-            seen = Observed((release,), release.request.mechanism.denominator)
+            sized = scaled(sized, epsilon=epsilon, delta=delta)
+            noise = _noise(sized)
             if inquiry is None:
-                inquiry = Inquiry(seen, reference, release.request.records_per_user)
-                inquiry.add(library(reference.shape, reference.classes), on_step, drifts=True)
-                inquiry.model()
-            model = inquiry.observing(seen).model()
+                observed, first = observed_of(planned(sized, _every_other(reference, 0))), noise
+                records = observed.first.request.records_per_user
+                hypotheses = library(reference.shape, reference.classes)
+                inquiry = Inquiry(
+                    observed, _every_other(reference, 1), records, hypotheses, on_step
+                )
+            model = inquiry.with_users(count, noise / first)
             shares = by_fault(inquiry.hypotheses, model)
             rows += [PowerRow(name, count, epsilon, share) for name, share in shares.items()]
     return rows
 
 
-def planned(config: Config, name: str, reference: Reference) -> KeptRelease:
-    """A release as it will be kept, its values zeros."""
-    task = config.planned[name]
-    request = TrainRequest(
-        round=1,
-        users=(),
-        enrolled=0,
-        kind=task.kind,
-        mechanism=mechanism(config, task),
-        settings=settings_of(task, FrozenSettings).model_dump(),
-        weights={},
-        seed=0,
-        key=b"",
-        records_per_user=config.data.records_per_user,
-    )
-    deviation = release_deviation(config, task) / np.sqrt(task.rounds)
-    nothing = np.zeros(1)  # stands for all coordinates
-    return KeptRelease(name, nothing, deviation, request, reference.shape, reference.classes)
+def _every_other(reference: Reference, first: int) -> Reference:
+    """Half of the images: what states are made of must not be what is then expected of them."""
+    images, labels = reference.images[first::2], reference.labels[first::2]
+    return replace(reference, images=images, labels=labels)
+
+
+def _noise(config: Config) -> float:
+    """Deviation of the first task's release; all tasks' change by one factor with it."""
+    task = next(task for task in config.planned.values() if task.kind in READERS)
+    return release_deviation(config, task)

@@ -29,7 +29,7 @@ def classes_of(inquiry: Inquiry, place: int) -> Where:
     """The classes in which a fault shows; all, where the classes do not differ.
 
     Each class's own share is estimated. Where they differ by more than chance, the fault is taken
-    to be in the classes whose share is well above zero.
+    to be in the classes whose share is well above zero, or may be as large as in those.
     """
     one, count = inquiry.hypotheses[place], inquiry.classes
     everywhere = Where(place, one.variant.chosen or tuple(range(count)))
@@ -42,8 +42,11 @@ def classes_of(inquiry: Inquiry, place: int) -> Where:
     weights = 1 / own.errors**2
     mean = float((weights @ own.values) / weights.sum())
     uneven = float((weights * (own.values - mean) ** 2).sum())
-    shown = tuple(int(c) for c in np.flatnonzero(own.values > SURE * own.errors))
-    if chi2.sf(uneven, count - 1) > UNEVEN or not shown or len(shown) == count:
+    sure = own.values > SURE * own.errors
+    level = float(weights[sure] @ own.values[sure] / weights[sure].sum()) if sure.any() else 0.0
+    open_ = own.values + SURE * own.errors > level  # too uncertain to be told from the sure ones
+    shown = tuple(int(c) for c in np.flatnonzero(sure | open_))
+    if chi2.sf(uneven, count - 1) > UNEVEN or not sure.any() or len(shown) == count:
         return everywhere
     inquiry.add([Hypothesis(one.fault, replace(one.variant, chosen=shown))])
     return Where(len(inquiry.hypotheses) - 1, shown)

@@ -8,9 +8,11 @@ before the ledger row that pays for it.
 """
 
 from accountant.audit.finding import AuditKind, AuditVerdict
+from server.store.accounts import PERMISSIONS, ROLES, LogEntry, Member, Permission, Role
 from server.store.audits import AuditRecord
 from server.store.errors import StoreError, StoreVersionError
 from server.store.exporters import EXPORTERS, Exporter, LabelledSample
+from server.store.imports import ImportedLabel, read_labels_file
 from server.store.labelling import (
     Annotation,
     LabellingProgress,
@@ -28,6 +30,7 @@ from server.store.privatizers import (
     PrivatizerPoint,
     StoredPrivatizerCurve,
 )
+from server.store.queues import Desk
 from server.store.records import (
     BatchRecord,
     CheckpointRow,
@@ -41,9 +44,11 @@ from server.store.records import (
     RunRecord,
     RunStatus,
     SampleFilter,
+    SampleOrder,
     SampleRecord,
     StoredBatch,
     StoredSample,
 )
+from server.store.reviews import Adjudication, AnnotatorRecord, FinalLabel, GivenAnswer
 from server.store.store import Store, open_store
 from server.store.upgrades import StoreStatus, check, upgrade

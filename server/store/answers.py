@@ -7,17 +7,18 @@ a chain from forking, so of two writers at once one fails and is tried again by 
 
 from __future__ import annotations
 
-import hashlib
 import uuid
+from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Select, cast, exists, func, select
+from sqlalchemy import ColumnElement, Select, select
 from sqlalchemy.orm import Session
 
 from server.store.chains import in_force, is_answer
 from server.store.errors import StoreError
 from server.store.exporters import LabelledSample
-from server.store.labelling import Annotation, LabellingProgress, StoredAnnotation
-from server.store.projects import require_project
+from server.store.labelling import Annotation, StoredAnnotation
+from server.store.projects import labels_of, require_project
+from server.store.queues import QueueMethods, hold, let_go, require_user
 from server.store.records import StoredSample, utc_now
 from server.store.rows import require_same, to_record, to_values
 from server.store.samples import stored_samples, to_sample
@@ -25,40 +26,21 @@ from server.store.schema import (
     AnnotationTable,
     BatchTable,
     LabelTable,
-    ProjectTable,
+    RunTable,
     SampleTable,
     UserTable,
 )
-from server.store.transactions import Transactions
-
-# Prime below 2^31: products of two numbers below it fit 64 bits in both engines.
-_PRIME = 2**31 - 1
+from server.store.schema_team import TaskTable
+from server.store.tasks import recount
 
 
-def _in_scope(project: ProjectTable) -> tuple[ColumnElement[bool], ...]:
-    return (BatchTable.run_id == project.run_id, BatchTable.purpose == project.purpose)
-
-
-def _order(project: ProjectTable) -> tuple[ColumnElement[int], ...]:
-    """Stored order, or a shuffle of the ids by modular arithmetic that both engines do alike."""
-    plain = SampleTable.sample_id.expression
-    if project.order == "stored":
-        return (plain,)
-    digest = hashlib.sha256(f"{project.project_id}/{project.seed}".encode()).digest()
-    factor = 1 + int.from_bytes(digest[:8], "big") % (_PRIME - 1)
-    shift = int.from_bytes(digest[8:16], "big") % _PRIME
-    spread = (cast(plain, BigInteger) * factor + shift) % _PRIME
-    # A line modulo a prime keeps equal steps between neighbours; its cube does not.
-    return (((spread * spread) % _PRIME * spread) % _PRIME, plain)
-
-
-def _annotate(session: Session, answer: Annotation) -> StoredAnnotation:
-    """Append an answer; the same ``client_uuid`` again gives back the row there."""
+def annotate_in(session: Session, answer: Annotation) -> tuple[StoredAnnotation, bool]:
+    """Append an answer and say that it is new; the same ``client_uuid`` again is the row there."""
     there = _by_uuid(session, answer.client_uuid)
     if there is not None:
         parts = ("project_id", "sample_id", "user_id", "label_id", "skip_reason")
         require_same(f"answer {answer.client_uuid!r}", there, answer, *parts)
-        return to_record(StoredAnnotation, there)
+        return to_record(StoredAnnotation, there), False
     _check_belongs(session, answer)
     before = session.scalars(
         select(AnnotationTable).where(
@@ -70,23 +52,29 @@ def _annotate(session: Session, answer: Annotation) -> StoredAnnotation:
     ).one_or_none()
     row = AnnotationTable(**to_values(answer), created_at=utc_now())
     row.supersedes_id = None if before is None else before.annotation_id
-    return _append(session, row)
+    let_go(session, answer.project_id, answer.user_id, answer.sample_id)
+    return _append(session, row), True
 
 
 def _undo(
-    session: Session, project_id: int, user_id: int, client_uuid: str | None
+    session: Session,
+    project_id: int,
+    user_id: int,
+    client_uuid: str | None,
+    sample_id: int | None,
+    tab: str | None,
 ) -> StoredAnnotation | None:
-    """Take back this annotator's latest answer in force, by a row that supersedes it."""
-    require_project(session, project_id)
-    _require_user(session, user_id)
+    """Take back an answer in force, the latest or the one about a sample, by a further row."""
+    project = require_project(session, project_id)
+    require_user(session, user_id)
     there = None if client_uuid is None else _by_uuid(session, client_uuid)
     if there is not None:
         return _taken_back(session, there, project_id, user_id)
+    mine = _in_force(project_id).where(AnnotationTable.user_id == user_id)
+    if sample_id is not None:
+        mine = mine.where(AnnotationTable.sample_id == sample_id)
     last = session.scalars(
-        _in_force(project_id)
-        .where(AnnotationTable.user_id == user_id)
-        .order_by(AnnotationTable.annotation_id.desc())
-        .limit(1)
+        mine.order_by(AnnotationTable.annotation_id.desc()).limit(1)
     ).one_or_none()
     if last is None:
         return None
@@ -99,6 +87,8 @@ def _undo(
         created_at=utc_now(),
     )
     _append(session, row)
+    if tab is not None:
+        hold(session, project, user_id, last.sample_id, tab)
     return to_record(StoredAnnotation, last)
 
 
@@ -116,6 +106,7 @@ def _taken_back(
 def _append(session: Session, row: AnnotationTable) -> StoredAnnotation:
     session.add(row)
     session.flush()
+    recount(session, row.project_id, row.sample_id)
     return to_record(StoredAnnotation, row)
 
 
@@ -133,13 +124,8 @@ def _by_uuid(session: Session, client_uuid: str) -> AnnotationTable | None:
     return session.scalars(statement).one_or_none()
 
 
-def _require_user(session: Session, user_id: int) -> None:
-    if session.get(UserTable, user_id) is None:
-        raise StoreError(f"user_id = {user_id}: the store has no such annotator (see ensure_user)")
-
-
 def _check_belongs(session: Session, answer: Annotation) -> None:
-    _require_user(session, answer.user_id)
+    require_user(session, answer.user_id)
     project = require_project(session, answer.project_id)
     sample = session.get(SampleTable, answer.sample_id)
     batch = None if sample is None else session.get(BatchTable, sample.batch_id)
@@ -148,36 +134,56 @@ def _check_belongs(session: Session, answer: Annotation) -> None:
             f"sample_id = {answer.sample_id}: not a sample of run {project.run_id!r}, which "
             f"project {project.name!r} labels"
         )
-    if answer.label_id is None:
-        return
-    label = session.get(LabelTable, answer.label_id)
-    if label is None or label.project_id != project.project_id:
-        raise StoreError(f"label_id = {answer.label_id}: not a label of project {project.name!r}")
+    more = answer.more_labels or []
+    if more and (not project.several or answer.label_id is None):
+        raise StoreError(
+            f"more_labels = {more}: project {project.name!r} takes "
+            + ("them beside a label only" if project.several else "one label a sample")
+        )
+    given = [] if answer.label_id is None else [answer.label_id]
+    for label_id in given + more:
+        label = session.get(LabelTable, label_id)
+        if label is None or label.project_id != project.project_id:
+            raise StoreError(f"label_id = {label_id}: not a label of project {project.name!r}")
 
 
-class AnswerMethods(Transactions):
+def _labelled(project_id: int) -> Select[*tuple[Any, ...]]:
+    """The answers in force with all that `LabelledSample` tells of their samples."""
+    return (
+        select(
+            *(SampleTable.sample_id, SampleTable.requested_class, SampleTable.sha256),
+            *(SampleTable.png, BatchTable.run_id, BatchTable.round, BatchTable.provenance),
+            *(BatchTable.dp_epsilon, BatchTable.delta_dp),
+            BatchTable.bdp_corrected.label("bayesian_epsilon"),
+            BatchTable.delta_bdp.label("delta_bayesian"),
+            RunTable.guarantee,
+            LabelTable.name.label("label"),
+            LabelTable.kind,
+            UserTable.name.label("annotator"),
+            *(AnnotationTable.created_at, AnnotationTable.note, AnnotationTable.lead_ms),
+            AnnotationTable.label_id,
+            AnnotationTable.more_labels.label("more_ids"),
+            TaskTable.gold_label_id.label("gold_id"),
+            TaskTable.final_label_id.label("final_id"),
+        )
+        .select_from(AnnotationTable)
+        .join(SampleTable, SampleTable.sample_id == AnnotationTable.sample_id)
+        .join(BatchTable)
+        .join(RunTable, RunTable.run_id == BatchTable.run_id)
+        .join(UserTable, UserTable.user_id == AnnotationTable.user_id)
+        .outerjoin(LabelTable, LabelTable.label_id == AnnotationTable.label_id)
+        .outerjoin(
+            TaskTable,
+            (TaskTable.sample_id == AnnotationTable.sample_id)
+            & (TaskTable.project_id == AnnotationTable.project_id),
+        )
+        .where(*_effective(project_id))
+        .order_by(AnnotationTable.annotation_id)
+    )
+
+
+class AnswerMethods(QueueMethods):
     """What annotators say about samples."""
-
-    def queue(self, project_id: int, user_id: int, limit: int = 1) -> list[StoredSample]:
-        """The next samples this annotator has neither labelled nor skipped.
-
-        The order is stable and the same for all; an undone sample comes back to its place.
-        """
-        with self._reading() as session:
-            if limit < 0:
-                raise StoreError(f"limit = {limit}: give a number ≥ 0")
-            _require_user(session, user_id)
-            project = require_project(session, project_id)
-            answered = exists().where(
-                AnnotationTable.project_id == project_id,
-                AnnotationTable.user_id == user_id,
-                AnnotationTable.sample_id == SampleTable.sample_id,
-                is_answer(AnnotationTable),
-                in_force(AnnotationTable),
-            )
-            statement = stored_samples().where(*_in_scope(project), ~answered)
-            rows = session.execute(statement.order_by(*_order(project)).limit(limit))
-            return [to_sample(row) for row in rows]
 
     def annotate(self, answer: Annotation) -> StoredAnnotation:
         """Append an answer and give back its row; the same ``client_uuid`` again changes nothing.
@@ -188,36 +194,45 @@ class AnswerMethods(Transactions):
             StoreError: if the label is not the project's, the sample not of the project's run,
                 or the ``client_uuid`` another answer's.
         """
-        return self._appending(lambda session: _annotate(session, answer))
+        return self._appending(lambda session: annotate_in(session, answer)[0])
 
     def undo(
-        self, project_id: int, user_id: int, client_uuid: str | None = None
+        self,
+        project_id: int,
+        user_id: int,
+        client_uuid: str | None = None,
+        *,
+        sample_id: int | None = None,
+        tab: str | None = None,
     ) -> StoredAnnotation | None:
         """Take back this annotator's latest answer in force, and give it back; ``None`` if none is.
 
         The sample then has no answer, even where an earlier one was superseded. With a
-        ``client_uuid``, sending the same undo again takes back nothing more.
+        ``client_uuid``, sending the same undo again takes back nothing more. With a ``sample_id``
+        the answer about that sample is taken back; with a ``tab`` it lies on that desk again.
         """
-        return self._appending(lambda session: _undo(session, project_id, user_id, client_uuid))
+        return self._appending(
+            lambda session: _undo(session, project_id, user_id, client_uuid, sample_id, tab)
+        )
 
-    def progress(self, project_id: int, user_id: int) -> LabellingProgress:
-        """How far this annotator is, in samples of the project's queue."""
+    def recent_answers(
+        self, project_id: int, user_id: int, limit: int = 20
+    ) -> list[tuple[StoredAnnotation, StoredSample]]:
+        """This annotator's last answers in force with their samples, oldest first."""
         with self._reading() as session:
-            project = require_project(session, project_id)
-            _require_user(session, user_id)
-            in_scope = select(SampleTable.sample_id).join(BatchTable)
-            in_scope = in_scope.where(*_in_scope(project))
-            total = session.scalar(select(func.count()).select_from(in_scope.subquery())) or 0
-            counts = select(
-                func.count(AnnotationTable.label_id), func.count(AnnotationTable.skip_reason)
-            ).where(
-                AnnotationTable.project_id == project_id,
-                AnnotationTable.user_id == user_id,
-                in_force(AnnotationTable),
-                AnnotationTable.sample_id.in_(in_scope),
-            )
-            done, skipped = session.execute(counts).one()
-            return LabellingProgress(total=total, done=done, skipped=skipped)
+            require_project(session, project_id)
+            rows = session.scalars(
+                _in_force(project_id)
+                .where(AnnotationTable.user_id == user_id)
+                .order_by(AnnotationTable.annotation_id.desc())
+                .limit(limit)
+            ).all()
+            ids = [row.sample_id for row in rows]
+            found = session.execute(stored_samples().where(SampleTable.sample_id.in_(ids)))
+            samples = {one.sample_id: to_sample(one) for one in found}
+            return [
+                (to_record(StoredAnnotation, row), samples[row.sample_id]) for row in rows[::-1]
+            ]
 
     def annotations(self, project_id: int) -> list[StoredAnnotation]:
         """The answers in force, one at most for each annotator and sample."""
@@ -228,26 +243,23 @@ class AnswerMethods(Transactions):
 
     def labelled_samples(self, project_id: int) -> list[LabelledSample]:
         """The answers in force with their samples, for an exporter; in the order given."""
+        self._bring_up_to_date(project_id)
         with self._reading() as session:
             require_project(session, project_id)
-            statement = (
-                select(
-                    *(SampleTable.sample_id, SampleTable.requested_class, SampleTable.sha256),
-                    *(SampleTable.png, BatchTable.run_id, BatchTable.round, BatchTable.provenance),
-                    LabelTable.name.label("label"),
-                    LabelTable.kind,
-                    UserTable.name.label("annotator"),
-                    AnnotationTable.created_at,
+            names: dict[int | None, str] = {
+                label.label_id: label.name for label in labels_of(session, project_id)
+            }
+            rows = session.execute(_labelled(project_id))
+            return [
+                to_record(
+                    LabelledSample,
+                    row,
+                    more_labels=tuple(names[one] for one in row.more_ids or ()),
+                    final_label=names.get(row.final_id),
+                    gold_label=names.get(row.gold_id),
                 )
-                .select_from(AnnotationTable)
-                .join(SampleTable)
-                .join(BatchTable)
-                .join(UserTable)
-                .outerjoin(LabelTable, LabelTable.label_id == AnnotationTable.label_id)
-                .where(*_effective(project_id))
-                .order_by(AnnotationTable.annotation_id)
-            )
-            return [to_record(LabelledSample, row) for row in session.execute(statement)]
+                for row in rows
+            ]
 
     def annotation_history(self, project_id: int) -> list[StoredAnnotation]:
         """Every row ever appended, superseded answers and undos too."""

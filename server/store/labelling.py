@@ -9,6 +9,11 @@ from server.store.checks import MAX_LONG, check_choice, check_text, check_whole,
 from server.store.errors import StoreError
 from server.store.records import LabelKind, Purpose, QueueOrder
 
+MOST_OVERLAP = 1000
+LEAST_RANDOM_SHARE = 0.1
+"""Below it, agreement and class counts of the samples that people saw say little of the others."""
+LONGEST_NOTE = 2000
+
 
 @dataclass(frozen=True, kw_only=True)
 class LabelRecord:
@@ -40,17 +45,36 @@ class ProjectRecord:
     run_id: str
     labels: tuple[LabelRecord, ...]
     instructions: str = ""
-    purpose: Purpose = "release"
+    purpose: Purpose = "curated"
     """Which of the run's batches the queue serves."""
     order: QueueOrder = "stored"
-    """``stored``: as drawn. ``random``: shuffled by ``seed``, the same for all annotators."""
+    """``stored``: as drawn. ``random``: shuffled by ``seed``, the same for all annotators.
+    ``uncertainty``: what the private annotator is least sure of first. ``disagreement``: shuffled,
+    and where answers differ one annotator more is asked, first of all."""
     seed: int = 0
+    overlap: int = 0
+    """Annotators who answer each sample; 0: each annotator answers all of them."""
+    blind: bool = True
+    """Whether annotators see neither the requested class nor other people's answers."""
+    several: bool = False
+    """Whether an answer may have several labels."""
+    random_share: float = 0.1
+    """Share of samples that an order of interest leaves to chance: what is learned of the
+    others alone is biased."""
+    lease_seconds: int = 600
+    """How long a sample that was served is kept from others."""
 
     def __post_init__(self) -> None:
         check_text(self, "name", "run_id")
         check_choice("purpose", self.purpose, Purpose)
         check_choice("order", self.order, QueueOrder)
         check_whole(self, "seed", most=MAX_LONG)
+        check_whole(self, "overlap", most=MOST_OVERLAP)
+        check_whole(self, "lease_seconds")
+        require(self.lease_seconds > 0, "lease_seconds", self.lease_seconds, "give at least 1")
+        share = self.random_share
+        least = LEAST_RANDOM_SHARE if self.order == "uncertainty" else 0.0
+        require(least <= share <= 1, "random_share", share, f"give a share from {least:g} to 1")
         require(len(self.labels) > 0, "labels", self.labels, "give at least one label")
         for part in ("key", "name"):
             values = [getattr(label, part) for label in self.labels]
@@ -82,11 +106,17 @@ class Annotation:
     skip_reason: str | None = None
     lead_ms: int | None = None
     """Milliseconds from seeing the sample to answering, measured by the client."""
+    note: str | None = None
+    """What the annotator wrote beside it."""
+    more_labels: list[int] | None = None
+    """Further labels beside ``label_id``, where the project takes several."""
 
     def __post_init__(self) -> None:
         check_text(self, "client_uuid")
         if self.lead_ms is not None:
             check_whole(self, "lead_ms", most=MAX_LONG)
+        long = len(self.note or "")
+        require(long <= LONGEST_NOTE, "note", f"{long} characters", f"at most {LONGEST_NOTE}")
         self._check_answer()
 
     def _check_answer(self) -> None:

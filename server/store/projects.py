@@ -12,6 +12,8 @@ from server.store.rows import insert_once, require_run, require_same, to_record,
 from server.store.schema import LabelTable, ProjectTable, UserTable
 from server.store.transactions import Transactions
 
+_FIXED = ("run_id", "instructions", "purpose", "order", "seed", "overlap", "blind", "several")
+
 
 def _by_name(session: Session, name: str) -> ProjectTable:
     return session.scalars(select(ProjectTable).where(ProjectTable.name == name)).one()
@@ -41,19 +43,28 @@ def _record(session: Session, row: ProjectTable) -> StoredProject:
     return to_record(StoredProject, row, labels=tuple(labels_of(session, row.project_id)))
 
 
+def ensure_user(session: Session, name: str) -> int:
+    """The id of the annotator of this name, made at first use.
+
+    Raises:
+        StoreError: the name is empty.
+    """
+    if not name.strip():
+        raise StoreError(f"name = {name!r}: give the annotator's name")
+    wanted = select(UserTable.user_id).where(UserTable.name == name)
+    there = session.scalars(wanted).one_or_none()
+    if there is None:
+        insert_once(session, UserTable, {"name": name})
+    return session.scalars(wanted).one() if there is None else there
+
+
 class ProjectMethods(Transactions):
     """Annotators, projects and their labels."""
 
     def ensure_user(self, name: str) -> int:
         """The id of the annotator of this name, made at first use."""
         with self._writing() as session:
-            if not name.strip():
-                raise StoreError(f"name = {name!r}: give the annotator's name")
-            wanted = select(UserTable.user_id).where(UserTable.name == name)
-            there = session.scalars(wanted).one_or_none()
-            if there is None:
-                insert_once(session, UserTable, {"name": name})
-            return session.scalars(wanted).one() if there is None else there
+            return ensure_user(session, name)
 
     def create_project(self, record: ProjectRecord) -> int:
         """Store a project with its labels; give back its id. The same again changes nothing.
@@ -63,7 +74,7 @@ class ProjectMethods(Transactions):
         """
         with self._writing() as session:
             require_run(session, record.run_id)
-            values = to_values(record, "labels") | {"created_at": utc_now()}
+            values = to_values(record, "labels") | {"created_at": utc_now(), "queued_batch": 0}
             if insert_once(session, ProjectTable, values):
                 project_id = _by_name(session, record.name).project_id
                 labels = [to_values(label) | {"project_id": project_id} for label in record.labels]
@@ -71,7 +82,7 @@ class ProjectMethods(Transactions):
                 return project_id
             there = _by_name(session, record.name)
             name = f"project {record.name!r}"
-            require_same(name, there, record, "run_id", "instructions", "purpose", "order", "seed")
+            require_same(name, there, record, *_FIXED)
             kept = labels_of(session, there.project_id)
             stored = [to_values(label, "label_id", "project_id") for label in kept]
             if stored != [to_values(label) for label in record.labels]:

@@ -30,9 +30,10 @@ from server.store.pngs import encode, pixel_digest
 
 RunStatus = Literal["running", "finished", "stopped-by-budget", "interrupted", "failed"]
 ReleaseStatus = Literal["applied", "lost"]
-Purpose = Literal["strip", "release"]
+Purpose = Literal["strip", "curated", "faithful"]
+SampleOrder = Literal["stored", "least agreed", "most agreed"]
 LabelKind = Literal["class", "unknown", "artefact"]
-QueueOrder = Literal["stored", "random"]
+QueueOrder = Literal["stored", "random", "uncertainty", "disagreement"]
 
 
 def utc_now() -> datetime:
@@ -177,7 +178,11 @@ class BatchRecord:
     ledger_index: int
     """The last ledger entry that the generator has seen anything of."""
     purpose: Purpose
-    """``strip``: a few samples from the same noise each round. ``release``: samples to work on."""
+    """What the samples are for, which decides how they were made.
+
+    ``strip``: a few from the same noise each round. ``curated``: guided and filtered by the
+    annotator where there is one, to label and to teach students with. ``faithful``: from the
+    critics alone, neither guided nor filtered, to look for faults in."""
     checkpoint_sha256: str
     seed: int
     """Seed of the generator's noise, 0 to 2^63 - 1."""
@@ -191,6 +196,9 @@ class BatchRecord:
     delta_bdp: float
     private: bool
     """False where the run guarantees nothing."""
+    rejected: Mapping[str, float] = field(default_factory=dict)
+    """Share of all candidates of a class that the filter turned down, by the class's number as a
+    text; empty where nothing was filtered."""
     provenance: str
     """The label shown beside every sample, in words."""
 
@@ -200,6 +208,9 @@ class BatchRecord:
         check_choice("purpose", self.purpose, Purpose)
         check_text(self, "checkpoint_sha256", "provenance")
         check_spending(self)
+        for name, share in self.rejected.items():
+            require(name.isdigit(), "rejected", name, "name classes by their numbers")
+            require(0 <= share <= 1, f"rejected[{name!r}]", share, "give a share from 0 to 1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,27 +234,42 @@ class SampleRecord:
     """Grey or RGB PNG of 8 bits a channel, with nothing but pixels in it."""
     sha256: str
     """SHA-256 of the uint8 pixels in [channels, height, width] order, hexadecimal."""
+    agreement: float | None = None
+    """Probability of the requested class by the run's annotator; None where it has none that may
+    judge the image."""
 
     def __post_init__(self) -> None:
         check_whole(self, "position", "requested_class")
+        agreed = self.agreement
+        if agreed is not None:
+            require(0 <= agreed <= 1, "agreement", agreed, "give a probability, or None")
 
     @classmethod
-    def from_pixels(cls, *, position: int, requested_class: int, pixels: NDArray[np.uint8]) -> Self:
+    def from_pixels(
+        cls,
+        *,
+        position: int,
+        requested_class: int,
+        pixels: NDArray[np.uint8],
+        agreement: float | None = None,
+    ) -> Self:
         """The record of one generated image.
 
         Args:
             position: place in the batch, from 0.
             requested_class: class the generator was asked for.
             pixels: uint8 [channels, height, width], 1 or 3 channels, 0 to 255.
+            agreement: the annotator's probability of that class, where there is one.
 
         Raises:
-            StoreError: on another dtype or shape.
+            StoreError: on another dtype or shape, or an agreement outside [0, 1].
         """
         return cls(
             position=position,
             requested_class=requested_class,
             png=encode(pixels),
             sha256=pixel_digest(pixels),
+            agreement=agreement,
         )
 
 
@@ -267,6 +293,10 @@ class SampleFilter:
     purpose: Purpose | None = None
     batch_id: int | None = None
     requested_class: int | None = None
+    least_agreement: float | None = None
+    """Samples whose agreement is at least this; none of those without one."""
+    most_agreement: float | None = None
+    """Samples whose agreement is at most this; none of those without one."""
     label_id: int | None = None
     """Samples to which someone's label in force is this one."""
     sha256: str | None = None

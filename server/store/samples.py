@@ -9,11 +9,13 @@ from sqlalchemy import ColumnElement, Row, Select, func, insert, select
 from sqlalchemy.orm import Session
 
 from server.store.chains import in_force
+from server.store.checks import check_choice
 from server.store.errors import StoreError
 from server.store.pngs import decode, pixel_digest
 from server.store.records import (
     BatchRecord,
     SampleFilter,
+    SampleOrder,
     SampleRecord,
     StoredBatch,
     StoredSample,
@@ -38,10 +40,8 @@ def _checked_samples(record: BatchRecord, samples: Iterable[SampleRecord]) -> li
         StoreError: on another number of samples than announced, a position twice, or an image
             that is not a plain PNG with the digest given.
     """
-    rows = [
-        {name: getattr(sample, name) for name in ("position", "requested_class", "png", "sha256")}
-        for sample in samples
-    ]
+    names = ("position", "requested_class", "png", "sha256", "agreement")
+    rows = [{name: getattr(sample, name) for name in names} for sample in samples]
     if len(rows) != record.count:
         raise StoreError(f"count = {record.count} of the batch, but {len(rows)} samples were given")
     if len({row["position"] for row in rows}) != len(rows):
@@ -100,12 +100,26 @@ def _conditions(wanted: SampleFilter) -> list[ColumnElement[bool]]:
     }
     given = {name: getattr(wanted, name) for name in columns}
     conditions = [columns[name] == value for name, value in given.items() if value is not None]
+    if wanted.least_agreement is not None:
+        conditions.append(SampleTable.agreement >= wanted.least_agreement)
+    if wanted.most_agreement is not None:
+        conditions.append(SampleTable.agreement <= wanted.most_agreement)
     if wanted.label_id is not None:
         labelled = select(AnnotationTable.sample_id).where(
             AnnotationTable.label_id == wanted.label_id, in_force(AnnotationTable)
         )
         conditions.append(SampleTable.sample_id.in_(labelled))
     return conditions
+
+
+def _order(order: SampleOrder) -> list[ColumnElement[Any]]:
+    """What samples are sorted by."""
+    check_choice("order", order, SampleOrder)
+    if order == "stored":
+        return [SampleTable.sample_id.expression]
+    agreement = SampleTable.agreement
+    sorted_by = agreement.asc() if order == "least agreed" else agreement.desc()
+    return [agreement.is_(None), sorted_by, SampleTable.sample_id.expression]
 
 
 def stored_samples() -> Select[*tuple[Any, ...]]:
@@ -120,6 +134,7 @@ def stored_samples() -> Select[*tuple[Any, ...]]:
         SampleTable.requested_class,
         SampleTable.png,
         SampleTable.sha256,
+        SampleTable.agreement,
     ).join(BatchTable)
 
 
@@ -160,14 +175,25 @@ class SampleMethods(Transactions):
             return to_record(StoredBatch, row)
 
     def samples(
-        self, wanted: SampleFilter, offset: int = 0, limit: int = 1000
+        self,
+        wanted: SampleFilter,
+        offset: int = 0,
+        limit: int = 1000,
+        order: SampleOrder = "stored",
     ) -> list[StoredSample]:
-        """A page of the samples that match, PNG bytes included, in the order stored."""
+        """A page of the samples that match, PNG bytes included.
+
+        Args:
+            wanted: which.
+            offset: how many to pass over.
+            limit: how many at most.
+            order: ``stored``, or by agreement; samples without one come last, ties as stored.
+        """
         with self._reading() as session:
             if offset < 0 or limit < 0:
                 raise StoreError(f"offset = {offset}, limit = {limit}: give numbers ≥ 0")
             statement = stored_samples().where(*_conditions(wanted))
-            statement = statement.order_by(SampleTable.sample_id).offset(offset).limit(limit)
+            statement = statement.order_by(*_order(order)).offset(offset).limit(limit)
             return [to_sample(row) for row in session.execute(statement)]
 
     def count_samples(self, wanted: SampleFilter) -> int:

@@ -223,6 +223,7 @@ class BatchTable(Base):
     bdp_sound: Mapped[float] = mapped_column(Epsilon, nullable=True)
     delta_bdp: Mapped[float]
     private: Mapped[bool]
+    rejected: Mapped[Mapping[str, float]]
     provenance: Mapped[str]
     created_at: Mapped[date]
 
@@ -240,8 +241,12 @@ class SampleTable(Base):
     requested_class: Mapped[int]
     png: Mapped[bytes] = mapped_column(LargeBinary)
     sha256: Mapped[str] = mapped_column(index=True)
+    agreement: Mapped[float | None]
 
-    __table_args__ = (UniqueConstraint("batch_id", "position"),)
+    __table_args__ = (
+        UniqueConstraint("batch_id", "position"),
+        Index("ix_samples_agreement", "batch_id", "agreement"),
+    )
 
 
 class UserTable(Base):
@@ -266,6 +271,13 @@ class ProjectTable(Base):
     order: Mapped[str] = mapped_column("queue_order")
     seed: Mapped[int] = mapped_column(BigInteger)
     created_at: Mapped[datetime]
+    overlap: Mapped[int]
+    blind: Mapped[bool]
+    several: Mapped[bool]
+    random_share: Mapped[float]
+    lease_seconds: Mapped[int]
+    queued_batch: Mapped[int] = mapped_column(default=0)
+    """The last batch whose samples are in the queue."""
 
 
 class LabelTable(Base):
@@ -299,6 +311,8 @@ class AnnotationTable(Base):
     label_id: Mapped[int | None] = mapped_column(ForeignKey("labels.label_id"), index=True)
     skip_reason: Mapped[str | None]
     lead_ms: Mapped[int | None] = mapped_column(BigInteger)
+    note: Mapped[str | None]
+    more_labels: Mapped[list[int] | None] = mapped_column(JSON(none_as_null=True))
     supersedes_id: Mapped[int | None] = mapped_column(
         ForeignKey("annotations.annotation_id"), unique=True
     )

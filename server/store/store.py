@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from server.store.accounts import AccountMethods
 from server.store.answers import AnswerMethods
 from server.store.audits import AuditMethods
 from server.store.engine import clear_errors, locate, make_engine, prepare_file
+from server.store.imports import ImportMethods
 from server.store.privatizers import PrivatizerMethods
 from server.store.projects import ProjectMethods
+from server.store.queues import QueueMethods
+from server.store.reviews import ReviewMethods
 from server.store.runs import RunMethods
 from server.store.samples import SampleMethods
 from server.store.upgrades import require_current, upgrade
@@ -41,7 +45,16 @@ def open_store(url: str | Path, *, create: bool = False) -> Store:
 
 
 class Store(
-    RunMethods, AuditMethods, PrivatizerMethods, SampleMethods, ProjectMethods, AnswerMethods
+    RunMethods,
+    AuditMethods,
+    PrivatizerMethods,
+    SampleMethods,
+    ProjectMethods,
+    AnswerMethods,
+    ReviewMethods,
+    ImportMethods,
+    QueueMethods,
+    AccountMethods,
 ):
     """Runs, releases, generated samples and labels. Made by :func:`open_store`.
 

@@ -14,14 +14,17 @@ from client.datasets.registry import Dataset, load
 from client.datasets.sensitive import SensitiveValues, sensitive_values_of
 from client.node_file import open_node_users
 from client.node_policy import NodePolicy
+from client.slices import in_slice
+from foundation.errors import WrongUse
 from models.faults.planting import faulty_users, parse_faults
 from server.config.privatizer import FilterConfig
 from server.config.reading import read_run_config
+from server.config.slices import parse_slices
 from server.config.tree import Config, DataConfig
 from simulations.federation.faulty import FaultyUsers
 from simulations.federation.partitions import Partition, partition
 
-_CONSENT = 6
+_CONSENT, _SLICES = 6, 9
 MOST_SHARES = 4
 """Equal shares of a data set beyond which a simulated user's records do not count."""
 
@@ -32,7 +35,7 @@ def simulated_federation(data: DataConfig, seed: int) -> tuple[Dataset, Partitio
     dataset = load(data.name, data.dir or None)
     dealt = partition(
         dataset.train_labels,
-        users=data.users,
+        users=data.everyone,
         scheme=data.scheme,
         sizes=data.sizes,
         alpha=data.alpha,
@@ -68,7 +71,7 @@ def hiding_users(config: Config) -> NDArray[np.bool_] | None:
     if share == 0:
         return None
     source = np.random.default_rng([config.seed, _CONSENT])
-    hides = np.ones(config.data.users, dtype=np.bool_)
+    hides = np.ones(config.data.everyone, dtype=np.bool_)
     hides[source.permutation(len(hides))[: round(share * len(hides))]] = False
     return hides
 
@@ -106,7 +109,8 @@ def node_users(config: Config, number: int) -> ArrayUsers:
     hosted = _hosted(config.data, config.seed, hidden)
     known = hosted.get(number)
     if known is None or known.images is not dataset.train_images:
-        hosted[number] = _with_faults(config, _block(config, number, dataset, dealt))
+        block = in_slice(_block(config, number, dataset, dealt), config.data.slice)
+        hosted[number] = _with_faults(config, block)
     return hosted[number]
 
 
@@ -114,7 +118,8 @@ def _with_faults(config: Config, users: ArrayUsers) -> ArrayUsers:
     faults = parse_faults(config.data.fault)
     if not faults or users.ids is None:
         return users
-    which = faulty_users(faults, config.data.users, config.seed)[users.ids]
+    values = declared_values(config)
+    which = faulty_users(faults, config.data.everyone, config.seed, values)[users.ids]
     return FaultyUsers.of(users, faults, which, config.seed)
 
 
@@ -122,11 +127,28 @@ def check_planted(config: Config) -> None:
     """Refuse planted faults that do not go with the data.
 
     Raises:
-        WrongUse: a fault is about a class that there is not, or about colours of grey images.
+        WrongUse: a fault is about a class that there is not, about colours of grey images, or about
+            a slice that data.slices does not declare.
     """
     dataset, _ = simulated_federation(config.data, config.seed)
+    declared = parse_slices(config.data.slices)
     for fault in parse_faults(config.data.fault):
         fault.check(dataset.shape, dataset.classes)
+        if fault.users and (declared is None or declared.count(fault.users) is None):
+            raise WrongUse(
+                f"fault {fault.fault.name!r} is planted in slice {fault.users!r}, which "
+                f"data.slices = {config.data.slices!r} does not declare"
+            )
+
+
+def declared_values(config: Config) -> dict[str, NDArray[np.str_]]:
+    """Each simulated user's value of the declared attribute, by its name; empty without one."""
+    declared = parse_slices(config.data.slices)
+    if declared is None:
+        return {}
+    values = np.repeat(list(declared.users), list(declared.users.values()))
+    order = np.random.default_rng([config.seed, _SLICES]).permutation(len(values))
+    return {declared.attribute: values[order]}
 
 
 def _block(config: Config, number: int, dataset: Dataset, dealt: Partition) -> ArrayUsers:
@@ -147,6 +169,7 @@ def _block(config: Config, number: int, dataset: Dataset, dealt: Partition) -> A
         sensitive_classes=0 if sensitive is None else sensitive.classes,
         hides=None if hides is None else hides[first:last],
         ids=np.arange(first, last),
+        declared={name: all_[first:last] for name, all_ in declared_values(config).items()},
     )
 
 

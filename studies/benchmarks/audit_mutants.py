@@ -18,7 +18,14 @@ from studies.benchmarks import mutate_norms as norms
 
 Fault = Callable[[Schedule], AbstractContextManager[None]]
 
-USERS = ("frozen, user", "focused, user", "wgan, user", "annotator, user", "privatizer, user")
+USERS = (
+    "frozen, user",
+    "focused, user",
+    "wgan, user",
+    "annotator, user",
+    "privatizer, user",
+    "probe, user",
+)
 RECORDS = ("frozen, record", "focused, record", "wgan, record", "annotator, record")
 ALL = (*USERS, *RECORDS)
 BLOCKS = ("frozen, record", "focused, record")

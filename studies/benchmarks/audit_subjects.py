@@ -30,6 +30,7 @@ def subjects() -> dict[str, list[Schedule]]:
         for name, task in TASKS.items()
     }
     found["privatizer, user"] = [Schedule.of(_filtered(), task="privatizer")]
+    found["probe, user"] = [Schedule.of(_probed(), task="probe")]
     found |= {
         f"{task['kind']}, record": [Schedule.of(_config("record"), task=name)]
         for name, task in TASKS.items()
@@ -73,5 +74,15 @@ def _filtered() -> Config:
                 "privatizer": {**_SMALL, **PRIVATIZER},
                 "critic": {**_SMALL, **TASKS["warmup"]},
             },
+        }
+    )
+
+
+def _probed() -> Config:
+    return Config.model_validate(
+        {
+            "schedule": "probe",
+            "data": {"users": 60, "nodes": 2},
+            "tasks": {"probe": {**_SMALL, "kind": "probe", "probe": "intensity"}},
         }
     )

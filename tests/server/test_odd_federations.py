@@ -80,7 +80,7 @@ def test_odd_federations_train_to_finite_models_and_samples_of_every_class(
     floats = [v for v in snapshot.arrays.values() if np.issubdtype(v.dtype, np.floating)]
     assert all(np.isfinite(value).all() for value in floats)
     with open_store(outcome.store) as store:
-        released = store.samples(SampleFilter(run_id=outcome.run_id, purpose="release"), 0, 100)
+        released = store.samples(SampleFilter(run_id=outcome.run_id, purpose="curated"), 0, 100)
         assert sorted(s.requested_class for s in released) == list(range(10))
 
 

@@ -121,7 +121,7 @@ def test_what_comes_of_it_is_read_as_of_any_run(first, second, run_small, tmp_pa
     assert kept_sampler(directory).classes == 10
     assert 0 <= measure_student(config, directory, images=50, epochs=1).accuracy <= 1
     with open_store(outcome.store) as store:
-        assert store.samples(SampleFilter(run_id=outcome.run_id, purpose="release"))
+        assert store.samples(SampleFilter(run_id=outcome.run_id, purpose="curated"))
 
 
 def test_a_pretrained_filter_serves_all_tasks_and_pairs(

@@ -19,7 +19,7 @@ from server import private_step
 from server.config.tree import ConfigError
 from server.mechanism import round_event, round_noise
 from server.run_directory import RunDirectory
-from server.run_ledger import RunLedger, spending_of
+from server.run_ledger import RunLedger, planned, spending_of
 from server.store import open_store
 from simulations.federation.apps import open_simulated_users
 
@@ -146,8 +146,17 @@ def test_the_filter_stops_before_the_round_that_could_pass_its_budget(
     assert cut.spending.bdp_sound <= budget * (1 + 1e-9)
     again = run_small(config, "cut")
     assert again.rounds == cut.rounds
-    account = RunLedger(config, RunDirectory(tmp_path / "cut"), "any")
+    directory = RunDirectory(tmp_path / "cut")
+    for published in (cut.spending, spending_of(config, directory), *released_batches(cut)):
+        assert published.dp_epsilon == planned(config).dp_epsilon
+    account = RunLedger(config, directory, "any")
     assert account.refusal(round_event(config, config.tasks["critic"])) is not None
+
+
+def released_batches(outcome):
+    """The samples that a run ended with: curated and faithful."""
+    with open_store(outcome.store) as store:
+        return [one for one in store.batches(outcome.run_id) if one.purpose != "strip"]
 
 
 @pytest.mark.parametrize(

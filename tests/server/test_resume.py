@@ -83,14 +83,16 @@ def test_control_c_says_how_to_go_on(small_config, run_small, monkeypatch, tmp_p
     def interrupt(self, *args, **kwargs):
         raise KeyboardInterrupt
 
+    config = small_config(privacy__fixed_seed=-1)
     with monkeypatch.context() as patch:
         patch.setattr(GeneratorTrainer, "train", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            run_small(small_config())
+            run_small(config)
     with open_store(f"sqlite:///{tmp_path / 'run' / 'store.db'}") as store:
         (record,) = store.runs()
         assert record.status == "interrupted" and "resume" in record.stop_reason
-    assert run_small(small_config()).rounds == 3
+        assert "ended after 1 of 3 releases" in record.guarantee
+    assert run_small(config).rounds == 3
 
 
 def size_of(path):

@@ -38,7 +38,7 @@ def test_a_run_leaves_a_ledger_a_model_and_samples_that_agree(
         assert epsilons == sorted(epsilons) and epsilons[-1] == outcome.spending.dp_epsilon
         strips = store.samples(SampleFilter(run_id=outcome.run_id, purpose="strip"), 0, 100)
         assert len(strips) == 3 * 10
-        released = store.samples(SampleFilter(run_id=outcome.run_id, purpose="release"), 0, 100)
+        released = store.samples(SampleFilter(run_id=outcome.run_id, purpose="curated"), 0, 100)
         assert sorted(s.requested_class for s in released) == list(range(10))
 
 
@@ -135,7 +135,7 @@ def test_the_budget_stops_before_the_round_that_would_pass_it(small_config, run_
     assert len(Ledger.verify(tmp_path / "bound" / "ledger.jsonl")) == 2
     with open_store(outcome.store) as store:
         assert store.run(outcome.run_id).status == "stopped-by-budget"
-        assert store.count_samples(SampleFilter(run_id=outcome.run_id, purpose="release")) == 10
+        assert store.count_samples(SampleFilter(run_id=outcome.run_id, purpose="curated")) == 10
     again = run_small(small_config(privacy__epsilon_budget=free * 1.01), "bound")
     assert again.rounds == 2 and len(Ledger.verify(tmp_path / "bound" / "ledger.jsonl")) == 2
 

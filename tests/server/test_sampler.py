@@ -178,3 +178,34 @@ def test_a_sampler_comes_back_from_what_is_kept_of_it(labels, tmp_path, with_ann
     directory.generator_path(3).write_bytes(b"cut")
     with pytest.raises(RunDirectoryError, match="damaged"):
         load_generator(directory.generator_path(3))
+
+
+def test_opinions_and_rejections_are_those_of_what_is_drawn(blobs, judge, labels):
+    """And change nothing of it."""
+    filtered = Sampler(blobs, judge, agreement=0.9, attempts=4)
+    drawn = filtered.judged(labels, 3)
+    assert torch.equal(drawn.images, filtered.draw(labels, 3))
+    answers = torch.softmax(judge(drawn.images), 1).gather(1, labels[:, None])[:, 0]
+    assert torch.allclose(drawn.agreement, answers, atol=1e-5)
+    assert torch.equal(drawn.passed, drawn.agreement >= 0.9)
+    assert 1 <= int(drawn.tried.min()) < int(drawn.tried.max()) <= 4
+    shares = drawn.rejected(labels)
+    turned_down = {
+        str(c): 1 - int(drawn.passed[labels == c].sum()) / int(drawn.tried[labels == c].sum())
+        for c in range(CLASSES)
+    }
+    assert shares == pytest.approx(turned_down) and max(shares.values()) > 0.1
+    plain = Sampler(blobs, judge).judged(labels, 3)
+    assert plain.agreement.min() < 0.5 and bool(plain.passed.all())
+    assert Sampler(blobs).judged(labels, 3).agreement is None
+
+
+def test_no_opinion_tells_what_a_filter_hides(blobs, judge, labels):
+    class Grey(torch.nn.Module):
+        noise_shape = (1,)
+
+        def forward(self, images, noise):
+            return torch.zeros_like(images)
+
+    hidden = Sampler(blobs, judge, agreement=0.5, privatizer=Grey()).judged(labels, 3)
+    assert hidden.agreement is None and not hidden.images.any()

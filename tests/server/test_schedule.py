@@ -88,6 +88,12 @@ def test_what_is_planned_is_what_the_ledger_will_say():
     assert planned_epsilon(config, config.privacy.delta) == pytest.approx(expected, rel=1e-12)
 
 
+def test_a_budget_ends_the_plan_where_it_will_end_the_run():
+    whole = planned(made({"tasks.critic.rounds": 40}))
+    cut = planned(made({"tasks.critic.rounds": 40}, privacy__epsilon_budget=0.5 * whole.dp_epsilon))
+    assert 0 < cut.rounds < 40 and cut.dp_epsilon <= 0.5 * whole.dp_epsilon
+
+
 def test_shares_add_up_to_one_and_follow_the_noise():
     found = costs(made(THREE))
     assert [name for name, _, _ in found] == ["warmup", "critic", "annotator"]

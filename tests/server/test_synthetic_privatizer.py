@@ -15,6 +15,7 @@ from run_tasks import TINY
 from client.filtered import FilteredUsers, as_asked
 from client.messages import TrainRequest
 from fedlens.cli import main
+from fedlens.label_curves import label_curve
 from models.vectors import to_vector
 from privatizers import fitting
 from privatizers.classifiers import choices_of
@@ -40,7 +41,6 @@ from simulations.engine import (
     STUDENT_SEED,
     measure_taught_student,
     simulate,
-    student_of_labels,
     train_in_process,
 )
 from simulations.federation.apps import hiding_users, node_users, simulated_federation
@@ -65,10 +65,10 @@ def test_a_run_stores_nothing_but_filtered_samples(tmp_path):
     )
     with open_store(directory.default_store) as store:
         batches = store.batches(outcome.run_id)
-        wanted = SampleFilter(run_id=outcome.run_id, purpose="release")
+        wanted = SampleFilter(run_id=outcome.run_id, purpose="curated")
         stored = store.samples(wanted)
         # rounds have samples too, which nothing hides yet
-        assert [(batch.round, batch.purpose) for batch in batches] == [(2, "release")]
+        assert [(batch.round, batch.purpose) for batch in batches] == [(2, "curated")]
         # the class, and no sensitive attribute: neither in a column nor in the order
         assert [sample.requested_class for sample in stored] == [i % 10 for i in range(30)]
     bare = replace(sampler, privatizer=None, sensitive_classes=1)
@@ -155,7 +155,7 @@ def test_a_run_that_its_budget_ends_early_has_a_filter_too(tmp_path):
     assert summary.student_accuracy is not None  # of the classes, which the filter keeps
     with open_store(directory.default_store) as store:
         found = store.batches(summary.run_id)
-        assert [(batch.round, batch.purpose) for batch in found] == [(1, "release")]
+        assert [(batch.round, batch.purpose) for batch in found] == [(1, "curated")]
     with pytest.raises(RunDirectoryError, match="labels requested"):
         measure_taught_student(config, directory)
 
@@ -185,14 +185,14 @@ def test_labels_of_hidden_samples_teach_a_student_that_meets_hidden_images(tmp_p
                     label_id=label,
                 )
             )
-        _, used = student_of_labels(config, directory, store, "digits", epochs=1)
+        [(used, _)] = label_curve(config, directory, store, "digits", epochs=1)
         tests, _ = simulated_federation(config.data, config.seed)
         real = torch.from_numpy(tests.test_images.copy()).float() / 127.5 - 1
         sent = as_devices_send(directory, real, config.seed + STUDENT_SEED)
         assert used == 8 and torch.equal(met[0], sent) and not torch.equal(sent, real)
         other = trained(tmp_path / "other")[1]
         with pytest.raises(StoreError, match="another filter"):
-            student_of_labels(config, other, store, "digits", epochs=1)
+            label_curve(config, other, store, "digits", epochs=1)
 
 
 def test_a_run_killed_before_its_filter_goes_on_with_it(tmp_path, monkeypatch):

@@ -207,7 +207,7 @@ def test_without_any_annotator_release_the_run_goes_on_without_an_annotator(
     assert set(kept) == {"average"}
     with open_store(outcome.store) as store:
         assert store.run(outcome.run_id).status == "finished"
-        assert store.count_samples(SampleFilter(run_id=outcome.run_id, purpose="release")) == 10
+        assert store.count_samples(SampleFilter(run_id=outcome.run_id, purpose="curated")) == 10
 
 
 # Stopped and refused
@@ -234,7 +234,7 @@ def test_a_population_that_stops_the_annotator_leaves_samples_without_its_filter
     """Another run took what was left meanwhile: it cannot be known beforehand."""
     refusal = RunLedger.refusal
     monkeypatch.setattr(
-        RunLedger, "refusal", lambda s, e: "spent" if len(s.entries) == 2 else refusal(s, e)
+        RunLedger, "refusal", lambda s, *e: "spent" if len(s.entries) == 2 else refusal(s, *e)
     )
     outcome = run_small(annotated(release__agreement=0.3))
     assert outcome.rounds == 2 and outcome.stopped == "spent"

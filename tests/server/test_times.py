@@ -132,6 +132,8 @@ def test_the_store_has_no_column_for_a_time_or_a_duration_of_a_run(rounds, run_s
     assert timed == {
         ("projects", "created_at"),
         ("annotations", "created_at"),
+        ("sign_ins", "expires_at"),
+        ("leases", "until"),
         ("privatizer_curves", "at"),
     }
     lengths = {
@@ -141,6 +143,7 @@ def test_the_store_has_no_column_for_a_time_or_a_duration_of_a_run(rounds, run_s
         ("privatizer_points", "seconds"),
         ("privatizer_points", "latency_ms"),
         ("annotations", "lead_ms"),
+        ("projects", "lease_seconds"),
     }
 
 

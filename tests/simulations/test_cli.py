@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,13 @@ def test_simulate_then_everything_else(capsys, fast, tmp_path):
 
     sheet = tmp_path / "round-1.png"
     assert run(capsys, "samples", out, "--round", 1, "--png", sheet)[0] == 0
+    beside, archive = tmp_path / "beside.png", tmp_path / "faithful.zip"
+    assert run(capsys, "samples", out, "--beside", out, "--png", beside)[0] == 0
+    assert Image.open(beside).size[0] > 3 * 280
+    drawn = run(capsys, "samples", out, "--kind", "faithful", "--export", archive)
+    assert drawn[0] == 0 and "faithful.png" in drawn[1] and zipfile.is_zipfile(archive)
+    status, _, errors = run(capsys, "samples", out, "--export", tmp_path / "faithful.tar")
+    assert status == 2 and ".zip" in errors
     assert Image.open(sheet).size[0] == 560
     status, printed, _ = run(capsys, "student", out, "--images", 200, "--epochs", 1, "--json")
     found = json.loads(printed.splitlines()[-1])

@@ -83,7 +83,7 @@ def a_batch(count: int, **changes: Any) -> BatchRecord:
         "run_id": "run-1",
         "round": 1,
         "ledger_index": 0,
-        "purpose": "release",
+        "purpose": "curated",
         "checkpoint_sha256": "9f3a",
         "seed": 17,
         "count": count,

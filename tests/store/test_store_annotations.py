@@ -112,7 +112,7 @@ def test_a_random_order_is_the_same_for_all_and_differs_by_seed(bench: Bench) ->
         assert order == [s.sample_id for s in store.queue(project, bob, 1000)]
         assert [s.sample_id for s in store.queue(project, ann, 7)] == order[:7]
         orders.append(order)
-    stored = [s.sample_id for s in store.samples(SampleFilter(purpose="release"))]
+    stored = [s.sample_id for s in store.samples(SampleFilter(purpose="curated"))]
     assert sorted(orders[0]) == sorted(orders[1]) == stored
     for one, other in ((orders[0], orders[1]), (orders[0], stored), (orders[1], stored)):
         assert abs(_rank_correlation(one, other)) < 0.3  # 4 standard deviations of a shuffle

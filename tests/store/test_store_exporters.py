@@ -58,7 +58,7 @@ def test_the_archive_holds_each_image_once(store: Store, project: int) -> None:
     with zipfile.ZipFile(io.BytesIO(EXPORTERS["zip"].export(samples))) as archive:
         table = rows(archive.read("labels.csv"))
         assert sorted(archive.namelist()) == sorted(
-            {"labels.csv", *(f"images/{row['sample_id']}.png" for row in table)}
+            {"labels.csv", "PRIVACY.md", *(f"images/{row['sample_id']}.png" for row in table)}
         )
         for row in table:
             png = archive.read(f"images/{row['sample_id']}.png")

@@ -12,7 +12,14 @@ import sqlalchemy as sa
 from sqlalchemy import Engine, event
 from store_builders import a_batch, a_ledger_row, a_run, paid_run, some_samples
 
-from server.store import BatchRecord, SampleFilter, SampleRecord, Store, StoreError
+from server.store import (
+    BatchRecord,
+    SampleFilter,
+    SampleOrder,
+    SampleRecord,
+    Store,
+    StoreError,
+)
 from server.store.engine import locate, make_engine
 from server.store.schema import Base
 
@@ -32,7 +39,7 @@ def test_a_batch_comes_back_with_its_samples_and_their_way_there(store: Store) -
         (s.position, s.requested_class, s.png, s.sha256) for s in given
     ]
     assert {(s.batch_id, s.run_id, s.round, s.purpose) for s in there} == {
-        (batch_id, "run-1", 1, "release")
+        (batch_id, "run-1", 1, "curated")
     }
     assert store.sample(there[1].sample_id) == there[1]
 
@@ -134,7 +141,7 @@ def test_filters_choose_and_pages_cover_everything_once(store: Store) -> None:
     assert positions(round=2) == list(range(12))
     assert positions(purpose="strip") == list(range(8))
     assert positions(batch_id=first, requested_class=3) == [3, 13, 23]
-    assert positions(round=1, purpose="release", requested_class=0) == [0, 10, 20]
+    assert positions(round=1, purpose="curated", requested_class=0) == [0, 10, 20]
     pages = [store.samples(EVERYTHING, offset, 10) for offset in range(0, 60, 10)]
     assert [len(page) for page in pages] == [10, 10, 10, 10, 5, 0]
     assert [s.sample_id for page in pages for s in page] == sorted(
@@ -171,3 +178,32 @@ def _statements(step: Callable[[], object]) -> int:
     finally:
         event.remove(Engine, "before_cursor_execute", note)
     return len(asked)
+
+
+def test_samples_are_found_and_sorted_by_agreement(store: Store) -> None:
+    paid_run(store)
+    agreed = (0.5, None, 0.9, 0.1)
+    made = [replace(s, agreement=a) for s, a in zip(some_samples(4), agreed, strict=True)]
+    store.add_batch(a_batch(4, rejected={"0": 0.25, "1": 0.0}), made)
+
+    def positions(order: SampleOrder = "stored", **wanted: float) -> list[int]:
+        return [s.position for s in store.samples(SampleFilter(**wanted), order=order)]
+
+    assert positions("least agreed") == [3, 0, 2, 1]
+    assert positions("most agreed") == [2, 0, 3, 1]
+    assert positions(least_agreement=0.5) == [0, 2]
+    assert positions(most_agreement=0.5) == [0, 3]
+    assert [s.agreement for s in store.samples(SampleFilter())] == list(agreed)
+    assert store.batches("run-1")[0].rejected == {"0": 0.25, "1": 0.0}
+    with pytest.raises(StoreError, match="order"):
+        store.samples(SampleFilter(), order="by hand")  # type: ignore[arg-type]
+
+
+def test_agreement_and_rejections_are_shares() -> None:
+    for wrong in (-0.1, 1.1, math.nan):
+        with pytest.raises(StoreError, match="agreement"):
+            replace(some_samples(1)[0], agreement=wrong)
+        with pytest.raises(StoreError, match="rejected"):
+            a_batch(1, rejected={"3": wrong})
+    with pytest.raises(StoreError, match="number"):
+        a_batch(1, rejected={"seven": 0.5})

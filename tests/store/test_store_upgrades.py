@@ -258,3 +258,27 @@ def test_an_old_store_s_bayesian_figures_of_exact_norms_are_gone(
     path = locate(empty_url).path
     if path is not None:
         assert b"0.7654321" not in path.read_bytes()
+
+
+def test_an_old_store_s_releases_become_curated(empty_url: str, engine_name: str) -> None:
+    """Of batches and of projects; and their samples have no agreement yet."""
+    migrate(empty_url, "0001", command.upgrade)
+    project = "INSERT INTO projects VALUES (1, 'p', 'r', '', 'release', 'stored', 1, '{}')"
+    label = "INSERT INTO labels VALUES (1, 1, 'k', 'n', 'class')"
+    sample = "INSERT INTO samples VALUES (1, 1, 0, 3, :png, 's')"
+    with connected(empty_url) as connection:
+        moment = "2026-03-01 23:59:58.765432+00:00"
+        for statement in (*OLD, project.format(moment), label):
+            if engine_name == "sqlite":
+                statement = statement.replace("+00:00", "")
+            connection.execute(sa.text(statement.replace("'strip'", "'release'")))
+        connection.execute(sa.text(sample), {"png": b"png"})
+    assert upgrade(empty_url).ok
+    with open_store(empty_url) as store:
+        assert [(b.purpose, b.rejected) for b in store.batches("r")] == [("curated", {})]
+        assert [project.purpose for project in store.projects()] == ["curated"]
+        assert store.sample(1).agreement is None
+    migrate(empty_url, "0002")
+    with connected(empty_url) as connection:
+        found = connection.execute(sa.text("SELECT purpose FROM batches")).scalars().all()
+    assert list(found) == ["release"]

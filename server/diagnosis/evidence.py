@@ -1,0 +1,132 @@
+"""What a run's releases say, task by task: the rounds of one task as a single sum.
+
+Every round's release is a mean of clipped updates plus noise of its own. The sum over a task's
+rounds has the sum of the expectations and of the variances, whatever the rounds built on: given
+the public state that each was asked with, its noise is independent of all that came before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foundation.errors import WrongUse
+from server.diagnosis.readers import READERS
+from server.kept_releases import KeptRelease
+
+Matrix = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One task's releases."""
+
+    rounds: tuple[KeptRelease, ...]
+    """At least one, in their order."""
+
+    @property
+    def first(self) -> KeptRelease:
+        """The first round, which says what is asked."""
+        return self.rounds[0]
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the noise in each coordinate of the rounds' sum."""
+        return float(np.sqrt(sum(one.deviation**2 for one in self.rounds)))
+
+    @property
+    def value(self) -> Matrix:
+        """The rounds' sum over its noise, float32 [P]."""
+        total = np.sum([one.release for one in self.rounds], axis=0)
+        found: Matrix = (total / self.deviation).astype(np.float32)
+        return found
+
+
+@dataclass(frozen=True)
+class Observed:
+    """All evidence that goes into one model."""
+
+    evidence: tuple[Evidence, ...]
+    users: float
+    """Expected users behind a release: q N."""
+    difference: bool = False
+    """Whether it is how much more than an earlier run's it is."""
+
+    @property
+    def first(self) -> KeptRelease:
+        """A release, of whose kind of data all are."""
+        return self.evidence[0].first
+
+    @property
+    def value(self) -> Matrix:
+        """All of it over its noise, float32 [sum of P]."""
+        return np.concatenate([one.value for one in self.evidence])
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The tasks whose releases these are."""
+        return tuple(one.first.task for one in self.evidence)
+
+
+def observed_of(releases: Sequence[KeptRelease], before: Sequence[KeptRelease] = ()) -> Observed:
+    """The releases that can be read, or how they differ from an earlier run's.
+
+    Raises:
+        WrongUse: there are none, or none that the earlier run has too.
+    """
+    read = [one for one in releases if one.request.kind in READERS]
+    if not read:
+        raise WrongUse(
+            "the run kept no release of a task of kind 'frozen': train it with one, in user mode "
+            "and without a privatizer"
+        )
+    if before:
+        read = difference_of(read, before)
+    tasks = dict.fromkeys(one.task for one in read)
+    evidence = tuple(Evidence(tuple(one for one in read if one.task == task)) for task in tasks)
+    users = min(one.request.mechanism.denominator for one in read)
+    return Observed(evidence, users, difference=bool(before))
+
+
+def difference_of(after: Sequence[KeptRelease], before: Sequence[KeptRelease]) -> list[KeptRelease]:
+    """Means over rounds of one run less those of an earlier one, where both asked the same.
+
+    Raises:
+        WrongUse: they asked nothing alike.
+    """
+    found: list[KeptRelease] = []
+    for task in dict.fromkeys(one.task for one in after):
+        own = [one for one in after if one.task == task]
+        same = [one for one in before if _alike(own[0], one)]
+        if not same:
+            continue
+        value = np.mean([one.release for one in own], axis=0)
+        value = value - np.mean([one.release for one in same], axis=0)
+        noise = float(np.hypot(_of_mean(own), _of_mean(same)))
+        found.append(replace(own[0], release=value, deviation=noise))
+    if not found:
+        raise WrongUse(
+            "the two runs share no task of kind 'frozen' with equal feature_seed and "
+            "clipping_norm: take another run, or public data, as reference"
+        )
+    return found
+
+
+def _of_mean(releases: Sequence[KeptRelease]) -> float:
+    """Standard deviation of the noise in the mean of some rounds."""
+    return float(np.sqrt(sum(one.deviation**2 for one in releases)) / len(releases))
+
+
+def _alike(one: KeptRelease, other: KeptRelease) -> bool:
+    same_clip = one.request.mechanism.clipping_norm == other.request.mechanism.clipping_norm
+    return (
+        one.request.kind == other.request.kind
+        and not (one.request.weights or other.request.weights)
+        and dict(one.request.settings) == dict(other.request.settings)
+        and same_clip
+        and (one.shape, one.classes) == (other.shape, other.classes)
+        and one.request.records_per_user == other.request.records_per_user
+    )

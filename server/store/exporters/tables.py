@@ -1,0 +1,51 @@
+"""A table of answers, alone or with the images in a ZIP file."""
+
+from __future__ import annotations
+
+import csv
+import io
+import zipfile
+from collections.abc import Sequence
+
+from server.store.exporters.registry import Exporter
+from server.store.exporters.samples import LabelledSample, statements
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+class _CsvExporter:
+    title, suffix, media_type = "Table (CSV)", ".csv", "text/csv"
+
+    def export(self, samples: Sequence[LabelledSample]) -> bytes:
+        """One line an answer, without pixels, each with both privacy statements."""
+        names = [name for name in LabelledSample.__dataclass_fields__ if name != "png"]
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(names)
+        writer.writerows([_cell(getattr(sample, name)) for name in names] for sample in samples)
+        return text.getvalue().encode()
+
+
+class _ZipExporter:
+    title, suffix, media_type = "Table and images (ZIP)", ".zip", "application/zip"
+
+    def export(self, samples: Sequence[LabelledSample]) -> bytes:
+        """``labels.csv``, the privacy statements, and each sample once as ``images/<id>.png``."""
+        content = io.BytesIO()
+        with zipfile.ZipFile(content, "w") as archive:
+            archive.writestr("labels.csv", TABLE.export(samples))
+            archive.writestr("PRIVACY.md", statements(samples))
+            for sample_id, png in {one.sample_id: one.png for one in samples}.items():
+                archive.writestr(f"images/{sample_id}.png", png)
+        return content.getvalue()
+
+
+def _cell(value: object) -> object:
+    """A value as a cell; texts that a spreadsheet would run as a formula get a quote before."""
+    if isinstance(value, tuple):
+        value = "; ".join(value)
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+
+
+TABLE: Exporter = _CsvExporter()
+ARCHIVE: Exporter = _ZipExporter()

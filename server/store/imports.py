@@ -1,0 +1,200 @@
+"""Labels from elsewhere, onto samples that are here: all of a file or nothing.
+
+A file names samples by the digest of their pixels and brings labels alone. No image comes this way,
+so none comes in that is not ours.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from server.store.answers import annotate_in
+from server.store.errors import StoreError
+from server.store.labelling import Annotation
+from server.store.projects import ensure_user, labels_of, require_project
+from server.store.queues import QueueMethods
+from server.store.schema import SampleTable
+from server.store.schema_team import TaskTable
+
+_NAMESPACE = uuid.UUID("0f3b2b0c-7f0e-4a53-9a86-7d4f4d1c2c11")
+_SHOWN = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportedLabel:
+    """One answer of a file."""
+
+    sha256: str
+    """Of the sample's pixels."""
+    label: str | None
+    """Name of a label of the project; ``None`` for a skip."""
+    annotator: str
+    note: str | None = None
+    more_labels: tuple[str, ...] = ()
+
+
+def read_labels_file(content: bytes) -> list[ImportedLabel]:
+    """Read Label Studio's JSON or our table (CSV), whichever it is.
+
+    Raises:
+        StoreError: it is neither, or a line names no sample.
+    """
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise StoreError(f"the file is no text (byte {error.start}): give CSV or JSON") from None
+    if text.lstrip()[:1] in ("[", "{"):
+        return _from_label_studio(text)
+    return _from_csv(text)
+
+
+class ImportMethods(QueueMethods):
+    """Labels from elsewhere."""
+
+    def import_labels(self, project_id: int, labels: Iterable[ImportedLabel]) -> int:
+        """Add answers of a file to a project, all or none; give back how many were new.
+
+        They are stored under ``<annotator> (imported)``, so that none passes for an account's own.
+        The same file again adds nothing.
+
+        Raises:
+            StoreError: samples or labels that the project has not got, with how many they are.
+        """
+        given = list(labels)
+        self._bring_up_to_date(project_id)
+        return self._appending(lambda session: _import(session, project_id, given))
+
+
+def _import(session: Session, project_id: int, given: list[ImportedLabel]) -> int:
+    project = require_project(session, project_id)
+    names = {label.name: label.label_id for label in labels_of(session, project_id)}
+    wanted = {name for one in given for name in (one.label, *one.more_labels) if name is not None}
+    _refuse("labels", sorted(wanted - names.keys()), project.name)
+    samples = _samples_by_digest(session, project_id)
+    _refuse("samples", [x.sha256 for x in given if x.sha256 not in samples], project.name)
+    added = 0
+    for one in given:
+        user_id = ensure_user(session, f"{one.annotator} (imported)")
+        for sample_id in samples[one.sha256]:
+            answer = Annotation(
+                client_uuid=_identity(project_id, sample_id, one),
+                project_id=project_id,
+                sample_id=sample_id,
+                user_id=user_id,
+                label_id=None if one.label is None else names[one.label],
+                skip_reason="skipped in an imported file" if one.label is None else None,
+                note=one.note,
+                more_labels=[names[name] for name in one.more_labels] or None,
+            )
+            added += annotate_in(session, answer)[1]
+    return added
+
+
+def _refuse(what: str, unknown: list[str], project: str) -> None:
+    if unknown:
+        shown = ", ".join(repr(one[:64]) for one in unknown[:_SHOWN])
+        more = ", ..." if len(unknown) > _SHOWN else ""
+        raise StoreError(
+            f"{len(unknown)} {what} of the file are none of project {project!r} ({shown}{more}): "
+            "nothing was imported"
+        )
+
+
+def _samples_by_digest(session: Session, project_id: int) -> dict[str, list[int]]:
+    rows = select(SampleTable.sha256, SampleTable.sample_id).join(
+        TaskTable, TaskTable.sample_id == SampleTable.sample_id
+    )
+    found: dict[str, list[int]] = defaultdict(list)
+    for digest, sample_id in session.execute(rows.where(TaskTable.project_id == project_id)):
+        found[digest].append(sample_id)
+    return found
+
+
+def _identity(project_id: int, sample_id: int, one: ImportedLabel) -> str:
+    """The same answer of the same file has the same id, so that it is stored once."""
+    said = [project_id, sample_id, one.annotator, one.label, *one.more_labels]
+    return str(uuid.uuid5(_NAMESPACE, json.dumps(said)))
+
+
+def _from_csv(text: str) -> list[ImportedLabel]:
+    reader = csv.DictReader(io.StringIO(text))
+    missing = {"sha256", "label", "annotator"} - set(reader.fieldnames or ())
+    if missing:
+        raise StoreError(f"the table has no column {sorted(missing)[0]!r}: export one to see how")
+    found = []
+    for number, row in enumerate(reader, start=2):
+        _require_digest(row["sha256"], f"line {number}")
+        more = [one.strip() for one in (row.get("more_labels") or "").split(";")]
+        found.append(
+            ImportedLabel(
+                sha256=row["sha256"],
+                label=_unquoted(row["label"]) or None,
+                annotator=_unquoted(row["annotator"] or "") or "somebody",
+                note=_unquoted(row.get("note") or "") or None,
+                more_labels=tuple(one for one in more if one),
+            )
+        )
+    return found
+
+
+def _unquoted(text: str) -> str:
+    """A cell without the quote that keeps spreadsheets from running it."""
+    return text[1:] if text[:1] == "'" and text[1:2] in "=+-@\t\r" else text
+
+
+def _from_label_studio(text: str) -> list[ImportedLabel]:
+    try:
+        tasks = json.loads(text)
+    except ValueError as error:
+        raise StoreError(f"the file is no JSON: {error}") from None
+    found = []
+    for number, task in enumerate(tasks if isinstance(tasks, list) else [tasks], start=1):
+        where = f"task {number}"
+        data = task.get("data") if isinstance(task, dict) else None
+        digest = data.get("sample_sha256") if isinstance(data, dict) else None
+        _require_digest(digest, where)
+        said = task.get("annotations", [])
+        if not isinstance(said, list) or not all(isinstance(one, dict) for one in said):
+            raise StoreError(f"{where}: annotations is no list of objects")
+        found += [_annotation(str(digest), one, where) for one in said]
+    return found
+
+
+def _annotation(digest: str, said: Mapping[str, Any], where: str) -> ImportedLabel:
+    try:
+        by_kind = {one["type"]: one["value"] for one in said.get("result") or []}
+        chosen = [str(name) for name in by_kind.get("choices", {}).get("choices", [])]
+        notes = [str(one) for one in by_kind.get("textarea", {}).get("text", [])]
+    except (AttributeError, KeyError, TypeError):
+        raise StoreError(f"{where}: its result is not what Label Studio exports") from None
+    skipped = bool(said.get("was_cancelled"))
+    if not chosen and not skipped:
+        raise StoreError(f"{where}: an annotation has no choice and is not skipped")
+    return ImportedLabel(
+        sha256=digest,
+        label=None if skipped else chosen[0],
+        annotator=_annotator(said.get("completed_by")),
+        note=notes[0] if notes else None,
+        more_labels=() if skipped else tuple(chosen[1:]),
+    )
+
+
+def _annotator(given: object) -> str:
+    if isinstance(given, dict):
+        given = given.get("email") or given.get("id")
+    return str(given) if given else "somebody"
+
+
+def _require_digest(value: object, where: str) -> None:
+    if not isinstance(value, str) or len(value) != 64:
+        raise StoreError(f"{where} names no sample: give the digest of its pixels (sha256)")

@@ -1,0 +1,143 @@
+"""A probe on the server: what nodes are asked, and the noised mean that comes back.
+
+The release is the noised sum of users' numbers in [0, 1] over the fixed number of enrolled users.
+Users without records, and those of a node that fails, count as 0: how many took part is private, so
+no one may divide by it. An answer is low where users are missing, never high.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from client.messages import Vector
+from client.tasks.settings import PLACES, ProbeSettings
+from models.annotators import Annotator
+from models.probes.asking import parse_probe
+from models.vectors import load_vector, to_vector
+from server.config.section import ConfigError
+from server.config.tasks import AnnotatorConfig, ProbeConfig
+from server.run_directory import RunDirectory
+from server.tasks.annotator import AnnotatorTask
+from server.tasks.protocol import Request, Samples, TaskContext
+from server.tensors import Arrays, within
+
+ANSWER = "probe"
+"""The figure of a round that has the mean of users' numbers."""
+
+
+class ProbeTask:
+    """One question; answers of several rounds are averaged.
+
+    Raises:
+        ConfigError: it does not go with the data or the unit, or lacks the network that it asks.
+    """
+
+    size = PLACES
+    later_weight = 0.0
+
+    def __init__(self, context: TaskContext) -> None:
+        self._settings: ProbeConfig = context.settings
+        self.largest_reply = 1.0
+        self.shows = any(task.shows for task in context.earlier.values())
+        self._where = f"tasks.{context.name}"
+        if context.config.privacy.unit != "user":
+            raise ConfigError(f"{self._where}: a probe asks users, set privacy.unit = 'user'")
+        question = parse_probe(self._settings.probe)
+        question.check(context.shape, context.record_classes)
+        self._own: AnnotatorTask | None = None
+        self._known: tuple[AnnotatorConfig, Vector] | None = None
+        if question.probe.needs_model:
+            self._find_network(context)
+        self._sum, self._releases = 0.0, 0
+
+    def _find_network(self, context: TaskContext) -> None:
+        if self._settings.model:
+            self._known = _released_annotator(self._where, self._settings.model, context)
+            return
+        found = [task for task in context.earlier.values() if isinstance(task, AnnotatorTask)]
+        own = context.config.annotator
+        if not found or own is None:
+            raise ConfigError(
+                f"{self._where}.model = '': the probe {self._settings.probe!r} asks a network: "
+                "name a run with an annotator, or schedule a task of kind 'annotator' before it"
+            )
+        self._own, self._known = found[0], (own, np.zeros(0, dtype=np.float32))
+
+    def prepare(self, samples: Samples) -> None:
+        """Nothing: it builds on no samples."""
+
+    def request(self) -> Request:
+        """The question, and the network that it asks."""
+        if self._known is None:
+            return Request(ProbeSettings(probe=self._settings.probe, components=0, features=""))
+        settings, weights = self._known
+        if self._own is not None:
+            weights = to_vector(self._own.network)
+        asked = ProbeSettings(
+            probe=self._settings.probe,
+            components=settings.components,
+            features=settings.features,
+        )
+        return Request(asked, {"annotator": weights})
+
+    def apply_release(self, release: NDArray[np.float64]) -> Mapping[str, float]:
+        """Average a noised mean in, float64 [64]; noise may take it out of [0, 1].
+
+        Along the diagonal, where users' numbers are, the noise has the deviation of a coordinate.
+        """
+        self._sum += float(release.sum()) / math.sqrt(PLACES)
+        self._releases += 1
+        return {ANSWER: self._sum / self._releases}
+
+    def generator_steps(self, number: int) -> None:
+        """None: the generator learns nothing of it."""
+
+    def loss(self, images: Tensor, labels: Tensor) -> Tensor:
+        """Nothing."""
+        return torch.zeros(())
+
+    def state(self) -> Arrays:
+        """Sum and number of the releases."""
+        return {"sum": np.array(self._sum), "releases": np.array(self._releases)}
+
+    def restore(self, state: Arrays) -> None:
+        """Take up a state."""
+        self._sum, self._releases = float(state["sum"]), int(state["releases"])
+
+
+def _released_annotator(
+    where: str, named: str, context: TaskContext
+) -> tuple[AnnotatorConfig, Vector]:
+    """The annotator that a run has released, as it labels samples.
+
+    Raises:
+        ConfigError: there is none there, or it is for other images or classes.
+    """
+    directory = RunDirectory.open(Path(named))
+    snapshot, config = directory.load_state(), directory.config()
+    names = [n for n, task in config.tasks.items() if isinstance(task, AnnotatorConfig)]
+    settings = config.annotator
+    if snapshot is None or not names or settings is None:
+        raise ConfigError(f"{where}.model = {named!r}: that run has no annotator, name another")
+    state = within(f"tasks/{names[0]}", snapshot.arrays)
+    shape = tuple(snapshot.facts["shape"])
+    if (shape, snapshot.facts["classes"]) != (context.shape, context.record_classes):
+        raise ConfigError(
+            f"{where}.model = {named!r}: that run has {snapshot.facts['classes']} classes of "
+            f"images {shape}, this one {context.record_classes} of {context.shape}: name another"
+        )
+    if not bool(state["begun"]) or not int(state["applied"]):
+        raise ConfigError(f"{where}.model = {named!r}: its annotator has learned nothing yet")
+    network = Annotator(
+        context.shape, context.record_classes, settings.components, settings.features
+    )
+    load_vector(network, state["iterate"].astype(np.float32))
+    network.weight.copy_(torch.from_numpy(state["mean"].astype(np.float32)))
+    return settings, to_vector(network)
