@@ -6,36 +6,39 @@ the store takes each ``uuid`` once.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from server.store import Annotation, Store, StoreError
+from server.store import Annotation, Store, StoredProject, StoreError
 
 SKIPPED = "skipped by the annotator"
 LONGEST_UUID = 64
-REMEMBERED = 500
+MOST_LABELS = 50
 
 
 @dataclass
 class Receipts:
-    """What a session may tell its desk: which answers are safe, and what went wrong."""
+    """What a desk is told of the answers that it sent."""
 
     acked: list[str] = field(default_factory=list)
-    """Ids of the last stored answers, oldest first."""
-    undone: dict[str, int | None] = field(default_factory=dict)
-    """For each acknowledged undo the sample it brought back, if any."""
+    """Ids of the stored ones."""
     error: str | None = None
-
-    def acknowledge(self, uuid: str) -> None:
-        """Note an answer as stored; forget the oldest ones."""
-        if uuid not in self.acked:
-            self.acked.append(uuid)
-        for old in self.acked[:-REMEMBERED]:
-            self.undone.pop(old, None)
-        del self.acked[:-REMEMBERED]
+    """Why the next one was not stored."""
 
 
-def take(store: Store, project_id: int, user_id: int, payload: object, receipts: Receipts) -> None:
+def scope_of(place: str, project: StoredProject, annotator_name: str) -> str:
+    """A name for where unsent answers belong.
+
+    Answers of another store, project or person are under another name, and are never taken.
+    """
+    text = f"{place}\n{project.project_id}\n{project.created_at.isoformat()}\n{annotator_name}"
+    return "fedlens-" + hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def take(
+    store: Store, project_id: int, user_id: int, events: object, *, tab: str | None = None
+) -> Receipts:
     """Store what a desk sent, in order, up to the first answer the store refuses.
 
     What comes after a refused answer is not stored either: an undo must not take back another
@@ -45,26 +48,22 @@ def take(store: Store, project_id: int, user_id: int, payload: object, receipts:
         store: where to.
         project_id: of the project on the desk.
         user_id: of the annotator.
-        payload: ``{"events": [...]}`` as the browser sent it, unchecked.
-        receipts: is brought up to date.
+        events: a list as the browser sent it, unchecked.
+        tab: whose desk an undone answer's sample comes back to.
     """
-    receipts.error = None
-    for event in _events(payload):
-        uuid = event.get("uuid")
+    receipts = Receipts()
+    for event in events if isinstance(events, list) else []:
+        uuid = event.get("uuid") if isinstance(event, Mapping) else None
         if not isinstance(uuid, str) or not 0 < len(uuid) <= LONGEST_UUID:
             receipts.error = "An answer came without an id of its own and was not stored."
-            return
+            break
         try:
-            _take_one(store, project_id, user_id, uuid, event, receipts)
+            _take_one(store, project_id, user_id, uuid, event, tab)
         except StoreError as error:
             receipts.error = f"Not stored: {error}"
-            return
-        receipts.acknowledge(uuid)
-
-
-def _events(payload: object) -> list[Mapping[str, object]]:
-    events = payload.get("events") if isinstance(payload, Mapping) else None
-    return [e for e in events if isinstance(e, Mapping)] if isinstance(events, list) else []
+            break
+        receipts.acked.append(uuid)
+    return receipts
 
 
 def _take_one(
@@ -73,11 +72,12 @@ def _take_one(
     user_id: int,
     uuid: str,
     event: Mapping[str, object],
-    receipts: Receipts,
+    tab: str | None,
 ) -> None:
     if event.get("kind") == "undo":
-        taken_back = store.undo(project_id, user_id, uuid)
-        receipts.undone[uuid] = None if taken_back is None else taken_back.sample_id
+        given = event.get("sample_id")
+        sample_id = None if given is None else _whole(event, "sample_id")
+        store.undo(project_id, user_id, uuid, sample_id=sample_id, tab=tab)
         return
     label_id = None if event.get("label_id") is None else _whole(event, "label_id")
     store.annotate(
@@ -89,8 +89,24 @@ def _take_one(
             label_id=label_id,
             skip_reason=SKIPPED if label_id is None else None,
             lead_ms=None if event.get("lead_ms") is None else _whole(event, "lead_ms"),
+            note=_text(event, "note"),
+            more_labels=_more_labels(event),
         )
     )
+
+
+def _more_labels(event: Mapping[str, object]) -> list[int] | None:
+    given = event.get("more_labels") or []
+    if not isinstance(given, list) or len(given) > MOST_LABELS:
+        raise StoreError(f"more_labels = {given!r:.80}: give a list of at most {MOST_LABELS}")
+    return [_whole({"more_labels": one}, "more_labels") for one in given] or None
+
+
+def _text(event: Mapping[str, object], name: str) -> str | None:
+    value = event.get(name)
+    if value is not None and not isinstance(value, str):
+        raise StoreError(f"{name} = {value!r:.80}: give a text")
+    return value or None
 
 
 def _whole(event: Mapping[str, object], name: str) -> int:
@@ -99,5 +115,5 @@ def _whole(event: Mapping[str, object], name: str) -> int:
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise StoreError(f"{name} = {value!r}: an answer names it by a whole number")
+        raise StoreError(f"{name} = {value!r:.80}: an answer names it by a whole number")
     return value

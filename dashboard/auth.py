@@ -1,24 +1,22 @@
 """Authentication in front of every page, file and websocket of the dashboard.
 
 Streamlit's own server hands out ``/media`` files and accepts websockets from anyone who can reach
-the port. `AuthMiddleware` is an ASGI middleware around the whole application: without a cookie
-signed by this process, only the login page and the health check answer.
+the port. `AuthMiddleware` is an ASGI middleware around the whole application: without a cookie of
+an open session, only the login page and the health check answer.
 
-A visitor gets the cookie for the access token, either from the link printed at the start
-(``http://127.0.0.1:8501/?token=...``) or by pasting the token into the login page. The token
-itself is never stored in the browser: the link is answered by a redirect to the same page
-without it.
+A visitor gets the cookie for a name with its password, or for the access token, either from the
+link printed at the start (``http://127.0.0.1:8501/?token=...``) or pasted into the login page.
+Sessions lie in the store, as digests of their cookies: they outlive the process, end by signing
+out, and end for an account that is disabled.
 """
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import secrets
-import time
-from collections.abc import Callable
+from functools import partial
 from http.cookies import CookieError, SimpleCookie
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import anyio
 from starlette.requests import Request
@@ -26,14 +24,19 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dashboard.errors import DashboardError
+from dashboard.guessing import GuessLimit
 from dashboard.login import login_page
+from dashboard.visitors import ACCOUNT, Visitors
+from server.store import Member, Store, StoreError
 
 OPEN_PATHS = frozenset({"/_stcore/health"})
-LOGIN_PATH = "/login"
+LOGIN_PATH, LOGOUT_PATH = "/login", "/logout"
 SHORTEST_TOKEN = 16
 LARGEST_FORM = 4096
 SESSION_SECONDS = 7 * 24 * 3600
-WRONG_TOKEN_DELAY = 0.5
+WRONG_TOKEN = "That is not the token of this dashboard."  # noqa: S105
+WRONG_PASSWORD = "Name or password are not right."  # noqa: S105
+TOO_MANY = "Too many tries at once: wait half a minute and try again."
 
 # The browser itself refuses to talk to any other machine, whatever a page might contain.
 # Streamlit's bundle needs inline styles, eval (Vega) and blob modules (components).
@@ -44,52 +47,59 @@ SECURITY_HEADERS = {
         "worker-src 'self' blob:; connect-src 'self' blob: data:; object-src 'none'; "
         "form-action 'self'; frame-ancestors 'none'; base-uri 'self'"
     ),
-    "referrer-policy": "no-referrer",
+    "referrer-policy": "same-origin",
     "x-content-type-options": "nosniff",
 }
 
 
 class SessionTokens:
-    """Issues and checks the session tokens of people who have shown the access token.
+    """Opens, checks and ends the sessions of people who have shown that they may come in.
 
     Args:
-        token: the access token, at least 16 characters.
+        token: the access token, at least 16 characters; its holder is the owner.
         port: part of the cookie's name, because browsers share cookies between ports.
-        clock: seconds since the epoch.
+        store: holds accounts and sessions.
+        owner: name of the account that the access token opens.
 
     Raises:
         DashboardError: the token is too short to keep anyone out.
     """
 
-    def __init__(self, token: str, port: int, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, token: str, port: int, store: Store, owner: str = "local") -> None:
         if len(token) < SHORTEST_TOKEN or not token.isascii():
             raise DashboardError(
                 f"token of {len(token)} characters cannot be used: give at least "
                 f"{SHORTEST_TOKEN} ASCII characters, or leave it out and one is made for you"
             )
         self.cookie = f"fedlens-{port}"
+        self.visitors = Visitors(store)
         self._token = token.encode()
-        self._key = hashlib.sha256(b"fedlens dashboard cookie\0" + self._token).digest()
-        self._clock = clock
+        self._store, self._owner = store, owner
 
     def is_token(self, offered: str) -> bool:
         """Whether ``offered`` is the access token; takes the same time whatever differs."""
-        return hmac.compare_digest(offered.encode(), self._token)
+        return hmac.compare_digest(offered.encode("utf-8", "replace"), self._token)
 
-    def issue(self) -> str:
-        """A fresh cookie value, good for ``SESSION_SECONDS``."""
-        body = f"{int(self._clock()) + SESSION_SECONDS}.{secrets.token_hex(8)}"
-        return f"{body}.{self._sign(body)}"
+    def open_by_token(self, offered: str) -> str | None:
+        """A cookie's value for the access token; ``None`` for another one."""
+        if not self.is_token(offered):
+            return None
+        owner = self._store.owner_account(self._owner)
+        return None if owner.disabled else self._store.sign_in(owner, SESSION_SECONDS)
 
-    def is_valid(self, value: str) -> bool:
-        """Whether ``value`` was issued with this token and has not run out."""
-        body, _, signature = value.rpartition(".")
-        if not hmac.compare_digest(signature.encode(), self._sign(body).encode()):
-            return False
-        return int(body.partition(".")[0]) > self._clock()
+    def open_by_password(self, name: str, password: str) -> str | None:
+        """A cookie's value for a name with its password; ``None`` where they are not right."""
+        account = self._store.check_password(name, password)
+        return None if account is None else self._store.sign_in(account, SESSION_SECONDS)
 
-    def _sign(self, body: str) -> str:
-        return hmac.new(self._key, body.encode(), hashlib.sha256).hexdigest()
+    def close(self, value: str) -> None:
+        """End a session."""
+        self._store.sign_out(value)
+        self.visitors.forget(value)
+
+    def has_accounts(self) -> bool:
+        """Whether anyone can sign in by a password, so that the login page offers it."""
+        return any(account.name != self._owner for account in self._store.accounts())
 
 
 def new_token() -> str:
@@ -98,11 +108,15 @@ def new_token() -> str:
 
 
 class AuthMiddleware:
-    """ASGI middleware: passes on what carries a valid session token, answers the rest itself."""
+    """ASGI middleware: passes on what belongs to an open session, answers the rest itself.
+
+    What it passes on carries the visitor's `Member` under ``scope["fedlens.account"]``.
+    """
 
     def __init__(self, app: ASGIApp, tokens: SessionTokens) -> None:
         self._app = app
         self._tokens = tokens
+        self._guesses = GuessLimit()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one connection; websockets without a session are refused at the handshake."""
@@ -114,7 +128,7 @@ class AuthMiddleware:
             await self._http(scope, receive, _with_security_headers(send))
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._has_session(scope):
+        if await self._visitor(scope) is not None:
             await self._app(scope, receive, send)
         else:
             await send({"type": "websocket.close", "code": 1008})
@@ -126,37 +140,58 @@ class AuthMiddleware:
 
     async def _own_answer(self, request: Request) -> Response | None:
         """Our own answer, or None where the application may answer."""
-        if request.url.path == LOGIN_PATH and request.method == "POST":
+        path = request.url.path
+        if path == LOGIN_PATH and request.method == "POST":
             return await self._login(request)
         if "token" in request.query_params:
             return await self._token_link(request)
-        if self._has_session(request.scope):
-            return _see_other("/") if request.url.path == LOGIN_PATH else None
-        if request.url.path == LOGIN_PATH:
-            return HTMLResponse(login_page())
+        account = await self._visitor(request.scope)
+        if account is not None:
+            request.scope[ACCOUNT] = account
+            if path == LOGOUT_PATH:
+                return await self._logout(request)
+            return _see_other("/") if path == LOGIN_PATH else None
+        if path == LOGIN_PATH:
+            return HTMLResponse(await self._page())
         if request.method == "GET" and "text/html" in request.headers.get("accept", ""):
             return _see_other(LOGIN_PATH)
         return PlainTextResponse("Not signed in.\n", status_code=401)
 
     async def _token_link(self, request: Request) -> Response:
-        if not self._tokens.is_token(request.query_params["token"]):
-            return await _refused()
+        offered = request.query_params["token"]
         rest = [(k, v) for k, v in request.query_params.multi_items() if k != "token"]
         # A path is only ever taken from this server's own URL; "//host" would leave it.
         path = "/" + request.url.path.lstrip("/")
-        return self._admit(f"{path}?{urlencode(rest)}" if rest else path, request)
+        target = f"{path}?{urlencode(rest)}" if rest else path
+        return await self._admit(request, target, partial(self._tokens.open_by_token, offered))
 
     async def _login(self, request: Request) -> Response:
         fields = dict(parse_qsl((await _body(request)).decode("utf-8", "replace")))
-        if not self._tokens.is_token(fields.get("token", "").strip()):
-            return await _refused()
-        return self._admit("/", request)
+        if not _from_here(request):
+            return PlainTextResponse("Sign in on the dashboard's own page.\n", status_code=403)
+        if fields.get("name"):
+            name, password = fields["name"].strip(), fields.get("password", "")
+            opened = partial(self._tokens.open_by_password, name, password)
+            return await self._admit(request, "/", opened, WRONG_PASSWORD)
+        offered = fields.get("token", "").strip()
+        return await self._admit(request, "/", partial(self._tokens.open_by_token, offered))
 
-    def _admit(self, target: str, request: Request) -> Response:
+    async def _admit(
+        self, request: Request, target: str, opened: partial[str | None], wrong: str = WRONG_TOKEN
+    ) -> Response:
+        """Try what was offered when its turn comes, and open a session where it is right."""
+        try:
+            cookie = await self._guesses.take_turn(opened)
+        except TimeoutError:
+            return HTMLResponse(await self._page(TOO_MANY), 429, {"retry-after": "30"})
+        except StoreError as error:
+            return PlainTextResponse(f"The store cannot answer: {error}\n", status_code=503)
+        if cookie is None:
+            return HTMLResponse(await self._page(wrong), status_code=401)
         response = _see_other(target)
         response.set_cookie(
             self._tokens.cookie,
-            self._tokens.issue(),
+            cookie,
             max_age=SESSION_SECONDS,
             httponly=True,
             samesite="lax",
@@ -164,11 +199,30 @@ class AuthMiddleware:
         )
         return response
 
-    def _has_session(self, scope: Scope) -> bool:
-        return self._tokens.is_valid(_cookie(scope, self._tokens.cookie))
+    async def _logout(self, request: Request) -> Response:
+        if request.headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
+            return PlainTextResponse("Sign out on the dashboard's own page.\n", status_code=403)
+        value = read_cookie(request.scope, self._tokens.cookie)
+        await anyio.to_thread.run_sync(self._tokens.close, value)
+        response = _see_other(LOGIN_PATH)
+        response.delete_cookie(self._tokens.cookie)
+        return response
+
+    async def _page(self, message: str = "") -> str:
+        accounts = await anyio.to_thread.run_sync(self._tokens.has_accounts)
+        return login_page(message, accounts=accounts)
+
+    async def _visitor(self, scope: Scope) -> Member | None:
+        value = read_cookie(scope, self._tokens.cookie)
+        if not value:
+            return None
+        known = self._tokens.visitors.known(value)
+        if known is not None:
+            return known
+        return await anyio.to_thread.run_sync(self._tokens.visitors.look_up, value)
 
 
-def _cookie(scope: Scope, name: str) -> str:
+def read_cookie(scope: Scope, name: str) -> str:
     """The named cookie's value, or "" where it is absent or the header cannot be read."""
     for key, value in scope["headers"]:
         if key == b"cookie":
@@ -190,9 +244,13 @@ async def _body(request: Request) -> bytes:
     return body
 
 
-async def _refused() -> Response:
-    await anyio.sleep(WRONG_TOKEN_DELAY)  # slows guessing without locking anyone out
-    return HTMLResponse(login_page("That is not the token of this dashboard."), status_code=401)
+def _from_here(request: Request) -> bool:
+    """Whether a form was sent by our own page, as far as the browser says where from."""
+    site = request.headers.get("sec-fetch-site", "same-origin")
+    origin = request.headers.get("origin")
+    if site not in ("same-origin", "none"):
+        return False
+    return origin is None or urlsplit(origin).netloc == request.headers.get("host")
 
 
 def _see_other(target: str) -> RedirectResponse:

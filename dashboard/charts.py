@@ -1,4 +1,4 @@
-"""Line charts against rounds. Privacy charts always hold both accountants."""
+"""Line charts against rounds. DP and Bayesian DP stand side by side, never on one axis."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from dashboard.privacy import bounds, series_names
 from server.store import RoundRecord
 
 # Told apart by colour-blind readers and, by the dashes, in grey print.
-COLOURS = ("#1f5fa8", "#2a8c6c", "#d1711b", "#8a6fb0")
+COLOURS = ("#3f86c9", "#2f9e78", "#d97a2b", "#9a7fc4")
 DASHES = ([1, 0], [9, 2], [5, 3], [2, 3])
-HEIGHT = 380
+HEIGHT = 300
 SMALL_HEIGHT = 160
 
 
@@ -29,25 +29,45 @@ def epsilon_frame(rounds: Sequence[RoundRecord]) -> Frame:
     return frame(rows, ["round", "epsilon", "bound"])
 
 
-def epsilon_chart(rounds: Sequence[RoundRecord], budget: float = 0.0) -> alt.LayerChart:
-    """ε spent against rounds: DP, the three BDP figures, and the DP budget if any.
+def dp_chart(rounds: Sequence[RoundRecord], budget: float = 0.0) -> alt.LayerChart:
+    """DP's ε spent against rounds, with the budget if any.
 
     Args:
         rounds: at least one.
         budget: DP ε at which the run stops; 0 for none.
     """
-    names = series_names(rounds[-1])
-    lines = (
-        alt.Chart(epsilon_frame(rounds))
+    lines = _lines(rounds, series_names(rounds[-1])[:1], COLOURS[:1], DASHES[:1])
+    chart: alt.LayerChart = alt.LayerChart(layer=[lines, *_budget_line(budget)])
+    return chart.properties(height=HEIGHT)
+
+
+def bayesian_chart(rounds: Sequence[RoundRecord]) -> alt.Chart:
+    """The three Bayesian figures against rounds, on an axis of their own.
+
+    They promise something else than DP: one axis for both would invite comparing their heights.
+    """
+    names = series_names(rounds[-1])[1:]
+    return _lines(rounds, names, COLOURS[1:], DASHES[1:]).properties(height=HEIGHT)
+
+
+def _lines(
+    rounds: Sequence[RoundRecord],
+    names: Sequence[str],
+    colours: Sequence[str],
+    dashes: Sequence[Sequence[int]],
+) -> alt.Chart:
+    rows = epsilon_frame(rounds)
+    lines: alt.Chart = (
+        alt.Chart(rows[rows["bound"].isin(names)])
         .mark_line(point=alt.OverlayMarkDef(size=28), strokeWidth=2)
         .encode(
             x=_round_axis(rounds),
             y=alt.Y("epsilon:Q", title="ε spent so far"),
-            color=alt.Color("bound:N", scale=alt.Scale(domain=names, range=list(COLOURS)))
+            color=alt.Color("bound:N", scale=alt.Scale(domain=list(names), range=list(colours)))
             .title(None)
             .legend(orient="bottom", labelLimit=400, symbolType="stroke", columns=1),
             strokeDash=alt.StrokeDash(
-                "bound:N", scale=alt.Scale(domain=names, range=list(DASHES)), legend=None
+                "bound:N", scale=alt.Scale(domain=list(names), range=list(dashes)), legend=None
             ),
             tooltip=[
                 alt.Tooltip("bound:N", title="Bound"),
@@ -56,16 +76,15 @@ def epsilon_chart(rounds: Sequence[RoundRecord], budget: float = 0.0) -> alt.Lay
             ],
         )
     )
-    chart: alt.LayerChart = alt.LayerChart(layer=[lines, *_budget_line(budget)])
-    return chart.properties(height=HEIGHT)
+    return lines
 
 
 def _budget_line(budget: float) -> list[alt.Chart | alt.LayerChart]:
     if budget <= 0:
         return []
     base = alt.Chart(frame([{"budget": budget}]))
-    rule = base.mark_rule(color="#a61b1b", strokeDash=[4, 4]).encode(y="budget:Q")
-    text = base.mark_text(align="left", dx=4, dy=-7, color="#a61b1b").encode(
+    rule = base.mark_rule(color="#d0453c", strokeDash=[4, 4]).encode(y="budget:Q")
+    text = base.mark_text(align="left", dx=4, dy=-7, color="#d0453c").encode(
         x=alt.value(0), y="budget:Q", text=alt.value(f"DP budget {budget:g}: the run stops here")
     )
     return [rule, text]

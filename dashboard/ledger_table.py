@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,14 @@ import streamlit as st
 from dashboard.frames import Frame, frame, height, put
 from server.store import LedgerRow, ReleaseRow
 
+KINDS = {
+    "frozen critic": "Warm-up: critic on fixed features",
+    "focused critic": "Critic, focused",
+    "annotator": "Annotator",
+    "privatizer": "Privatizer",
+    "critic": "Critic",
+}
+"""By a word of what a mechanism released: the task's words, the most special first."""
 STATUS_WORDS = {"applied": "released", "lost": "lost: paid for, never used", None: "not yet known"}
 
 
@@ -24,7 +33,7 @@ def _row(entry: LedgerRow, status: str | None) -> dict[str, Any]:
     return {
         "Entry": entry.index,
         "Round": entry.round,
-        "Purpose": entry.purpose,
+        "What it was": what(entry),
         "Release": STATUS_WORDS.get(status, str(status)),
         "Unit": event.get("unit", "–"),
         "Sampling q": _number(event, "sampling_rate"),
@@ -34,6 +43,16 @@ def _row(entry: LedgerRow, status: str | None) -> dict[str, Any]:
         "Hash": entry.entry_hash[:12],
         "Written": f"{entry.created_at:%Y-%m-%d}",
     }
+
+
+def what(entry: LedgerRow) -> str:
+    """What a ledger entry paid for, in people's words, as far as the mechanism says."""
+    released = str(entry.event.get("released", ""))
+    named = re.sub(r" \(noise [^)]*\)", "", released).strip()
+    for word, said in KINDS.items():
+        if word in named:
+            return said + (" and norms" if "norms" in named and word != "norms" else "")
+    return named or entry.purpose
 
 
 def _number(event: Mapping[str, Any], name: str) -> float | None:

@@ -18,21 +18,40 @@ input {{ box-sizing: border-box; width: 100%; padding: .6rem; margin: .35rem 0 1
 button {{ font: inherit; font-weight: 600; color: #fff; background: #1f5fa8; border: 0;
   padding: .6rem 1.2rem; border-radius: .5rem; cursor: pointer; }}
 .wrong {{ color: #a61b1b; font-weight: 600; }}
+hr {{ border: 0; border-top: 1px solid #dfe5ec; margin: 1.5rem 0; }}
 code {{ background: #eef2f6; padding: .1rem .3rem; border-radius: .25rem; }}
 </style></head><body><main>
 <h1>fedlens</h1>
-<p>This dashboard opens with the access token that <code>fedlens dashboard</code> printed
-when it was started. Follow the link it printed, or paste the token here.</p>
 {message}
+{accounts}
+<p>{intro}The access token is in the link that <code>fedlens dashboard</code> printed when it was
+started: follow that link, or paste the token here.</p>
 <form method="post" action="/login">
 <label for="token">Access token</label>
-<input id="token" name="token" type="password" autocomplete="off" required autofocus>
+<input id="token" name="token" type="password" autocomplete="off" required{focus}>
 <button type="submit">Open the dashboard</button>
 </form></main></body></html>
 """
+_ACCOUNTS = """<form method="post" action="/login">
+<label for="name">Name</label>
+<input id="name" name="name" autocomplete="username" maxlength="60" required autofocus>
+<label for="password">Password</label>
+<input id="password" name="password" type="password" autocomplete="current-password" required>
+<button type="submit">Sign in</button>
+</form>
+<hr>"""
 
 
-def login_page(message: str = "") -> str:
-    """The page's HTML, with ``message`` (plain text) shown above the form."""
-    note = f'<p class="wrong" role="alert">{escape(message)}</p>' if message else ""
-    return _PAGE.format(message=note)
+def login_page(message: str = "", *, accounts: bool = False) -> str:
+    """The page's HTML.
+
+    Args:
+        message: plain text, shown above the forms.
+        accounts: also ask for a name and its password.
+    """
+    return _PAGE.format(
+        message=f'<p class="wrong" role="alert">{escape(message)}</p>' if message else "",
+        accounts=_ACCOUNTS if accounts else "",
+        intro="Or open it as its owner. " if accounts else "",
+        focus="" if accounts else " autofocus",
+    )

@@ -6,27 +6,23 @@ from urllib.parse import quote
 
 import streamlit as st
 
+from dashboard.account import account, account_line
 from dashboard.pages import PAGES, DashboardPage
 from dashboard.session import plain_errors, store
+from dashboard.theme import put_style
 from foundation.registry import PluginError
 
 LENS = (
-    '<circle cx="13" cy="13" r="9" fill="none" stroke="#1f5fa8" stroke-width="3"/>'
-    '<path d="M20 20l8 8" stroke="#1f5fa8" stroke-width="4" stroke-linecap="round"/>'
+    '<circle cx="13" cy="13" r="9" fill="none" stroke="#3f86c9" stroke-width="3"/>'
+    '<path d="M20 20l8 8" stroke="#3f86c9" stroke-width="4" stroke-linecap="round"/>'
     '<circle cx="10" cy="12" r="1.8" fill="#d1711b"/><circle cx="15" cy="10" r="1.8" '
     'fill="#d1711b"/><circle cx="14" cy="16" r="1.8" fill="#d1711b"/>'
 )
 ICON = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32">{LENS}</svg>'
 LOGO = (
     f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 130 32">{LENS}<text x="38" y="23" '
-    'font-family="sans-serif" font-size="22" font-weight="700" fill="#1f2a37">fedlens</text></svg>'
+    'font-family="sans-serif" font-size="22" font-weight="700" fill="#3f86c9">fedlens</text></svg>'
 )
-# Enlarged images must stay pixel for pixel, also where the page is too narrow for them.
-STYLE = """<style>
-.stMainBlockContainer { padding-top: 4.5rem; padding-bottom: 2rem; max-width: 1360px; }
-.stMainBlockContainer h1 { font-size: 1.9rem; padding-bottom: 0.25rem; }
-.stImage img { image-rendering: pixelated; border-radius: 0; }
-</style>"""
 
 
 def main() -> None:
@@ -35,13 +31,17 @@ def main() -> None:
     st.set_page_config(
         page_title="fedlens", page_icon=f"data:image/svg+xml,{quote(ICON)}", layout="wide"
     )
-    st.html(STYLE)
+    put_style()
     st.logo(LOGO, size="large")
+    with plain_errors():
+        visitor = account()
     pages = sorted(_pages(), key=lambda page: page.order)
+    pages = [page for page in pages if visitor.may(page.needs)]
     shown = [page.in_navigation(default=page is pages[0]) for page in pages]
     st.navigation(shown, position="top").run()
     with plain_errors():
         st.divider()
+        account_line(visitor)
         st.caption(
             "Every image here is **synthetic**: drawn from a generator that learned only from "
             "clipped, aggregated updates of users' devices. No user's data is in this store. "

@@ -1,4 +1,4 @@
-"""How Streamlit is set up: quiet, local, light.
+"""How Streamlit is set up: quiet, local, in our own colours by day and by night.
 
 Set in code, before the server is made, because it must hold whatever the folder the program is
 started in, or the user's own ``~/.streamlit/config.toml``, say: a setting made for another app
@@ -12,7 +12,26 @@ from collections.abc import Mapping
 STORE_VARIABLE = "FEDLENS_STORE"
 """Environment variable with the URL of the store that is shown."""
 USER_VARIABLE = "FEDLENS_DASHBOARD_USER"
-"""Environment variable with the name under which answers are stored."""
+"""Environment variable with the name of the account that the access token opens."""
+COOKIE_VARIABLE = "FEDLENS_DASHBOARD_COOKIE"
+"""Environment variable with the name of the cookie that names a visitor's session."""
+
+LIGHT: Mapping[str, str] = {
+    "backgroundColor": "#fbfcfd",
+    "borderColor": "#dde3ea",
+    "linkColor": "#1b5f9e",
+    "primaryColor": "#1b5f9e",
+    "secondaryBackgroundColor": "#f1f4f8",
+    "textColor": "#17212d",
+}
+DARK: Mapping[str, str] = {
+    "backgroundColor": "#10161d",
+    "borderColor": "#2b3644",
+    "linkColor": "#74b5ee",
+    "primaryColor": "#4a90d0",
+    "secondaryBackgroundColor": "#1e2833",
+    "textColor": "#e7edf4",
+}
 
 OPTIONS: Mapping[str, str | bool] = {
     "browser.gatherUsageStats": False,
@@ -26,14 +45,10 @@ OPTIONS: Mapping[str, str | bool] = {
     "server.headless": True,
     "server.runOnSave": False,
     "server.showEmailPrompt": False,
-    "theme.backgroundColor": "#ffffff",
-    "theme.base": "light",
     "theme.baseRadius": "0.5rem",
-    "theme.borderColor": "#dfe5ec",
     "theme.font": "sans-serif",
-    "theme.primaryColor": "#1f5fa8",
-    "theme.secondaryBackgroundColor": "#f5f7fa",
-    "theme.textColor": "#1f2a37",
+    **{f"theme.light.{name}": value for name, value in LIGHT.items()},
+    **{f"theme.dark.{name}": value for name, value in DARK.items()},
 }
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import streamlit as st
 
 from foundation.registry import Registry
+from server.store import Permission
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,8 @@ class DashboardPage:
     """Pages stand in this order; the first one is at the root of the address."""
     render: Callable[[], None]
     """Puts the page's content on the screen, from the session's store."""
+    needs: Permission = "look"
+    """What a visitor's role must allow; others have no such page."""
 
     def in_navigation(self, *, default: bool = False) -> st.Page:
         """The page as Streamlit's navigation and links take it."""
@@ -36,7 +39,18 @@ PAGES: Registry[DashboardPage] = Registry(
     "fedlens.dashboard_pages",
     {
         name: f"dashboard.views.{name}:PAGE"
-        for name in ("runs", "run", "samples", "annotate", "privatizers")
+        for name in (
+            "runs",
+            "run",
+            "diagnosis",
+            "samples",
+            "compare",
+            "annotate",
+            "review",
+            "results",
+            "team",
+            "privatizers",
+        )
     },
 )
 """All pages by name; a page of another package is an entry point of that group."""

@@ -1,4 +1,4 @@
-"""The percentile curve: which ε holds for which share of users, beside what holds for all."""
+"""The percentile curve: which Bayesian ε holds for which share of users."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ import altair as alt
 import streamlit as st
 
 from dashboard.frames import Frame, frame
-from dashboard.privacy import delta_text
+from dashboard.privacy import delta_text, epsilon_text
 from server.store import RoundRecord
 
-HEIGHT = 340
+HEIGHT = 300
 SOUND = "BDP sound, for most users"
 CORRECTED = "BDP corrected, for most users (estimate)"
-FOR_ALL = "DP, any person"
 COLUMNS = ["left out", "epsilon", "bound"]
 ROUNDING = 1e-9
-COLOURS = ("#2a8c6c", "#d1711b", "#1f5fa8")
+COLOURS = ("#2f9e78", "#d97a2b")
 
 
 def curve_frame(last: RoundRecord, users: int) -> Frame:
@@ -34,10 +33,6 @@ def curve_frame(last: RoundRecord, users: int) -> Frame:
         for share, epsilon in sorted((float(s), e) for s, e in curve.items())
         if (1 - share) * users >= 1 - ROUNDING and math.isfinite(epsilon)
     ]
-    for_all = last.percentiles.get("1", math.inf)
-    if rows and math.isfinite(for_all):
-        ends = sorted({row["left out"] for row in rows})
-        rows += [{"left out": p, "epsilon": for_all, "bound": FOR_ALL} for p in ends]
     return frame(rows, COLUMNS)
 
 
@@ -52,7 +47,7 @@ def chart(rows: Frame) -> alt.Chart:
             ).scale(type="log", reverse=True, nice=False, padding=8),
             y=alt.Y("epsilon:Q", title="ε for all others"),
             color=alt.Color(
-                "bound:N", scale=alt.Scale(domain=[SOUND, CORRECTED, FOR_ALL], range=list(COLOURS))
+                "bound:N", scale=alt.Scale(domain=[SOUND, CORRECTED], range=list(COLOURS))
             )
             .title(None)
             .legend(orient="bottom", labelLimit=400, symbolType="stroke", columns=1),
@@ -72,16 +67,18 @@ def show(last: RoundRecord, users: int) -> None:
     rows = curve_frame(last, users)
     if rows.empty:
         return
-    st.markdown("#### For most users")
+    st.markdown("**For most users (Bayesian DP)**")
     st.altair_chart(
         chart(rows), alt="Line chart of epsilon against the share of users that it leaves out"
     )
+    everybody = last.percentiles.get("1", math.inf)
+    dp = f" For every single person, at the same δ: DP ε = {epsilon_text(everybody)}."
     flat = " Here no share of users is protected better than all." if _flat(rows) else ""
     st.caption(
         f"At δ = {delta_text(last.delta_bdp)}: all people drawn like those enrolled, but for the "
         "share left out, are protected with the ε of a curve, by Markov's inequality from that "
-        "figure; DP's ε holds for every single person. A share of less than one of "
-        f"{users:,} users would say nothing and is not shown.{flat}"
+        "figure. A share of less than one of "
+        f"{users:,} users would say nothing and is not shown.{dp}{flat}"
     )
 
 

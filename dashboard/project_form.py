@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import streamlit as st
 
+from dashboard.account import require
 from dashboard.frames import Frame, frame, rows_of
 from dashboard.label_sets import KINDS, default_labels, read_labels
 from dashboard.session import run_title, store
 from server.store import ProjectRecord, Purpose, QueueOrder, RunRecord, SampleFilter, StoreError
 
 PURPOSE_WORDS: dict[Purpose, str] = {
-    "release": "Release batches",
+    "curated": "Curated batches",
+    "faithful": "Faithful batches (neither guided nor filtered)",
     "strip": "Strips (a few samples each round)",
 }
 ORDER_WORDS: dict[QueueOrder, str] = {
     "random": "Shuffled (the same for all annotators)",
     "stored": "As drawn, class by class",
+    "uncertainty": "What the annotator network is least sure of first, a share by chance",
+    "disagreement": "Shuffled; where answers differ one more annotator is asked, first",
 }
 
 
@@ -35,6 +42,7 @@ def show(runs: list[RunRecord]) -> int | None:
             "Instructions for the annotators", placeholder="What counts as what?", height=80
         )
         purpose, order = _scope(run_id)
+        overlap, blind, several = _teamwork()
         st.caption(
             "Labels: one key each. *unknown class*: a real thing of no class here. *artefact*: "
             "not a real thing, a fault of the generator."
@@ -42,7 +50,19 @@ def show(runs: list[RunRecord]) -> int | None:
         table = _labels(run_id)
         if not st.form_submit_button("Create project", type="primary"):
             return None
-    return _create(name, run_id, instructions, purpose, order, table)
+    more = {"purpose": purpose, "order": order, "overlap": overlap}
+    more |= {"blind": blind, "several": several}
+    return _create(name, run_id, instructions, table, more)
+
+
+def _teamwork() -> tuple[int, bool, bool]:
+    left, middle, right = st.columns(3)
+    overlap = left.number_input(
+        "Annotators for each sample", 0, 20, 0, help="0: each annotator labels every sample"
+    )
+    blind = middle.checkbox("Blind", True, help="Annotators do not see the requested class")
+    several = right.checkbox("Several labels a sample")
+    return int(overlap), blind, several
 
 
 def _scope(run_id: str) -> tuple[Purpose, QueueOrder]:
@@ -78,22 +98,24 @@ def _labels(run_id: str) -> Frame:
 
 
 def _create(
-    name: str, run_id: str, instructions: str, purpose: Purpose, order: QueueOrder, table: Frame
+    name: str, run_id: str, instructions: str, table: Frame, more: Mapping[str, Any]
 ) -> int | None:
     if name.strip() in {project.name for project in store().projects()}:
         st.error(f"There is a project {name.strip()!r} already: choose another name.")
         return None
     try:
-        return store().create_project(
+        actor = require("manage")
+        made = store().create_project(
             ProjectRecord(
                 name=name.strip(),
                 run_id=run_id,
                 labels=read_labels(rows_of(table)),
                 instructions=instructions.strip(),
-                purpose=purpose,
-                order=order,
+                **more,
             )
         )
+        store().log(actor.name, "project made", name.strip())
     except StoreError as error:
         st.error(f"The project was not made. {error}")
         return None
+    return made

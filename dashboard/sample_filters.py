@@ -1,21 +1,47 @@
-"""The filters above the sample grid."""
+"""The filters above the sample grid. What they are set to stands in the address."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from dataclasses import dataclass
 
 import streamlit as st
 
-from dashboard.session import store
-from server.store import Purpose, RunRecord, SampleFilter
+from dashboard.session import choice, store
+from server.store import RunRecord, SampleFilter, StoredBatch
 
-PURPOSES: dict[Purpose, str] = {
-    "strip": "Strip (a few each round)",
-    "release": "Release (to inspect and label)",
+KINDS: dict[str, tuple[int, str]] = {
+    "faithful": (0, "faithful, to look for faults in"),
+    "curated": (1, "curated, to label and teach with"),
+    "strip": (2, "a few each round"),
 }
+"""For each kind of batch its rank and its words: the samples most like users' data stand first."""
+ALL = "all"
 
-OptionT = TypeVar("OptionT")
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which samples are shown."""
+
+    filter: SampleFilter
+    batch: StoredBatch | None
+    """The batch that they are of; None for all of the run."""
+
+    def total(self) -> int:
+        """How many they are; a whole batch, which may be of a million, is not counted anew."""
+        narrowed = self.filter.requested_class is not None or self.filter.label_id is not None
+        if self.batch is None or narrowed:
+            return store().count_samples(self.filter)
+        return self.batch.count
+
+
+def ranked(batches: list[StoredBatch]) -> list[StoredBatch]:
+    """Batches with the one to open first: by kind, then the newest."""
+    return sorted(batches, key=lambda one: (KINDS[one.purpose][0], -one.round, -one.batch_id))
+
+
+def batch_title(batch: StoredBatch) -> str:
+    """A batch in words."""
+    return f"Round {batch.round}: {batch.count:,} {KINDS[batch.purpose][1]}"
 
 
 def label_options(run_id: str) -> dict[int, str]:
@@ -28,39 +54,55 @@ def label_options(run_id: str) -> dict[int, str]:
     }
 
 
-def choose(run: RunRecord) -> SampleFilter:
+def choose(run: RunRecord) -> Wanted:
     """Show the filters; give back what they leave."""
-    batches = store().batches(run.run_id)
     labels = label_options(run.run_id)
-    purpose, round_, requested, label = st.columns(4)
-    with purpose:
-        kinds = list(dict.fromkeys(batch.purpose for batch in batches))
-        chosen_purpose = _one("Purpose", kinds, lambda kind: PURPOSES[kind], run)
-    with round_:
-        rounds = sorted({batch.round for batch in batches})
-        chosen_round = _one("Round", rounds, str, run)
+    which, requested, label = st.columns([2, 1, 1])
+    with which:
+        batch = choose_batch(run)
     with requested:
-        classes = store().requested_classes(run.run_id)
-        chosen_class = _one("Requested class", classes, str, run)
+        classes = classes_of(run.run_id)
+        number = choice("Requested class", [ALL, *map(str, classes)], _or_all, "class")
     with label:
-        chosen_label = _one("Label given", list(labels), lambda i: labels[i], run)
-    return SampleFilter(
+        given = choice(
+            "Label given",
+            [ALL, *map(str, labels)],
+            lambda one: "All" if one == ALL else labels[int(one)],
+            "label",
+        )
+    wanted = SampleFilter(
         run_id=run.run_id,
-        round=chosen_round,
-        purpose=chosen_purpose,
-        requested_class=chosen_class,
-        label_id=chosen_label,
+        batch_id=None if batch is None else batch.batch_id,
+        requested_class=None if number == ALL else int(number),
+        label_id=None if given == ALL else int(given),
     )
+    return Wanted(wanted, batch)
 
 
-def _one(
-    label: str, options: Sequence[OptionT], words: Callable[[OptionT], str], run: RunRecord
-) -> OptionT | None:
-    """A select box over the options and "All"; its state belongs to one run."""
-    return st.selectbox(
-        label,
-        [None, *options],
-        format_func=lambda option: "All" if option is None else words(option),
-        key=f"filter-{label}-{run.run_id}",
-        disabled=not options,
+def classes_of(run_id: str) -> list[int]:
+    """The classes of a run's samples; looked for once for each number of batches."""
+    return _classes(store().place, run_id, len(store().batches(run_id)))
+
+
+@st.cache_data(max_entries=256, show_spinner=False)
+def _classes(place: str, run_id: str, batches: int) -> list[int]:
+    return store().requested_classes(run_id)
+
+
+def choose_batch(
+    run: RunRecord, parameter: str = "batch", *, with_all: bool = True
+) -> StoredBatch | None:
+    """A picker of a run's batches; None for all of them, or where there is none."""
+    by_id = {str(one.batch_id): one for one in ranked(store().batches(run.run_id))}
+    options = [*by_id, *([ALL] if with_all or not by_id else [])]
+    chosen = choice(
+        "Batch",
+        options,
+        lambda one: "All batches" if one == ALL else batch_title(by_id[one]),
+        parameter,
     )
+    return by_id.get(chosen)
+
+
+def _or_all(option: str) -> str:
+    return "All" if option == ALL else option

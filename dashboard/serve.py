@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dashboard.errors import DashboardError
-from dashboard.options import STORE_VARIABLE, USER_VARIABLE, apply
-from server.store import open_store
+from dashboard.options import COOKIE_VARIABLE, STORE_VARIABLE, USER_VARIABLE, apply
+from server.store import Store, open_store
 
 if TYPE_CHECKING:
     from streamlit.starlette import App
@@ -51,7 +51,7 @@ def serve(
         open_browser: also open the page in this machine's browser.
         allow_remote: permit a ``host`` that other machines reach. The connection is not encrypted:
             put a TLS proxy in front.
-        user: name under which answers are stored.
+        user: name of the account that the access token opens.
         announce: is given the link, token included, once the page answers; default: standard error.
 
     Raises:
@@ -86,19 +86,24 @@ def _serve_on(
     port = listener.getsockname()[1]
     token = token or new_token()
     link = f"http://{_in_url(host)}:{port}/?token={token}"
-    app = _application(SessionTokens(token, port), lambda: speak(link))
+    store = open_store(store_url)
+    tokens = SessionTokens(token, port, store, user)
+    os.environ[COOKIE_VARIABLE] = tokens.cookie
+    app = _application(tokens, store, lambda: speak(link))
     # The access log would write the token of every opened link.
     config = uvicorn.Config(
         app, access_log=False, log_level="warning", timeout_graceful_shutdown=SHUTDOWN_SECONDS
     )
-    uvicorn.Server(config).run(sockets=[listener])
+    with store:
+        uvicorn.Server(config).run(sockets=[listener])
 
 
-def _application(tokens: SessionTokens, started: Callable[[], None]) -> App:
+def _application(tokens: SessionTokens, store: Store, started: Callable[[], None]) -> App:
     from starlette.middleware import Middleware
     from streamlit.starlette import App
 
     from dashboard.auth import AuthMiddleware
+    from dashboard.desk_api import desk_routes
 
     @asynccontextmanager
     async def lifespan(_app: App) -> AsyncIterator[None]:
@@ -108,6 +113,7 @@ def _application(tokens: SessionTokens, started: Callable[[], None]) -> App:
     return App(
         MAIN_SCRIPT,
         lifespan=lifespan,
+        routes=desk_routes(store),
         middleware=[Middleware(AuthMiddleware, tokens=tokens)],
         on_script_error=_log_error,
     )

@@ -1,20 +1,23 @@
-"""What every page starts from: the store, the annotator and the run that is looked at."""
+"""What every page starts from: the store and the run that is looked at."""
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
 import streamlit as st
 
-from dashboard.options import STORE_VARIABLE, USER_VARIABLE
+from dashboard.options import STORE_VARIABLE
 from server.store import RunRecord, Store, StoreError, open_store
 from server.store.engine import locate
 
 RUN_PARAMETER = "run"
+FAILED = "This part of the page could not be drawn"
 Thing = TypeVar("Thing")
+OptionT = TypeVar("OptionT")
 
 
 @st.cache_resource(show_spinner=False)
@@ -34,25 +37,37 @@ def store() -> Store:
     Raises:
         StoreError: it is not there (any more) or at another revision.
     """
-    url = os.environ.get(STORE_VARIABLE, "")
-    if not url:
-        raise StoreError("no store is named: start the dashboard with `fedlens dashboard`")
+    url = store_url()
     return _open(url, _file_number(url))
 
 
-def annotator() -> tuple[str, int]:
-    """Name and id under which this session's answers are stored."""
-    name = os.environ.get(USER_VARIABLE, "local")
-    return name, store().ensure_user(name)
+def store_url() -> str:
+    """URL of the store that the dashboard was started on.
+
+    Raises:
+        StoreError: it was started on none.
+    """
+    url = os.environ.get(STORE_VARIABLE, "")
+    if not url:
+        raise StoreError("no store is named: start the dashboard with `fedlens dashboard`")
+    return url
 
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """Show a store's complaint as one sentence on the page, and stop there."""
+    """Show what went wrong as one sentence on the page, and stop there.
+
+    Anything unforeseen goes to the server's log with its trace; the page names its type alone.
+    """
     try:
         yield
     except StoreError as error:
         st.error(f"The store cannot answer: {error}", icon=":material/database_off:")
+        st.button("Try again", key="try_again")
+        st.stop()
+    except Exception as error:  # a page that fails must not show another program's texts
+        logging.getLogger("dashboard").exception("a page failed")
+        st.error(f"{FAILED} ({type(error).__name__}). The server's log says more.")
         st.button("Try again", key="try_again")
         st.stop()
 
@@ -62,6 +77,8 @@ def pick(
 ) -> Thing:
     """A picker whose choice lives in the address, so that it survives a reload.
 
+    Other pages of the session begin with it too: their links carry no address of a thing.
+
     Args:
         label: what is picked.
         things: what there is to choose from by id, at least one, the newest first.
@@ -69,7 +86,10 @@ def pick(
         parameter: of the address; also names the widget, as ``picked_...``.
     """
     ids = list(things)
+    remembered = f"remembered_{parameter}"
     asked = st.query_params.get(parameter)
+    if asked is None and st.session_state.get(remembered) in things:
+        asked = st.session_state[remembered]
     if asked is not None and asked not in things:
         what = label.lower()
         st.warning(f"There is no {what} {asked!r} in this store; showing the newest one.")
@@ -81,7 +101,38 @@ def pick(
         key=f"picked_{parameter}",
     )
     st.query_params[parameter] = chosen
+    st.session_state[remembered] = chosen
     return things[chosen]
+
+
+def choice(
+    label: str, options: Sequence[OptionT], words: Callable[[OptionT], str], parameter: str
+) -> OptionT:
+    """A select box whose choice lives in the address, so that a link shows the same.
+
+    Args:
+        label: what is chosen.
+        options: at least one; the first is chosen where the address names none of them.
+        words: what an option is called.
+        parameter: of the address, where an option stands as a text.
+    """
+    texts = [str(option) for option in options]
+    asked = st.query_params.get(parameter, "")
+    at = texts.index(asked) if asked in texts else 0
+    key = f"chosen_{parameter}_{hash(tuple(texts)) & 0xFFFFFF:x}"
+    place = st.selectbox(
+        label,
+        range(len(options)),
+        index=at,
+        format_func=lambda i: words(options[i]),
+        key=key,
+        disabled=len(options) < 2,
+    )
+    if place:
+        st.query_params[parameter] = texts[place]
+    elif parameter in st.query_params:
+        del st.query_params[parameter]
+    return options[place or 0]
 
 
 def pick_run(runs: list[RunRecord]) -> RunRecord:

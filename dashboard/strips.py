@@ -12,7 +12,7 @@ from dashboard.session import store
 from server.store import RunRecord, SampleFilter, StoredBatch, StoredSample
 
 GAP = 1
-WIDEST = 590
+WIDEST = 760
 MOST = 400
 PLAIN_COLUMNS = 16
 

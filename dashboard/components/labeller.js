@@ -1,329 +1,295 @@
-// One sample, one key a label. The queue lives here, so that a key always belongs to the sample
-// on the screen; answers are kept in the browser's storage until the server acknowledges them.
+// One sample, one key a label. The queue lives here, so that a key always belongs to the sample on
+// the screen. Answers go straight to the dashboard's own address and are kept in the browser's
+// storage until it has acknowledged them: a server that is away for a while costs nothing.
 
-const FLUSH_MS = 200;
-const RESEND_MS = 3000;
+const LEAST_WANTED = 150; // samples on the desk: ten seconds of work, within these bounds
+const MOST_WANTED = 200;
+const AHEAD_SECONDS = 10;
+const FLUSH_MS = 120;
+const RETRY_MS = [500, 1000, 2000, 4000];
+const POLL_MS = 3000; // while others hold what is left
+const RENEW_MS = 60000;
 const BATCH = 100;
-const REFILL_BELOW = 15;
-const RECENT = 10;
-const HISTORY = 20;
+const RECENT = 12;
+const HISTORY = 50;
 const PACE_ANSWERS = 50;
 const IDLE_MS = 30000;
-const states = new WeakMap();
+// On the window, because the module itself is loaded again when the page reconnects.
+const desks = (globalThis.fedlensDesks ??= new Map());
 
 const SKELETON = `<div class="desk">
   <div class="stage"><img class="sample" alt="Synthetic sample to label">
-    <div class="empty" role="status" hidden></div></div>
+    <div class="hint" hidden></div><div class="empty" role="status" hidden></div></div>
   <div><div class="labels"></div><div class="tools">
     <button type="button" data-act="skip"><kbd>Space</kbd><span>Skip</span></button>
     <button type="button" data-act="undo"><kbd>U</kbd><span>Undo</span></button>
-    <button type="button" data-act="more" hidden><span>Look for more samples</span></button>
+    <button type="button" data-act="keep" hidden><kbd>Esc</kbd><span>Leave it as it was</span></button>
     <button type="button" data-act="drop" hidden><span>Discard what was refused</span></button>
-  </div></div>
+  </div>
+  <label class="note"><kbd>Enter</kbd><span>Note</span>
+    <input type="text" maxlength="500" placeholder="goes with the next answer"></label></div>
   <div class="foot"><div class="bar"><div></div></div>
     <div class="counts"><span class="progress"></span><span class="pace"></span>
       <span class="unsent" role="status"></span><span class="error" role="alert"></span></div>
-    <div class="recent" aria-label="Your last answers"></div></div>
+    <div class="recent" aria-label="Your last answers: choose one to change it"></div></div>
 </div>`;
 
 export default function (component) {
   const { data, parentElement } = component;
-  let state = states.get(parentElement);
-  if (!state) {
-    state = create(parentElement, data);
-    states.set(parentElement, state);
+  let desk = desks.get(data.scope);
+  if (!desk) {
+    desk = create(data);
+    desks.set(data.scope, desk);
   }
-  // The export is called again for each new data: listeners stay, the way to send is renewed.
-  state.send = (payload) => component.setTriggerValue("answers", payload);
-  receive(state, data);
-  return () => {
-    dispose(state);
-    states.delete(parentElement);
-  };
+  desk.data = data;
+  attach(desk, parentElement);
+  render(desk);
+  if (!desk.asked) sync(desk);
+  return () => detach(desk);
 }
 
-function create(parent, data) {
+function create(data) {
   const root = document.createElement("div");
   root.innerHTML = SKELETON;
-  parent.querySelector("div").append(root);
-  const state = {
-    root, data, queue: [], history: [], recent: [], times: [], awaiting: null, sentAt: 0, timer: 0,
-    seen: 0, shown: null, outbox: loadOutbox(data.scope), drawnLabels: "",
+  const desk = {
+    root, data, queue: [], history: [], times: [], marked: new Set(), editing: null, timer: 0,
+    busy: false, failures: 0, asked: false, shown: null, seen: 0, drawnLabels: "",
+    progress: { total: 0, done: 0, skipped: 0 }, freeAt: null, error: "", refused: false,
+    hungry: false, tab: tabName(data.scope), outbox: loadOutbox(data.scope),
   };
-  state.onKey = (event) => onKey(state, event);
-  document.addEventListener("keydown", state.onKey);
-  root.addEventListener("click", (event) => onClick(state, event));
-  return state;
+  desk.onKey = (event) => onKey(desk, event);
+  desk.onLeave = () => leave(desk);
+  root.addEventListener("click", (event) => onClick(desk, event));
+  return desk;
 }
 
-function dispose(state) {
-  document.removeEventListener("keydown", state.onKey);
-  clearTimeout(state.timer);
-  state.root.remove();
+function attach(desk, parent) {
+  const host = parent.querySelector("div");
+  if (desk.root.parentNode !== host) host.append(desk.root);
+  detach(desk, false);
+  document.addEventListener("keydown", desk.onKey);
+  window.addEventListener("pagehide", desk.onLeave);
 }
 
-// --- what the server says ---------------------------------------------------------------------
-
-function receive(state, data) {
-  state.data = data;
-  const acked = new Set(data.acked);
-  for (const event of state.outbox) if (acked.has(event.uuid)) forget(data.scope, event);
-  const before = state.outbox.length;
-  state.outbox = state.outbox.filter((event) => !acked.has(event.uuid));
-  if (state.outbox.length < before || data.error) state.sentAt = 0;
-  mergeQueue(state, acked);
-  if (state.outbox.length) schedule(state, data.error ? RESEND_MS : FLUSH_MS);
-  render(state);
-}
-
-// The sample on the screen stays there; behind it comes the server's queue, without those
-// answered here of which the server does not know yet.
-function mergeQueue(state, acked) {
-  const pending = new Map();
-  for (const event of state.outbox) pending.set(event.sample_id, event.kind);
-  const fresh = state.data.queue.filter((sample) => pending.get(sample.id) !== "answer");
-  let first = state.queue[0];
-  if (state.awaiting && acked.has(state.awaiting)) {
-    const back = state.data.undone[state.awaiting];
-    first = fresh.find((sample) => sample.id === back) || first;
-    state.awaiting = null;
-  }
-  const rest = fresh.filter((sample) => !first || sample.id !== first.id);
-  state.queue = first ? [first, ...rest] : rest;
+function detach(desk, remove = true) {
+  document.removeEventListener("keydown", desk.onKey);
+  window.removeEventListener("pagehide", desk.onLeave);
+  if (remove) desk.root.remove(); // what is unsent goes on being sent
 }
 
 // --- what the annotator does ------------------------------------------------------------------
 
-function onKey(state, event) {
-  if (!state.root.isConnected) return dispose(state);
+function onKey(desk, event) {
+  if (!desk.root.isConnected) return detach(desk);
   if (event.repeat || event.isComposing || event.ctrlKey || event.metaKey || event.altKey) return;
   const target = event.composedPath()[0];
-  if (target instanceof Element && isTyping(target)) return;
-  const key = event.key.toLowerCase();
-  const label = state.data.labels.find((one) => one.key.toLowerCase() === key);
+  if (target instanceof Element && isTyping(target)) {
+    if (event.key === "Enter" && target.closest(".note")) target.blur();
+    return;
+  }
+  const label = labelOf(desk, event);
   const onControl = target instanceof Element && target.closest("button, a, summary, [role]");
-  if (label) answer(state, label);
-  else if (key === " " && !onControl) answer(state, null);
-  else if (key === "u" || key === "backspace") undo(state);
+  const key = event.key.toLowerCase();
+  if (label && event.shiftKey && desk.data.several) mark(desk, label);
+  else if (label && !event.shiftKey) answer(desk, label);
+  else if (key === " " && !onControl) answer(desk, null);
+  else if (key === "u" || key === "backspace") undo(desk);
+  else if (key === "escape" && desk.editing !== null) keep(desk);
+  else if (key === "enter" && !onControl) desk.root.querySelector(".note input").focus();
   else return;
   event.preventDefault();
+}
+
+// With Shift a digit's key gives another sign; which key it is stays the same.
+function labelOf(desk, event) {
+  const code = /^(?:Digit|Key)(.)$/.exec(event.code || "");
+  const key = event.shiftKey && code ? code[1].toLowerCase() : event.key.toLowerCase();
+  return desk.data.labels.find((one) => one.key.toLowerCase() === key);
 }
 
 function isTyping(target) {
   return target.isContentEditable || Boolean(target.closest("input, textarea, select"));
 }
 
-function onClick(state, event) {
+function onClick(desk, event) {
   const button = event.target.closest("button");
   if (!button) return;
   if (event.detail > 0) button.blur(); // after a mouse click, Space is to skip again
+  const act = button.dataset.act;
   if (button.dataset.label) {
-    answer(state, state.data.labels.find((one) => String(one.id) === button.dataset.label));
-  } else if (button.dataset.act === "skip") answer(state, null);
-  else if (button.dataset.act === "undo") undo(state);
-  else if (button.dataset.act === "more") state.send({ nonce: newId(), events: [] });
-  else if (button.dataset.act === "drop") drop(state);
+    const label = desk.data.labels.find((one) => String(one.id) === button.dataset.label);
+    if (event.shiftKey && desk.data.several) mark(desk, label);
+    else answer(desk, label);
+  } else if (button.dataset.edit) edit(desk, Number(button.dataset.edit));
+  else if (act === "skip") answer(desk, null);
+  else if (act === "undo") undo(desk);
+  else if (act === "keep") keep(desk);
+  else if (act === "drop") drop(desk);
 }
 
-function answer(state, label) {
-  const sample = state.queue[0];
-  if (!sample || state.awaiting || state.shown !== sample.id) return;
+function mark(desk, label) {
+  if (!desk.marked.delete(label.id)) desk.marked.add(label.id);
+  render(desk);
+}
+
+function answer(desk, label) {
+  const sample = desk.queue[0];
+  if (!sample || desk.shown !== sample.id) return;
+  const field = desk.root.querySelector(".note input");
   const event = {
     uuid: newId(), kind: "answer", sample_id: sample.id, label_id: label ? label.id : null,
-    lead_ms: Math.max(0, Math.round(performance.now() - state.seen)), at: Date.now(),
+    more_labels: label ? [...desk.marked].filter((id) => id !== label.id) : [],
+    note: field.value.trim() || null, again: desk.editing === sample.id,
+    lead_ms: Math.max(0, Math.round(performance.now() - desk.seen)), at: Date.now(),
   };
-  state.queue.shift();
-  state.history.push(sample);
-  if (state.history.length > HISTORY) state.history.shift();
-  state.recent.push({ sample, text: label ? label.name : "skipped" });
-  state.times.push(event.at);
-  put(state, event);
+  field.value = "";
+  desk.queue.shift();
+  desk.marked.clear();
+  desk.editing = null;
+  desk.history = desk.history.filter((one) => one.sample.id !== sample.id).slice(1 - HISTORY);
+  desk.history.push({ sample, label: event.label_id });
+  desk.times.push(event.at);
+  if (desk.times.length > MOST_WANTED) desk.times.shift();
+  put(desk, event);
 }
 
-function undo(state) {
-  if (state.awaiting) return;
-  const sample = state.history.pop();
-  const event = {
-    uuid: newId(), kind: "undo", sample_id: sample ? sample.id : null, at: Date.now(),
-  };
-  state.recent.pop();
-  if (sample) state.queue.unshift(sample);
-  else state.awaiting = event.uuid; // given before this page was loaded: the server knows which
-  put(state, event);
+function undo(desk) {
+  if (desk.editing !== null) return keep(desk);
+  const last = desk.history.pop();
+  if (!last) return;
+  desk.queue = [last.sample, ...desk.queue.filter((one) => one.id !== last.sample.id)];
+  put(desk, { uuid: newId(), kind: "undo", sample_id: last.sample.id, at: Date.now() });
 }
 
-function drop(state) {
-  for (const event of state.outbox) forget(state.data.scope, event);
-  state.outbox = [];
-  state.queue = [];
-  state.awaiting = null;
-  state.send({ nonce: newId(), events: [] });
-  render(state);
+// An older answer comes back to the screen; it stays in force until another one is given.
+function edit(desk, id) {
+  keep(desk, false);
+  const entry = desk.history.find((one) => one.sample.id === id);
+  if (!entry) return;
+  desk.editing = id;
+  desk.queue = [entry.sample, ...desk.queue.filter((one) => one.id !== id)];
+  render(desk);
+}
+
+function keep(desk, draw = true) {
+  if (desk.editing !== null) desk.queue = desk.queue.filter((one) => one.id !== desk.editing);
+  desk.editing = null;
+  if (draw) render(desk);
+}
+
+function drop(desk) {
+  for (const event of desk.outbox) forget(desk.data.scope, event);
+  desk.outbox = [];
+  desk.queue = [];
+  desk.history = [];
+  desk.asked = false; // the server says again what was answered last
+  desk.refused = false;
+  desk.error = "";
+  sync(desk);
 }
 
 // --- sending ----------------------------------------------------------------------------------
 
-function put(state, event) {
-  state.outbox.push(event);
-  remember(state.data.scope, event);
-  schedule(state, state.queue.length < REFILL_BELOW ? 0 : FLUSH_MS);
-  render(state);
+function put(desk, event) {
+  desk.outbox.push(event);
+  remember(desk.data.scope, event);
+  render(desk);
+  if (!desk.failures) schedule(desk, desk.queue.length < LEAST_WANTED / 2 ? 0 : FLUSH_MS);
 }
 
-function schedule(state, delay) {
-  clearTimeout(state.timer);
-  state.timer = setTimeout(() => flush(state), delay);
+function schedule(desk, delay) {
+  const at = Date.now() + delay;
+  if (desk.timer && desk.due <= at) return;
+  clearTimeout(desk.timer);
+  desk.due = at;
+  desk.timer = setTimeout(() => { desk.timer = 0; sync(desk); }, delay);
 }
 
-// All that is not acknowledged goes again, in order: the server knows what it has already.
-function flush(state) {
-  if (!state.outbox.length || !state.root.isConnected) return;
-  const wait = state.sentAt ? state.sentAt + RESEND_MS - Date.now() : 0;
-  if (wait <= 0) {
-    state.sentAt = Date.now();
-    state.send({ nonce: newId(), events: state.outbox.slice(0, BATCH) });
-  }
-  schedule(state, wait > 0 ? wait : RESEND_MS);
-}
-
-function newId() {
-  const bytes = crypto.getRandomValues(new Uint8Array(16));
-  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
-}
-
-// Each answer has a key of its own, so that two tabs never overwrite each other's.
-function loadOutbox(scope) {
-  const events = [];
+// All that is not acknowledged goes again, in order: the server knows what it has already. One
+// request at a time, so that an undo never overtakes its answer.
+async function sync(desk) {
+  if (desk.busy) return;
+  desk.busy = true;
+  const sent = desk.refused ? [] : desk.outbox.slice(0, BATCH);
   try {
-    for (let i = 0; i < localStorage.length; i += 1) {
-      const name = localStorage.key(i);
-      if (name.startsWith(`${scope}/`)) events.push(JSON.parse(localStorage.getItem(name)));
-    }
-  } catch {
-    return []; // storage is forbidden or was tampered with: only this page's answers are kept
+    receive(desk, await post(desk, "sync", {
+      events: sent, known: desk.queue.map((one) => one.id), want: wanted(desk), recent: !desk.asked,
+    }));
+    desk.failures = 0;
+  } catch (problem) {
+    desk.failures += 1;
+    desk.error = problem.message;
   }
-  return events.sort((a, b) => a.at - b.at || a.order - b.order);
+  desk.busy = false;
+  render(desk);
+  schedule(desk, nextDelay(desk));
 }
 
-let order = 0;
+function nextDelay(desk) {
+  if (desk.failures) return RETRY_MS[Math.min(desk.failures, RETRY_MS.length) - 1];
+  if (desk.outbox.length && !desk.refused) return FLUSH_MS;
+  if (desk.hungry && desk.queue.length < 0.7 * wanted(desk)) return FLUSH_MS;
+  return !desk.queue.length && counted(desk).left > 0 ? POLL_MS : RENEW_MS;
+}
 
-function remember(scope, event) {
-  order += 1;
-  event.order = order;
+function wanted(desk) {
+  const second = Date.now() - 1000 * AHEAD_SECONDS;
+  const pace = desk.times.filter((time) => time > second).length;
+  return Math.max(LEAST_WANTED, Math.min(MOST_WANTED, pace * 2));
+}
+
+async function post(desk, what, body) {
+  const { scope, project } = desk.data;
+  let answer;
   try {
-    localStorage.setItem(`${scope}/${event.uuid}`, JSON.stringify(event));
+    answer = await fetch(`/desk/${project}/${what}`, {
+      method: "POST", keepalive: what === "leave",
+      headers: { "content-type": "application/json", "x-fedlens-desk": "1" },
+      body: JSON.stringify({ scope, tab: desk.tab, ...body }),
+    });
   } catch {
-    // Full or forbidden: the answer is still sent, it only would not survive a closed tab.
+    throw new Error("The dashboard does not answer. Go on: your answers are kept here and sent later.");
   }
-}
-
-function forget(scope, event) {
-  try {
-    localStorage.removeItem(`${scope}/${event.uuid}`);
-  } catch {
-    // As above.
+  if (answer.status === 401) {
+    throw new Error("You are signed out. Your answers are kept here: sign in again in another tab.");
   }
+  if (!answer.ok) throw new Error((await answer.text()).slice(0, 400));
+  return answer.json();
 }
 
-// --- drawing ----------------------------------------------------------------------------------
+function receive(desk, said) {
+  const acked = new Set(said.acked);
+  for (const event of desk.outbox) if (acked.has(event.uuid)) forget(desk.data.scope, event);
+  desk.outbox = desk.outbox.filter((event) => !acked.has(event.uuid));
+  desk.error = said.error || "";
+  desk.refused = Boolean(said.error);
+  desk.progress = said.progress;
+  desk.freeAt = said.free_at;
+  if (said.recent) recall(desk, said.recent);
+  const here = new Set(desk.queue.map((one) => one.id));
+  for (const event of desk.outbox) if (event.kind === "answer") here.add(event.sample_id);
+  for (const one of desk.history) here.add(one.sample.id);
+  const fresh = said.queue.filter((one) => !here.has(one.id));
+  desk.queue.push(...fresh);
+  desk.hungry = fresh.length > 0; // more came, so there may be more to come
+}
 
-function render(state) {
-  const { root, data } = state;
-  const find = (name) => root.querySelector(name);
-  const sample = state.queue[0];
-  showSample(state, sample);
-  drawLabels(state);
-  const counts = progress(state);
-  const share = counts.total ? (100 * (counts.done + counts.skipped)) / counts.total : 0;
-  find(".bar div").style.width = `${share}%`;
-  find(".progress").textContent =
-    `${counts.done} labelled, ${counts.skipped} skipped, ${counts.left} left of ${counts.total}`;
-  find(".pace").textContent = pace(state.times);
-  const unsent = state.outbox.length;
-  find(".unsent").textContent = unsent ? `${unsent} on the way` : "all saved";
-  find(".error").textContent = data.error || "";
-  find('[data-act="drop"]').hidden = !data.error || !unsent;
-  find('[data-act="more"]').hidden = Boolean(sample);
-  for (const button of root.querySelectorAll("[data-label], [data-act=skip]")) {
-    button.disabled = !sample;
+// After a reload the last answers are the server's; those not sent yet come after them.
+function recall(desk, recent) {
+  desk.asked = true;
+  const samples = new Map(recent.map((one) => [one.sample.id, one.sample]));
+  for (const one of desk.history) samples.set(one.sample.id, one.sample);
+  const undone = new Set();
+  for (const event of desk.outbox) {
+    if (event.kind === "undo") undone.add(event.sample_id);
+    else undone.delete(event.sample_id);
   }
-  drawRecent(state);
-  root.firstChild.dataset.sample = sample ? String(sample.id) : "";
-  root.firstChild.dataset.unsent = String(unsent);
+  const later = new Set(desk.history.map((one) => one.sample.id));
+  const earlier = recent.filter((one) => !later.has(one.sample.id) && !undone.has(one.sample.id));
+  desk.history = [...earlier, ...desk.history];
 }
 
-function showSample(state, sample) {
-  const image = state.root.querySelector(".sample");
-  const empty = state.root.querySelector(".empty");
-  image.hidden = !sample;
-  empty.hidden = Boolean(sample);
-  if (!sample) {
-    const counts = progress(state);
-    empty.textContent = counts.left > 0 || state.outbox.length
-      ? "Fetching the next samples…"
-      : "All done: every sample of this project has your answer. Thank you!";
-    state.shown = null;
-  } else if (state.shown !== sample.id) {
-    image.src = `data:image/png;base64,${sample.png}`;
-    state.shown = sample.id;
-    state.seen = performance.now();
-  }
-}
-
-function drawLabels(state) {
-  const signature = JSON.stringify(state.data.labels);
-  if (signature === state.drawnLabels) return;
-  state.drawnLabels = signature;
-  const box = state.root.querySelector(".labels");
-  box.replaceChildren(...state.data.labels.map((label) => {
-    const button = document.createElement("button");
-    button.type = "button";
-    button.dataset.label = String(label.id);
-    const key = document.createElement("kbd");
-    key.textContent = label.key.toUpperCase();
-    const text = document.createElement("span");
-    text.textContent = label.name;
-    button.append(key, text);
-    return button;
-  }));
-}
-
-function drawRecent(state) {
-  state.recent = state.recent.slice(-RECENT);
-  const figures = state.recent.map(({ sample, text }) => {
-    const figure = document.createElement("figure");
-    const image = document.createElement("img");
-    image.src = `data:image/png;base64,${sample.png}`;
-    image.alt = "";
-    const caption = document.createElement("figcaption");
-    caption.textContent = text;
-    figure.append(image, caption);
-    return figure;
-  });
-  state.root.querySelector(".recent").replaceChildren(...figures.reverse());
-}
-
-// The server's counts plus what it has not acknowledged yet.
-function progress(state) {
-  const { total, done, skipped } = state.data.progress;
-  const counts = { total, done, skipped };
-  const waiting = new Map();
-  for (const event of state.outbox) {
-    if (event.kind === "answer") {
-      const field = event.label_id === null ? "skipped" : "done";
-      counts[field] += 1;
-      waiting.set(event.sample_id, field);
-    } else if (event.sample_id !== null) {
-      counts[waiting.get(event.sample_id) || "done"] -= 1;
-    }
-  }
-  counts.left = Math.max(0, total - counts.done - counts.skipped);
-  return counts;
-}
-
-function pace(times) {
-  const last = times.slice(-PACE_ANSWERS);
-  const gaps = last.slice(1).map((time, i) => time - last[i]).filter((gap) => gap < IDLE_MS);
-  const spent = gaps.reduce((sum, gap) => sum + gap, 0);
-  return gaps.length < 2 || !spent ? "" : `${Math.round((60000 * gaps.length) / spent)} a minute`;
+// Others may have these samples now; what is unsent stays in this browser and is sent next time.
+function leave(desk) {
+  post(desk, "leave", {}).catch(() => {});
 }

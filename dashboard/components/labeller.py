@@ -2,66 +2,50 @@
 
 Keys may come faster than a page can be redrawn, so the browser decides which sample a key belongs
 to: the one on the screen. Each answer travels with its sample's id and an id of its own, is kept
-in the browser's storage until the server has acknowledged it, and is sent again if need be.
+in the browser's storage until the server has acknowledged it, and is sent again if need be. It goes
+to `dashboard.desk_api` and not through Streamlit: no page has to be redrawn for it, and a server
+that was started anew takes it as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import streamlit as st
 
 from dashboard.components.assets import asset
-from dashboard.images import base64_text
-from server.store import LabellingProgress, StoredLabel, StoredSample
+from server.store import StoredLabel, StoredProject
 
-QUEUE_LENGTH = 60
-
+# One script to the browser: a component's parts cannot import each other without a bundler.
+SCRIPTS = ("labeller.js", "labeller_outbox.js", "labeller_drawing.js")
 _DESK = st.components.v2.component(
-    "fedlens_labeller", html="<div></div>", css=asset("labeller.css"), js=asset("labeller.js")
+    "fedlens_labeller",
+    html="<div></div>",
+    css=asset("labeller.css"),
+    js="\n".join(map(asset, SCRIPTS)),
 )
 
 
-def desk_data(
-    *,
-    scope: str,
-    labels: Sequence[StoredLabel],
-    queue: Sequence[StoredSample],
-    progress: LabellingProgress,
-    acked: Sequence[str],
-    undone: Mapping[str, int | None],
-    error: str | None,
-) -> dict[str, Any]:
-    """What the desk shows.
+def desk_data(scope: str, project: StoredProject, labels: Sequence[StoredLabel]) -> dict[str, Any]:
+    """What the desk is told once; everything else it asks for itself.
 
     Args:
         scope: names store, project and annotator; unsent answers are kept under it.
-        labels: the project's labels.
-        queue: the next samples without an answer.
-        progress: as the server counts it.
-        acked: ids of the answers that are safely stored.
-        undone: for each acknowledged undo the sample it brought back, if any.
-        error: why the last answers could not be stored.
+        project: on the desk.
+        labels: the project's.
     """
     return {
         "scope": scope,
+        "project": project.project_id,
+        "several": project.several,
         "labels": [
             {"id": label.label_id, "key": label.key, "name": label.name, "kind": label.kind}
             for label in labels
         ],
-        "queue": [{"id": sample.sample_id, "png": base64_text(sample.png)} for sample in queue],
-        "progress": {"total": progress.total, "done": progress.done, "skipped": progress.skipped},
-        "acked": list(acked),
-        "undone": dict(undone),
-        "error": error,
     }
 
 
-def labeller(data: Mapping[str, Any], *, key: str, on_answers: Callable[[object], None]) -> None:
-    """Put the desk on the page; ``on_answers`` is given what the browser sends, unchecked."""
-
-    def answered() -> None:
-        on_answers(getattr(st.session_state.get(key), "answers", None))
-
-    _DESK(data=dict(data), key=key, on_answers_change=answered)
+def labeller(data: Mapping[str, Any], *, key: str) -> None:
+    """Put the desk on the page."""
+    _DESK(data=dict(data), key=key)

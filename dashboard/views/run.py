@@ -1,16 +1,19 @@
-"""Run: one run's progress, what it has cost, how its samples changed, and its ledger."""
+"""Run: what its samples look like, what was found, what it has cost, and its ledger."""
 
 from __future__ import annotations
 
 import json
+import math
 
 import streamlit as st
 
 from dashboard import audits, charts, ledger_table, percentiles, strips
 from dashboard.badges import privacy_warning, run_badges
+from dashboard.faults import panel
 from dashboard.pages import PAGES, DashboardPage
 from dashboard.privacy import ASSUMPTIONS, bounds, delta_text, epsilon_text
 from dashboard.session import RUN_PARAMETER, pick_run, plain_errors, store
+from dashboard.theme import put_card, text
 from server.store import RoundRecord, RunRecord
 
 REFRESH_SECONDS = 3
@@ -37,27 +40,68 @@ def _header(run: RunRecord) -> None:
         st.info(f"Why it stopped: {run.stop_reason}", icon=":material/flag:")
 
 
+def _hint(run: RunRecord) -> None:
+    """What the diagnosis says, with the way to it."""
+    answer = panel.look(run)
+    if answer is None and not panel.under_way(run.run_id):
+        return
+    kind = "clear"
+    if answer is not None and (not answer.fits or answer.findings or answer.omnibus < 0.01):
+        kind = "found" if answer.fits else "refused"
+    said = "Looking for faults in the released sums …" if answer is None else answer.hint
+    put_card(f'<p class="over">Diagnosis</p><h2>{text(said)}</h2>', kind if answer else "")
+    st.page_link(
+        PAGES["diagnosis"].in_navigation(),
+        label="See the evidence, and what could not have been seen",
+        query_params={RUN_PARAMETER: run.run_id},
+    )
+
+
 def _figures(run: RunRecord, rounds: list[RoundRecord]) -> None:
-    done, *spent = st.columns(5)
+    """DP first, for it binds for everybody, its Bayesian companion beside it; others on demand."""
     last = rounds[-1] if rounds else None
+    done, dp, bayesian = st.columns(3)
     done.metric("Rounds", f"{last.round if last else 0} / {run.rounds_planned}", border=True)
     if last is None:
         return
-    for column, one in zip(spent, bounds(last), strict=True):
-        label = f"{one.name} (δ = {delta_text(one.delta)})"
-        column.metric(label, epsilon_text(one.epsilon), border=True)
+    all_of_them = bounds(last)
+    budget = budget_of(run)
+    for column, one in zip((dp, bayesian), all_of_them, strict=False):
+        column.metric(
+            f"{one.name} (δ = {delta_text(one.delta)})", epsilon_text(one.epsilon), border=True
+        )
+    if budget > 0 and math.isfinite(all_of_them[0].epsilon):
+        share = min(1.0, all_of_them[0].epsilon / budget)
+        st.progress(share, text=f"{share:.0%} of the DP budget of ε = {budget:g}")
+    with st.expander("All Bayesian figures, and what each promises"):
+        places = st.columns(2)
+        for column, one in zip(places, all_of_them[2:], strict=True):
+            label = f"{one.name} (δ = {delta_text(one.delta)})"
+            column.metric(label, epsilon_text(one.epsilon), border=True)
+        st.caption(ASSUMPTIONS)
+    with st.expander("What is guaranteed, in words"):
+        st.markdown(run.guarantee)
 
 
-def _privacy_chart(run: RunRecord, rounds: list[RoundRecord]) -> None:
+def _privacy_charts(run: RunRecord, rounds: list[RoundRecord]) -> None:
     st.markdown("#### Privacy spent")
     if charts.epsilon_frame(rounds).empty:
         st.warning("No accountant gives a finite bound for this run: ε is ∞ throughout.")
-    else:
+        return
+    dp, bayesian, users = st.columns(3, gap="large")
+    with dp:
+        st.markdown("**For any person (DP)**")
         st.altair_chart(
-            charts.epsilon_chart(rounds, budget_of(run)),
-            alt="Line chart of epsilon against rounds: DP, BDP sound, corrected and as published",
+            charts.dp_chart(rounds, budget_of(run)), alt="Line chart of DP's epsilon against rounds"
         )
-    st.caption(ASSUMPTIONS)
+    with bayesian:
+        st.markdown("**For people like those enrolled (Bayesian DP)**")
+        st.altair_chart(
+            charts.bayesian_chart(rounds),
+            alt="Line chart of epsilon against rounds: BDP sound, corrected and as published",
+        )
+    with users:
+        percentiles.show(rounds[-1], run.users)
 
 
 def _losses(rounds: list[RoundRecord]) -> None:
@@ -66,9 +110,9 @@ def _losses(rounds: list[RoundRecord]) -> None:
         "Computed from what was released and from generated samples; nothing here was measured "
         "on users' data."
     )
-    columns = st.columns(3)
+    columns = st.columns(4)
     for place, name in enumerate(charts.metric_names(rounds)):
-        with columns[place % 3]:
+        with columns[place % 4]:
             st.markdown(f"**{name.replace('_', ' ')}**")
             st.altair_chart(
                 charts.metric_chart(rounds, name), alt=f"Line chart of {name} against rounds"
@@ -78,15 +122,9 @@ def _losses(rounds: list[RoundRecord]) -> None:
 def _live(run_id: str) -> None:
     run, rounds = store().run(run_id), store().rounds(run_id)
     _header(run)
-    _figures(run, rounds)
-    with st.container(border=True):
-        st.markdown(f"**What is guaranteed.** {run.guarantee}")
     if rounds:
-        left, right = st.columns(2, gap="large")
+        left, right = st.columns([1.15, 1], gap="large")
         with left:
-            _privacy_chart(run, rounds)
-            percentiles.show(rounds[-1], run.users)
-        with right:
             strips.strip_by_round(run, store().batches(run_id))
             st.page_link(
                 PAGES["samples"].in_navigation(),
@@ -94,12 +132,22 @@ def _live(run_id: str) -> None:
                 icon=":material/grid_view:",
                 query_params={RUN_PARAMETER: run_id},
             )
+        with right:
+            _hint(run)
+            _figures(run, rounds)
+        _privacy_charts(run, rounds)
         _losses(rounds)
     else:
+        _figures(run, rounds)
         st.info(f"Round 1 of {run.rounds_planned} is under way; the first figures follow it.")
     audits.show(store().audits(run_id), run.name)
     ledger_table.show(store().ledger(run_id), store().releases(run_id))
-    if run.status != "running" and st.session_state.get("refreshing") == run_id:
+    _stop_refreshing(run)
+
+
+def _stop_refreshing(run: RunRecord) -> None:
+    going_on = run.status == "running" or panel.under_way(run.run_id)
+    if not going_on and st.session_state.get("refreshing") == run.run_id:
         # It has just ended: draw the page once more, without the clock.
         del st.session_state["refreshing"]
         st.rerun()
@@ -119,10 +167,11 @@ def render() -> None:
             st.info("**No runs yet.** The page *Runs* says how to start one.")
             return
         run = pick_run(runs)
-        running = run.status == "running"
-        if running:
+        panel.look(run)
+        going_on = run.status == "running" or panel.under_way(run.run_id)
+        if going_on:
             st.session_state["refreshing"] = run.run_id
-        st.fragment(_refreshed, run_every=REFRESH_SECONDS if running else None)(run.run_id)
+        st.fragment(_refreshed, run_every=REFRESH_SECONDS if going_on else None)(run.run_id)
         _settings(run)
 
 

@@ -1,26 +1,34 @@
-"""Runs: what was trained, how far it is, and what it has cost in privacy."""
+"""Runs: what was trained, what it looks like, what it has cost and what was found in it."""
 
 from __future__ import annotations
 
+import math
+
 import streamlit as st
 
+from dashboard import run_cards
 from dashboard.audits import ALARM, RED, has_alarm
 from dashboard.badges import STATUS
+from dashboard.faults import panel
 from dashboard.frames import coloured, frame, put
 from dashboard.pages import PAGES, DashboardPage
 from dashboard.privacy import ASSUMPTIONS, NOT_PRIVATE, bounds, delta_text, epsilon_text
-from dashboard.session import RUN_PARAMETER, plain_errors, store
+from dashboard.session import RUN_PARAMETER, choice, plain_errors, store
 from server.store import RoundRecord, RunRecord
 
 START_HINT = "fedlens simulate --preset demo --out runs/demo"
 NONE_YET = "–"
 COLUMNS = ("DP ε (δ)", "BDP ε sound (δ)", "BDP ε corrected (δ)", "BDP ε as published (δ)")
+AT_ONCE = 12
+REFRESH_SECONDS = 4
+LONGEST_NAME = 48
+PAGE_PARAMETER = "page"
 
 
 def row(run: RunRecord, last: RoundRecord | None, *, alarm: bool = False) -> dict[str, str | int]:
     """One line of the table; ``last`` is the run's latest round, ``alarm`` an audit's."""
     return {
-        "Name": run.name,
+        "Name": short(run.name),
         "Privacy": ALARM if alarm else "private" if run.private else NOT_PRIVATE,
         "Status": STATUS[run.status][0],
         "Rounds": f"{last.round if last else 0} / {run.rounds_planned}",
@@ -30,6 +38,12 @@ def row(run: RunRecord, last: RoundRecord | None, *, alarm: bool = False) -> dic
         **(_figures(last) if last else dict.fromkeys(COLUMNS, NONE_YET)),
         "Started": f"{run.created_at:%Y-%m-%d}",
     }
+
+
+def short(name: str) -> str:
+    """A name that leaves room for the table's other columns: its middle is left out."""
+    half = LONGEST_NAME // 2
+    return name if len(name) <= LONGEST_NAME else f"{name[:half]}…{name[-half + 1 :]}"
 
 
 def _figures(last: RoundRecord) -> dict[str, str]:
@@ -49,12 +63,13 @@ def _empty() -> None:
     st.button("Look again", key="look_again")
 
 
+def _last(run: RunRecord) -> RoundRecord | None:
+    rounds = store().rounds(run.run_id)
+    return rounds[-1] if rounds else None
+
+
 def _table(runs: list[RunRecord]) -> None:
-    rows = []
-    for run in runs:
-        rounds = store().rounds(run.run_id)
-        last = rounds[-1] if rounds else None
-        rows.append(row(run, last, alarm=has_alarm(run.run_id)))
+    rows = [row(run, _last(run), alarm=has_alarm(run.run_id)) for run in runs]
     event = put(
         coloured(frame(rows), "Privacy", _colour),
         "Table of runs with their status, progress and privacy figures",
@@ -64,22 +79,30 @@ def _table(runs: list[RunRecord]) -> None:
     )
     cells = event["selection"]["cells"]
     if cells:
-        _open(runs[cells[0][0]].run_id)
+        page = PAGES["run"].in_navigation()
+        st.switch_page(page, query_params={RUN_PARAMETER: runs[cells[0][0]].run_id})
 
 
-def _open(run_id: str) -> None:
-    st.switch_page(PAGES["run"].in_navigation(), query_params={RUN_PARAMETER: run_id})
+def _shown(runs: list[RunRecord]) -> list[RunRecord]:
+    """The runs of the page that the address names."""
+    pages = math.ceil(len(runs) / AT_ONCE)
+    if pages < 2:
+        return runs
+    number = choice(
+        "Page", [str(i + 1) for i in range(pages)], lambda i: f"{i} of {pages}", PAGE_PARAMETER
+    )
+    first = (int(number) - 1) * AT_ONCE
+    return runs[first : first + AT_ONCE]
 
 
-def _opener(runs: list[RunRecord]) -> None:
-    """The way to a run without a mouse."""
-    with st.container(horizontal=True, vertical_alignment="bottom"):
-        names = [run.name for run in runs]
-        index = st.selectbox(
-            "Open a run", range(len(runs)), format_func=lambda i: names[i], key="opened_run"
-        )
-        if st.button("Open", key="open_run", type="primary"):
-            _open(runs[index or 0].run_id)
+def _cards(ids: list[str]) -> None:
+    """Cards that renew themselves while something is going on."""
+    with plain_errors():
+        columns = st.columns(2, gap="medium")
+        for place, run_id in enumerate(ids):
+            run = store().run(run_id)
+            with columns[place % 2]:
+                run_cards.show(run, _last(run))
 
 
 def render() -> None:
@@ -90,10 +113,17 @@ def render() -> None:
         if not runs:
             _empty()
             return
-        st.caption("Click anywhere in a line to open that run.")
-        _table(runs)
-        _opener(runs)
-        st.caption(ASSUMPTIONS)
+        shown = _shown(runs)
+        ended = [run for run in shown if run.status in panel.ENDED]
+        if ended:
+            panel.look(ended[0])
+        busy = any(run.status == "running" or panel.under_way(run.run_id) for run in shown)
+        every = REFRESH_SECONDS if busy else None
+        st.fragment(_cards, run_every=every)([run.run_id for run in shown])
+        with st.expander("All figures as a table", expanded=len(runs) > AT_ONCE):
+            st.caption("Click anywhere in a line to open that run.")
+            _table(runs)
+            st.caption(ASSUMPTIONS)
 
 
 PAGE = DashboardPage("Runs", ":material/list:", "runs", 10, render)

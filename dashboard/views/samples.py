@@ -6,18 +6,26 @@ import math
 
 import streamlit as st
 
-from dashboard import images, sample_detail
+from dashboard import images, sample_detail, sample_map
 from dashboard.badges import privacy_warning
 from dashboard.components.grid import grid, grid_data
 from dashboard.pages import DashboardPage
 from dashboard.sample_filters import choose
-from dashboard.session import pick_run, plain_errors, store
-from server.store import RunRecord, SampleFilter, StoredSample, StoreError
+from dashboard.sample_order import ORDERS, alike, arranged, orders
+from dashboard.session import choice, pick_run, plain_errors, store
+from dashboard.theme import tag
+from server.store import RunRecord, SampleFilter, StoredBatch, StoredSample, StoreError
 
 AT_ONCE = 1000
 GRID_HEIGHT = 640
 SAMPLE_PARAMETER = "sample"
 TILES = {"Small": 28, "Medium": 42, "Large": 64}
+ALIKE = 18
+PLAIN = {
+    "faithful": "Neither guided nor filtered: as the critics taught it. Look for faults here.",
+    "curated": "Guided and filtered by the annotator: good to label, but faults are taken out.",
+    "strip": "A few samples of every round, from the same noise.",
+}
 
 
 @st.cache_data(max_entries=16, show_spinner=False)
@@ -37,9 +45,7 @@ def name_of(sample: StoredSample) -> str:
 def _page(total: int) -> int:
     """Offset of the page that is shown."""
     pages = max(1, math.ceil(total / AT_ONCE))
-    if pages == 1:
-        return 0
-    number = st.number_input(f"Page (of {pages})", 1, pages, key=f"page-of-{pages}", width=160)
+    number = choice("Page", [str(i + 1) for i in range(pages)], lambda i: f"{i} of {pages}", "page")
     return (int(number) - 1) * AT_ONCE
 
 
@@ -59,33 +65,54 @@ def _picked(run: RunRecord) -> StoredSample | None:
     return sample if sample.run_id == run.run_id else None
 
 
-def _grid(run: RunRecord, wanted: SampleFilter, total: int, picked: StoredSample | None) -> None:
+def _page_of(
+    wanted: SampleFilter, total: int, picked: StoredSample | None
+) -> tuple[list[StoredSample], int]:
+    """The samples of the page that is shown, in its order, and the tile's size."""
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        size = st.segmented_control(
-            "Size", list(TILES), default="Medium", required=True, key="tile_size"
-        )
+        size = choice("Size", list(TILES)[1:] + list(TILES)[:1], str, "size")
         offset = _page(total)
-    found = store().samples(wanted, offset=offset, limit=AT_ONCE)
-    ids = [sample.sample_id for sample in found]
-    st.caption(f"{offset + 1:,} to {offset + len(found):,} of {total:,} samples")
-    sprite = _sprite(tuple(sample.sha256 for sample in found), [sample.png for sample in found])
+        found = store().samples(wanted, offset=offset, limit=AT_ONCE)
+        order = choice("Order", orders(found, picked), lambda one: ORDERS[one], "order")
+    within = " · ordered within this page" if total > AT_ONCE else ""
+    st.caption(f"{offset + 1:,} to {offset + len(found):,} of {total:,} samples{within}")
+    return arranged(found, order, picked), TILES[size]
+
+
+def _grid(
+    run: RunRecord, shown: list[StoredSample], tile: int, picked: StoredSample | None
+) -> None:
+    sprite = _sprite(tuple(sample.sha256 for sample in shown), [sample.png for sample in shown])
     data = grid_data(
         sprite,
-        ids,
-        [name_of(sample) for sample in found],
+        [sample.sample_id for sample in shown],
+        [name_of(sample) for sample in shown],
         selected=None if picked is None else picked.sample_id,
-        tile=TILES[size or "Medium"],
+        tile=tile,
     )
     with st.container(height=GRID_HEIGHT, border=True):
         grid(data, key=f"grid-{run.run_id}", on_pick=_pick)
 
 
-def _detail(run: RunRecord, picked: StoredSample | None) -> None:
+def _detail(run: RunRecord, shown: list[StoredSample], picked: StoredSample | None) -> None:
     st.markdown("#### Close up")
     if picked is None:
         st.info("Click a sample in the grid to enlarge it and to see its provenance.")
-    else:
-        sample_detail.show(run, picked)
+        return
+    sample_detail.show(run, picked)
+    st.markdown("#### More like this")
+    near = alike(shown, picked, ALIKE)[1:]
+    if near:
+        pixels = images.sheet([one.png for one in near], 6, 1)
+        factor = max(1, 300 // pixels.shape[1])
+        images.show(pixels, factor=factor, alt=f"{len(near)} samples of this page most like it")
+
+
+def _kind(batch: StoredBatch | None) -> None:
+    """What the batch is good for, beside what it is called."""
+    if batch is not None:
+        kind = "good" if batch.purpose == "faithful" else "on"
+        st.html(f'{tag(batch.purpose, kind)}<span class="quiet">{PLAIN[batch.purpose]}</span>')
 
 
 def render() -> None:
@@ -99,19 +126,24 @@ def render() -> None:
         run = pick_run(runs)
         privacy_warning(run)
         wanted = choose(run)
-        total = store().count_samples(wanted)
+        total = wanted.total()
         if total == 0:
             st.info(
                 "No sample fits. A run stores a strip of samples every few rounds and a larger "
                 "batch to work on at its end; or widen the filters."
             )
             return
+        _kind(wanted.batch)
         picked = _picked(run)
         left, right = st.columns([2.8, 1], gap="large")
         with left:
-            _grid(run, wanted, total, picked)
+            shown, tile = _page_of(wanted.filter, total, picked)
+            _grid(run, shown, tile, picked)
+            with st.expander("Map: alike samples lie together", on_change="rerun") as opened:
+                if opened.open:
+                    sample_map.show(shown, f"map-{run.run_id}", _pick)
         with right:
-            _detail(run, picked)
+            _detail(run, shown, picked)
 
 
 PAGE = DashboardPage("Samples", ":material/grid_view:", "samples", 30, render)

@@ -15,6 +15,7 @@ from streamlit.util import calc_hash
 
 from dashboard.options import STORE_VARIABLE, USER_VARIABLE
 from dashboard.serve import MAIN_SCRIPT
+from dashboard.session import FAILED
 from server.store import Store
 
 
@@ -39,7 +40,9 @@ def open_page(
         app._page_hash = calc_hash(page)  # switch_page knows pages that are files alone
         for name, value in query.items():
             app.query_params[name] = value
-        return app.run()
+        shown = app.run()
+        assert not [error.value for error in shown.error if FAILED in error.value]
+        return shown
 
     return open_
 

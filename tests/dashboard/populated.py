@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import io
 import math
+import shutil
+import tempfile
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -159,7 +163,7 @@ def whole_run(
     add_run(store, run_id, private=private, **changes)
     for round_ in (1, 2, 3):
         add_round(store, run_id, round_, private=private)
-    add_batch(store, run_id, 3, "release", count, private=private)
+    add_batch(store, run_id, 3, "curated", count, private=private)
 
 
 def add_project(store: Store, run_id: str = "run-1", **changes: Any) -> int:
@@ -186,7 +190,17 @@ def shrunk(png: bytes, factor: int) -> list[list[int]]:
     return small.tolist()
 
 
+@cache
+def _template() -> Path:
+    """An empty store, made once: migrations take longer than a test."""
+    path = Path(tempfile.mkdtemp(prefix="fedlens-")) / "store.db"
+    atexit.register(shutil.rmtree, path.parent, ignore_errors=True)
+    open_store(path, create=True).close()
+    return path
+
+
 def new_store(folder: Path) -> tuple[str, Store]:
     """An empty store in a folder, with its URL."""
+    shutil.copy(_template(), folder / "store.db")
     url = f"sqlite:///{folder / 'store.db'}"
-    return url, open_store(url, create=True)
+    return url, open_store(url)

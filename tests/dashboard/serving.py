@@ -11,7 +11,8 @@ from pathlib import Path
 TOKEN = "token-of-the-tests-0123456789"
 LINK = re.compile(r"http://127\.0\.0\.1:(\d+)/\?token=\S+")
 SERVE = (
-    "import sys; from dashboard.serve import serve; serve(sys.argv[1], port=0, token=sys.argv[2])"
+    "import sys; from dashboard.serve import serve; "
+    "serve(sys.argv[1], token=sys.argv[2], port=int(sys.argv[3]))"
 )
 CHROMIUM = Path("/usr/bin/chromium")
 CHROMIUM_ARGUMENTS = (
@@ -44,11 +45,11 @@ class Served:
         return f"{self.address}/?token={TOKEN}"
 
 
-def start_dashboard(url: str, folder: Path) -> Served:
-    """Serve a store on any free port; returns once pages are answered."""
+def start_dashboard(url: str, folder: Path, port: int = 0) -> Served:
+    """Serve a store on a port, any free one by default; returns once pages are answered."""
     log = folder / "dashboard.log"
     process = subprocess.Popen(
-        [sys.executable, "-c", SERVE, url, TOKEN],
+        [sys.executable, "-c", SERVE, url, TOKEN, str(port)],
         stderr=subprocess.PIPE,
         stdout=log.open("w"),
         text=True,

@@ -11,7 +11,7 @@ import populated
 import pytest
 from serving import Served, start_dashboard, stop_dashboard
 
-from server.store import Store
+from server.store import SampleFilter, Store
 
 playwright = pytest.importorskip("playwright.sync_api")
 pytestmark = pytest.mark.browser
@@ -235,7 +235,7 @@ def test_buttons_label_too_and_space_still_skips_after_a_click(page, desk) -> No
     button = page.get_by_role("button", name="artefact")
     button.focus()
     button.press("Enter")
-    page.get_by_role("button", name="Skip").click()
+    page.get_by_role("button", name="Space Skip").click()
     page.get_by_role("button", name="Undo").click()
     desk.saved()
     assert desk.said() == list(zip(desk.queue()[:3], ["3", None, "x"], strict=True))
@@ -276,7 +276,7 @@ def test_a_click_in_the_grid_shows_where_the_sample_comes_from(
     page.mouse.click(box["x"] + 45 * 2 + 20, box["y"] + 20)  # the third tile of 42 + 3 pixels
     badge = page.locator(".st-key-provenance")
     badge.wait_for()
-    sample = store.samples(populated.of_run(run_id))[2]
+    sample = store.samples(SampleFilter(run_id=run_id, purpose="curated"))[2]
     assert f"SYNTHETIC · run {run_id} drawn · round {sample.round}" in badge.inner_text()
     assert "BDP ε" in badge.inner_text()
     assert f"sample={sample.sample_id}" in page.url
@@ -289,7 +289,7 @@ def test_a_click_in_the_grid_shows_where_the_sample_comes_from(
 
 
 def test_a_thousand_samples_are_one_picture(page, store, address, run_id) -> None:
-    populated.add_batch(store, run_id, 2, "release", 1000)
+    populated.add_batch(store, run_id, 2, "faithful", 1000)
     page.goto(f"{address}/samples?run={run_id}")
     page.locator("canvas[data-drawn='1000']").wait_for()
     assert page.locator("img").count() < 10
@@ -298,14 +298,16 @@ def test_a_thousand_samples_are_one_picture(page, store, address, run_id) -> Non
 def test_close_ups_are_lossless(page, store, address, run_id) -> None:
     sample = store.samples(populated.of_run(run_id))[5]
     page.goto(f"{address}/samples?run={run_id}&sample={sample.sample_id}")
-    image = page.locator("[data-testid='stImage'] img")
+    image = page.get_by_role("img", name=f"Synthetic sample {sample.sample_id},")
     image.wait_for()
     answer = page.request.get(address + urlsplit(image.get_attribute("src")).path)
     assert answer.headers["content-type"] == "image/png"
     assert populated.shrunk(answer.body(), 9) == populated.pixels(sample.png)
 
 
-@pytest.mark.parametrize("path", ["/", "/run", "/run?run=open", "/samples?run=open", "/annotate"])
+@pytest.mark.parametrize(
+    "path", ["/", "/run", "/diagnosis", "/samples?run=open", "/compare?run=open", "/annotate"]
+)
 def test_pages_open_by_their_address(page, address, path: str) -> None:
     page.goto(address + path)
     page.get_by_role("heading", level=1).wait_for()
@@ -313,13 +315,33 @@ def test_pages_open_by_their_address(page, address, path: str) -> None:
     assert page.locator(".stException").count() == 0
 
 
-def test_a_click_in_the_table_opens_the_run(page, world: tuple[Store, Served]) -> None:
+def test_a_click_on_a_run_opens_it_and_other_pages_stay_with_it(
+    page, world: tuple[Store, Served], store
+) -> None:
+    populated.whole_run(store, "zebra", count=20)  # the first of its day on the page
     page.goto(world[1].link)
-    page.get_by_test_id("stDataFrame").locator("canvas").first.wait_for()
-    box = page.get_by_test_id("stDataFrame").bounding_box()
-    page.mouse.click(box["x"] + 60, box["y"] + 50)
-    page.get_by_text("Privacy spent").wait_for()
-    assert "/run?run=" in page.url
+    page.locator(".st-key-links-zebra").get_by_text("Open", exact=True).click()
+    page.get_by_role("heading", level=4, name="Privacy spent").wait_for()
+    assert "/run?run=zebra" in page.url
+    page.get_by_test_id("stHeader").get_by_text("Samples").click()
+    page.get_by_text("of 20 samples").wait_for()
+    page.wait_for_url("**/samples?**run=zebra**")
+    assert (
+        page.get_by_test_id("stMainMenu").count() == 0
+        or not page.get_by_test_id("stMainMenu").is_visible()
+    )
+
+
+def test_a_clicked_order_and_class_stand_in_the_address_and_survive_a_reload(
+    page, store, address, run_id
+) -> None:
+    page.goto(f"{address}/samples?run={run_id}")
+    page.get_by_label("Order").click()
+    page.get_by_role("option", name="Oddest first").click()
+    page.wait_for_url("**order=oddest**")
+    page.reload()
+    page.locator("canvas[data-drawn='120']").wait_for()
+    assert "order=oddest" in page.url, "where the box held another order it would be gone"
 
 
 def test_a_running_run_is_followed_without_a_click(page, store, address) -> None:

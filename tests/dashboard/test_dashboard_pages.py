@@ -10,7 +10,7 @@ from streamlit.testing.v1 import AppTest
 
 from server.store import Annotation, SampleFilter, Store
 
-PAGES = ("runs", "run", "samples", "annotate")
+PAGES = ("runs", "run", "diagnosis", "samples", "compare", "annotate")
 Opener = Callable[..., AppTest]
 
 
@@ -19,6 +19,12 @@ def words(app: AppTest) -> str:
     parts = [*app.markdown, *app.caption, *app.info, *app.error, *app.warning, *app.title]
     metrics = [f"{metric.label} {metric.value}" for metric in app.metric]
     return "\n".join([*(str(part.value) for part in parts), *metrics])
+
+
+def choose(app: AppTest, label: str, option: str) -> None:
+    """Choose an option as it is shown, in the select box of that label."""
+    box = next(box for box in app.selectbox if box.label == label)
+    box.set_value(box.options.index(option)).run()
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -136,22 +142,25 @@ def test_filters_narrow_the_samples(open_page: Opener, store_at: tuple[str, Stor
         )
     )
     app = open_page("samples", run="run-1")
+    assert "of 60 samples" in words(app), "the batch to look at, not the first blurs"
+    choose(app, "Batch", "All batches")
     assert "of 180 samples" in words(app)
-    app.selectbox(key="filter-Purpose-run-1").set_value("release").run()
-    assert "of 60 samples" in words(app)
-    app.selectbox(key="filter-Requested class-run-1").set_value(3).run()
-    assert "of 6 samples" in words(app)
-    app.selectbox(key="filter-Requested class-run-1").set_value(None)
-    app.selectbox(key="filter-Label given-run-1").set_value(label.label_id).run()
+    assert app.query_params["batch"] == "all"
+    choose(app, "Requested class", "3")
+    assert "of 18 samples" in words(app)
+    again = open_page("samples", run="run-1", batch="all", **{"class": "3"})
+    assert "of 18 samples" in words(again), "the address says what is shown"
+    choose(app, "Requested class", "All")
+    choose(app, "Label given", f"labels of run-1: {label.name}")
     assert "of 1 samples" in words(app)
-    app.selectbox(key="filter-Round-run-1").set_value(1).run()
+    choose(app, "Requested class", "3")
     assert "No sample fits" in words(app)
 
 
 def test_a_sample_shows_where_it_comes_from(open_page: Opener, store_at: tuple[str, Store]) -> None:
     store = store_at[1]
     populated.whole_run(store)
-    sample = store.samples(SampleFilter(purpose="release"))[4]
+    sample = store.samples(SampleFilter(purpose="curated"))[4]
     app = open_page("samples", run="run-1", sample=str(sample.sample_id))
     assert not app.exception
     assert (
@@ -189,7 +198,7 @@ def test_a_project_is_made_with_a_label_a_class(
     next(button for button in app.button if button.label == "Create project").click().run()
     assert not app.exception
     project = store_at[1].projects()[0]
-    assert (project.name, project.run_id, project.purpose) == ("digits", "run-1", "release")
+    assert (project.name, project.run_id, project.purpose) == ("digits", "run-1", "curated")
     assert [(x.key, x.name, x.kind) for x in project.labels] == [
         *((str(c), f"class {c}", "class") for c in range(10)),
         ("q", "unknown class", "unknown"),

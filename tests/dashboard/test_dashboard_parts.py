@@ -94,9 +94,13 @@ def test_keys_are_read_in_either_case() -> None:
     assert not RESERVED.keys() & {label.key for label in default_labels(range(40))}
 
 
-def test_the_privacy_chart_always_holds_both_accountants() -> None:
-    chart = charts.epsilon_chart([a_round(1), a_round(2)], budget=9.0).to_dict()
-    legend = chart["layer"][0]["encoding"]["color"]["scale"]["domain"]
+def test_both_accountants_are_drawn_and_never_on_one_axis() -> None:
+    rounds = [a_round(1), a_round(2)]
+    dp = charts.dp_chart(rounds, budget=9.0).to_dict()
+    first = dp["layer"][0]["encoding"]["color"]["scale"]["domain"]
+    bayesian = charts.bayesian_chart(rounds).to_dict()["encoding"]["color"]["scale"]["domain"]
+    assert not set(first) & set(bayesian)
+    legend = [*first, *bayesian]
     assert legend == [
         "DP, any person (δ = 1e-05)",
         "BDP sound (δ = 1e-10)",
@@ -162,8 +166,7 @@ def test_the_percentile_curve_leaves_out_shares_of_less_than_one_user() -> None:
     rows = percentiles.curve_frame(replace(a_round(1), percentiles=curve), users=1000)
     most = rows[rows["bound"] == percentiles.SOUND]
     assert most[["left out", "epsilon"]].to_numpy().tolist() == [[0.5, 1.0], [0.01, 2.0]]
-    everybody = rows[rows["bound"] == percentiles.FOR_ALL]
-    assert everybody[["left out", "epsilon"]].to_numpy().tolist() == [[0.01, 3.0], [0.5, 3.0]]
+    assert set(rows["bound"]) == {percentiles.SOUND}, "DP stands in words, not on this axis"
     assert percentiles.CORRECTED not in set(rows["bound"])
     both = replace(a_round(1), percentiles=curve, percentiles_corrected={"0.5": 0.4, "1": 3.0})
     estimate = percentiles.curve_frame(both, users=1000).query("bound == @percentiles.CORRECTED")

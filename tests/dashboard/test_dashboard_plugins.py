@@ -71,7 +71,7 @@ def test_labels_are_offered_for_download_by_every_exporter(
     populated.whole_run(store)
     project = populated.add_project(store)
     user = store.ensure_user("tester")
-    assert not open_page("annotate").get("download_button")
+    assert not open_page("results").get("download_button")
     store.annotate(
         Annotation(
             client_uuid="one",
@@ -81,7 +81,7 @@ def test_labels_are_offered_for_download_by_every_exporter(
             label_id=store.labels(project)[0].label_id,
         )
     )
-    app = open_page("annotate")
+    app = open_page("results")
     assert not app.exception
     titles = [button.label for button in app.get("download_button")]
     assert titles == [exporter.title for exporter in EXPORTERS.values()]

@@ -1,0 +1,112 @@
+"""The statistics of a comparison on the page, and the blind test."""
+
+from __future__ import annotations
+
+import secrets
+
+import streamlit as st
+
+from dashboard import images
+from dashboard.compare.blind import TRIALS, BlindTest
+from dashboard.compare.sides import Side, mean_pictures, null_of
+from dashboard.compare.statistics import Difference, differences
+from dashboard.frames import frame, put
+from dashboard.session import store
+from server.store import RunRecord, StoredSample
+
+NO_NULL = (
+    "There is **no null between seeds**: the store has no run that differs from A or B in its seed "
+    "alone. Two trainings of one federation differ too, by more than their samples do, so a large "
+    "change over the samples' error is no proof. Train A again with another `--seed`."
+)
+POOL = 400
+
+
+def show_means(one: Side, other: Side) -> None:
+    """Mean pictures by class."""
+    shared = set(one.planes()) & set(other.planes())
+    if not shared:
+        st.info("The two batches have no class in common: there is nothing to compare by class.")
+        return
+    pixels = mean_pictures(one.planes(), other.planes())
+    images.show(
+        pixels,
+        factor=max(1, 900 // pixels.shape[1]),
+        alt="Mean pictures by class: of A, of B, and how B differs",
+    )
+    st.caption(
+        "Mean of A, mean of B, and the change; a column a class. Blue: B is brighter there; "
+        "orange: darker."
+    )
+
+
+def show_statistics(one: Side, other: Side, runs: list[RunRecord]) -> None:
+    """The table of differences, with the null that there is."""
+    null = [*null_of(one, runs), *null_of(other, runs)]
+    null = [side for side in null if side.run.run_id not in (one.run.run_id, other.run.run_id)]
+    found = differences(one.planes(), other.planes(), [side.planes() for side in null])
+    put(frame([_row(each) for each in found]), "Table of how the two batches differ")
+    if null:
+        names = ", ".join(side.run.name for side in null)
+        st.caption(f"Null between seeds from {names}: beyond ±3 is more than chance of training.")
+    else:
+        st.caption(NO_NULL)
+
+
+def _row(each: Difference) -> dict[str, object]:
+    return {
+        "Measure": each.measure,
+        "A": round(each.one, 4),
+        "B": round(each.other, 4),
+        "Change": round(each.change, 4),
+        "Error of samples": round(each.error, 4),
+        "In deviations between seeds": "no null"
+        if each.deviations is None
+        else f"{each.deviations:+.1f}",
+    }
+
+
+def show_blind_test(one: Side, other: Side) -> None:
+    """Trials without names, then their verdict."""
+    key = f"blind-{one.batch.batch_id}-{other.batch.batch_id}"
+    if key not in st.session_state:
+        st.caption(
+            f"{TRIALS} trials: samples of both sides without their names. Say which are the faulty "
+            "ones; the verdict comes at the end, with the chance that guessing would do as well."
+        )
+        if st.button("Begin the blind test", key=f"{key}-begin", type="primary"):
+            st.session_state[key] = BlindTest(secrets.randbits(32))
+            st.rerun()
+        return
+    test: BlindTest = st.session_state[key]
+    if test.over:
+        st.success(test.verdict())
+        if st.button("Begin again", key=f"{key}-again"):
+            del st.session_state[key]
+            st.rerun()
+        return
+    _trial(test, one, other, key)
+
+
+def _trial(test: BlindTest, one: Side, other: Side, key: str) -> None:
+    a, b = _pool(one), _pool(other)
+    of_a, of_b = test.drawn(min(len(a), len(b)))
+    sides = [[a[i] for i in of_a], [b[i] for i in of_b]]
+    if test.b_is_left():
+        sides.reverse()
+    st.progress(test.number / TRIALS, text=f"Trial {test.number + 1} of {TRIALS}")
+    for column, samples, left in zip(st.columns(2), sides, (True, False), strict=True):
+        with column:
+            pixels = images.sheet([each.png for each in samples], 6, 1)
+            images.show(pixels, factor=max(1, 480 // pixels.shape[1]), alt="Samples of one side")
+            st.button(
+                "These are the faulty ones",
+                key=f"{key}-{test.number}-{left}",
+                shortcut="1" if left else "2",
+                on_click=test.choose,
+                kwargs={"left": left},
+            )
+
+
+def _pool(side: Side) -> list[StoredSample]:
+    return store().samples(side.wanted(), limit=POOL)

@@ -1,0 +1,120 @@
+"""A diagnosis as the command gives it, checked: it comes from a file or a process."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+HOPELESS = 0.5
+"""Where the median fault must be in more of the users than this to be seen, the noise hides all."""
+
+
+class AnswerError(ValueError):
+    """Something that is no diagnosis."""
+
+
+@dataclass(frozen=True)
+class KeptFinding:
+    """A fault that the released sums show."""
+
+    fault: str
+    says: str
+    amount: float | None
+    share: float
+    low: float
+    high: float
+    q_value: float
+    classes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class KeptDiagnosis:
+    """What was found, what could not have been, and what it was compared with."""
+
+    findings: tuple[KeptFinding, ...]
+    """Surest first."""
+    omnibus: float
+    """p value of what no finding explains."""
+    smallest: Mapping[str, float]
+    """By fault: the smallest share of users at which it would be seen; infinite for never."""
+    reference: str
+    images: int
+    fits: bool
+    why: str
+    """Where the reference does not fit: the reason."""
+    releases: tuple[str, ...]
+    hypotheses: int
+    looks: Mapping[str, list[dict[str, str]]] = field(default_factory=dict)
+    """By fault: samples before and after it, as base64 PNGs with their labels."""
+
+    @property
+    def too_noisy(self) -> bool:
+        """Whether most faults could hide even in half of the users."""
+        shares = sorted(self.smallest.values())
+        return bool(shares) and shares[len(shares) // 2] > HOPELESS
+
+    @property
+    def hint(self) -> str:
+        """The whole answer in a few words."""
+        if not self.fits:
+            return "Reference does not fit: nothing is claimed"
+        if self.findings:
+            first = self.findings[0]
+            more = len(self.findings) - 1
+            rest = f", and {more} more" if more else ""
+            return f"{first.says} in {percent(first.share)} of users{rest}"
+        if self.too_noisy:
+            return "Too noisy to judge"
+        if self.omnibus < 0.01:
+            return "Something unexplained, no known fault"
+        return "No fault found"
+
+
+def percent(share: float) -> str:
+    """A share as a whole percentage; one digit more below ten."""
+    if not math.isfinite(share):
+        return "–"
+    return f"{100 * share:.0f}%" if share >= 0.1 else f"{100 * share:.1f}%"
+
+
+def read_answer(found: Any, looks: Any = None) -> KeptDiagnosis:
+    """The answer in an object of JSON.
+
+    Raises:
+        AnswerError: a field is missing or of another kind; it may be another version's.
+    """
+    try:
+        reference = found["reference"]
+        return KeptDiagnosis(
+            findings=tuple(_finding(one) for one in found["findings"]),
+            omnibus=float(found["omnibus"]["p_value"]),
+            smallest={
+                str(name): math.inf if share is None else float(share)
+                for name, share in found["smallest_detectable"].items()
+            },
+            reference=str(reference["name"]),
+            images=int(reference["images"]),
+            fits=bool(reference["fits"]),
+            why=str(reference["why"]),
+            releases=tuple(map(str, found["releases"])),
+            hypotheses=int(found["hypotheses"]),
+            looks=looks if isinstance(looks, dict) else {},
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise AnswerError(f"this is no diagnosis of this version: {error!r}") from None
+
+
+def _finding(one: Any) -> KeptFinding:
+    amount = one["amount"]
+    return KeptFinding(
+        fault=str(one["fault"]),
+        says=str(one["says"]),
+        amount=None if amount is None else float(amount),
+        share=float(one["share"]),
+        low=max(0.0, float(one["low"])),
+        high=min(1.0, float(one["high"])),
+        q_value=float(one["q_value"]),
+        classes=tuple(int(number) for number in one["classes"]),
+    )

@@ -1,0 +1,95 @@
+"""A run's diagnosis on any page: its question, its answer, or how far it is."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from dashboard.faults.answer import KeptDiagnosis
+from dashboard.faults.jobs import Diagnoses, Job, Question
+from dashboard.faults.places import RunPlace, places
+from dashboard.images import base64_text
+from dashboard.session import RUN_PARAMETER, store_url
+from dashboard.theme import tag
+from dashboard.thumbnails import by_class, newest_batch
+from server.store import RunRecord, StoredSample
+
+EACH, MOST_CLASSES = 6, 40
+"""Samples of a class that faults are shown on, of so many classes at most."""
+ENDED = ("finished", "stopped-by-budget")
+
+
+@st.cache_resource(show_spinner=False)
+def diagnoses() -> Diagnoses:
+    """All diagnoses of this server."""
+    return Diagnoses()
+
+
+@st.cache_data(ttl=5, show_spinner=False)
+def run_places(url: str) -> dict[str, RunPlace]:
+    """The runs' folders by run id, looked for at most every five seconds."""
+    return places(url)
+
+
+def place_of(run_id: str) -> RunPlace | None:
+    """The run's folder, if it lies on this machine."""
+    return run_places(store_url()).get(run_id)
+
+
+def kept(run_id: str) -> KeptDiagnosis | None:
+    """The answer of a run against its own data's public test images, if there is one."""
+    place = place_of(run_id)
+    if place is None or not place.releases():
+        return None
+    return diagnoses().answer(Question(place))
+
+
+def ask(run: RunRecord, question: Question) -> Job:
+    """Have a question answered in the background."""
+    shown = examples(run)
+    return diagnoses().ask(
+        question,
+        [{"png": base64_text(one.png), "label": one.requested_class} for one in shown],
+        max((one.requested_class for one in shown), default=-1) + 1,
+    )
+
+
+def look(run: RunRecord) -> KeptDiagnosis | None:
+    """The kept answer of a run that has ended; where there is none yet, it is asked for."""
+    answer = kept(run.run_id)
+    place = place_of(run.run_id)
+    if answer is None and place and place.releases() and run.status in ENDED:
+        question = Question(place)
+        if diagnoses().job(question) is None:
+            ask(run, question)
+    return answer
+
+
+def under_way(run_id: str) -> bool:
+    """Whether the run is being looked at."""
+    place = place_of(run_id)
+    job = diagnoses().job(Question(place)) if place and place.releases() else None
+    return job is not None and job.state != "failed"
+
+
+def examples(run: RunRecord) -> list[StoredSample]:
+    """A few samples of the batch that is most like the users' data, the classes in turn."""
+    batch = newest_batch(run.run_id)
+    if batch is None:
+        return []
+    classes = by_class(batch, EACH, MOST_CLASSES)
+    return [one[turn] for turn in range(EACH) for one in classes if turn < len(one)]
+
+
+def hint_tag(run_id: str) -> str:
+    """The answer as a small label; nothing before the first look."""
+    answer = kept(run_id)
+    if answer is None:
+        return tag("looking for faults …") if under_way(run_id) else ""
+    if not answer.fits:
+        return tag(answer.hint, "bad")
+    return tag(answer.hint, "found" if answer.findings or answer.omnibus < 0.01 else "good")
+
+
+def link_parameters(run: RunRecord) -> dict[str, str]:
+    """Of the address of the run's diagnosis."""
+    return {RUN_PARAMETER: run.run_id}

@@ -1,0 +1,158 @@
+"""Diagnosis: which fault users' data has, in what share of them, and what could not be seen."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from dashboard.badges import privacy_warning
+from dashboard.faults import cards, panel
+from dashboard.faults.confirm import confirm
+from dashboard.faults.jobs import Job, Question
+from dashboard.faults.places import RunPlace
+from dashboard.pages import PAGES, DashboardPage
+from dashboard.sample_filters import classes_of
+from dashboard.session import pick_run, plain_errors, store, store_url
+from dashboard.theme import put_card, text
+from server.store import RunRecord
+
+REFRESH_SECONDS = 2
+AGAINST = "against"
+"""Of the address: the reference."""
+PUBLIC = ("mnist", "fashion-mnist", "embedded")
+WHAT = (
+    "A run has released noised sums anyway. They are compared with what users of public records "
+    "would have released, sound and under each fault of a library. Looking again costs no privacy."
+)
+
+
+def references(run: RunRecord, places: dict[str, RunPlace]) -> dict[str, str]:
+    """What a run may be compared with, in words, by what the command calls it."""
+    own = {"": f"Test images of {run.data_name}, public"}
+    others = {name: f"Test images of {name}, public" for name in PUBLIC if name != run.data_name}
+    earlier = {
+        str(place.path): f"Earlier run {place.name}"
+        for run_id, place in places.items()
+        if run_id != run.run_id and place.releases()
+    }
+    return own | earlier | others
+
+
+def _reference(run: RunRecord) -> str:
+    offered = references(run, panel.run_places(store_url()))
+    ids = list(offered)
+    asked = st.query_params.get(AGAINST, "")
+    chosen = st.selectbox(
+        "Compared with",
+        ids,
+        index=ids.index(asked) if asked in offered else 0,
+        format_func=lambda one: offered[one],
+        key=f"reference-{run.run_id}",
+    )
+    if chosen:
+        st.query_params[AGAINST] = chosen
+    elif AGAINST in st.query_params:
+        del st.query_params[AGAINST]
+    return chosen or ""
+
+
+def _unreadable(run: RunRecord, place: RunPlace | None) -> str | None:
+    """Why a run cannot be diagnosed, with the mend; None where it can."""
+    if place is None:
+        return (
+            "The folder of this run was not found beside the store. Start the dashboard on the "
+            "machine that has it, or set FEDLENS_RUNS to the folder that holds run folders."
+        )
+    if place.releases():
+        return None
+    if run.status == "running":
+        return "The first sums are released after the warm-up; this page then begins by itself."
+    if run.unit != "user":
+        return "The run protects records, not users: it keeps no sums over users."
+    return "The run kept no released sums: it has a privatizer, no noise, or an older version's."
+
+
+@st.fragment(run_every=REFRESH_SECONDS)
+def _waiting(run: RunRecord, question: Question) -> None:
+    with plain_errors():
+        job = panel.diagnoses().job(question)
+        if job is None or job.state == "failed":
+            st.rerun()
+        _progress(job)
+
+
+def _progress(job: Job | None) -> None:
+    seconds = 0 if job is None else job.seconds
+    waits = job is not None and job.state == "waiting"
+    put_card(
+        f'<div role="status"><p class="over">Under way, {seconds // 60}:{seconds % 60:02d}</p>'
+        "<h2>"
+        + ("Waiting for another diagnosis" if waits else "Trying every fault of the library")
+        + "</h2><p>Usually one to three minutes. You may leave this page: the answer is kept.</p>"
+        "</div>"
+    )
+
+
+def _failed(run: RunRecord, question: Question, job: Job) -> None:
+    put_card(
+        '<p class="over">No answer</p><h2>The diagnosis ended with an error</h2>'
+        f"<p>{text(job.why)}</p>",
+        "refused",
+    )
+    if st.button("Try again", key="diagnose_again"):
+        panel.ask(run, question)
+        st.rerun()
+
+
+def _answer(run: RunRecord, question: Question) -> None:
+    answer = panel.diagnoses().answer(question)
+    if answer is not None:
+        classes = len(classes_of(run.run_id))
+        cards.show(answer, classes)
+        if answer.fits and answer.findings:
+            confirm(answer.findings[0], run, str(question.run.path), classes)
+        return
+    job = panel.diagnoses().job(question)
+    if job is not None and job.state == "failed":
+        _failed(run, question, job)
+        return
+    if job is None:
+        panel.ask(run, question)
+    _waiting(run, question)
+
+
+def _links(run: RunRecord) -> None:
+    with st.container(horizontal=True):
+        for page, label in (
+            ("samples", "Look at the samples"),
+            ("compare", "Compare with another run"),
+            ("run", "The run's figures"),
+        ):
+            where = PAGES[page].in_navigation()
+            st.page_link(where, label=label, query_params=panel.link_parameters(run))
+
+
+def render() -> None:
+    """Show the page."""
+    st.title("Diagnosis")
+    with plain_errors():
+        runs = store().runs()
+        if not runs:
+            st.info("**No runs yet.** The page *Runs* says how to start one.")
+            return
+        left, right = st.columns(2)
+        with left:
+            run = pick_run(runs)
+        with right:
+            reference = _reference(run)
+        privacy_warning(run)
+        st.caption(WHAT)
+        place = panel.place_of(run.run_id)
+        why = _unreadable(run, place)
+        if why is not None or place is None:
+            st.info(why or "")
+            return
+        _answer(run, Question(place, reference))
+        _links(run)
+
+
+PAGE = DashboardPage("Diagnosis", ":material/troubleshoot:", "diagnosis", 25, render)

@@ -1,0 +1,137 @@
+"""Results: what samples count as, how many are artefacts, and labels on their way out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from html import escape
+from urllib.parse import quote
+
+import streamlit as st
+
+from dashboard import agreement_tables as tables
+from dashboard.account import account, require
+from dashboard.badges import privacy_warning
+from dashboard.frames import frame
+from dashboard.images import base64_text
+from dashboard.pages import DashboardPage
+from dashboard.session import pick, plain_errors, store
+from server.store import (
+    EXPORTERS,
+    Exporter,
+    Store,
+    StoredLabel,
+    StoredProject,
+)
+
+SHOWN = 60
+Counts = Mapping[tuple[int, int | None], int]
+BIASED = (
+    "This queue was not in random order. Shares are of the samples that chance alone put into it: "
+    "the others were chosen because they looked interesting."
+)
+
+
+def _shares(project: StoredProject, counts: Counts, labels: list[StoredLabel]) -> None:
+    columns = st.columns(3)
+    columns[0].metric("Samples answered", f"{sum(counts.values()):,}")
+    if project.order == "uncertainty":
+        counts = store().label_table(project.project_id, control=True)
+        st.caption(BIASED)
+    for column, kind, title in (
+        (columns[1], "artefact", "Artefacts"),
+        (columns[2], "unknown", "Unknown classes"),
+    ):
+        hits, total, low, high = tables.share_of(counts, labels, kind)
+        share = f"{hits / total:.1%}" if total else "–"
+        column.metric(title, share, help=f"{hits} of {total} samples with a label")
+        column.caption(f"95% interval: {low:.1%} to {high:.1%}")
+
+
+def _jump(project: StoredProject, counts: Counts, labels: list[StoredLabel]) -> None:
+    """The samples of one cell of the table, each a link to all that is known of it."""
+    left, right = st.columns(2)
+    names: dict[int | None, str] = {one.label_id: one.name for one in labels}
+    names[None] = "no label"
+    label = left.selectbox("Label", list(names), format_func=lambda one: names[one])
+    classes = sorted({requested for requested, _ in counts})
+    requested = right.selectbox("Requested class", [None, *classes], format_func=_class_name)
+    found = store().samples_counting_as(project.project_id, label, requested, SHOWN)
+    total = sum(n for (c, one), n in counts.items() if one == label and requested in (None, c))
+    st.caption(f"{total:,} samples" + (f", the first {SHOWN}" if total > SHOWN else ""))
+    links = []
+    for sample in map(store().sample, found):
+        address = escape(f"/samples?run={quote(project.run_id)}&sample={sample.sample_id}")
+        source = f"data:image/png;base64,{base64_text(sample.png)}"
+        links.append(
+            f'<a href="{address}"><img src="{source}" width="56" height="56" '
+            f'style="image-rendering:pixelated" alt="Synthetic sample {sample.sample_id}"></a>'
+        )
+    if links:
+        st.html(f'<div style="display:flex;flex-wrap:wrap;gap:6px">{"".join(links)}</div>')
+
+
+def _class_name(number: int | None) -> str:
+    return "All" if number is None else str(number)
+
+
+def _exports(project: StoredProject) -> None:
+    """A download for each exporter; a file is made when it is asked for."""
+    st.subheader("Export")
+    if not account().may("review"):
+        st.caption("Reviewers, engineers and admins export labels.")
+        return
+    st.caption(
+        "Each file holds the samples' provenance and both privacy statements. Labels come back by "
+        "`fedlens labels import`, onto samples that are here already. A student is trained on them "
+        f"with `fedlens student RUN_DIR --project {project.name!r} --curve`."
+    )
+    with st.container(horizontal=True):
+        for name in EXPORTERS:
+            exporter = EXPORTERS[name]
+            st.download_button(
+                exporter.title,
+                partial(_exported, name, exporter, store(), project, account().name),
+                file_name=f"labels-{project.project_id}{exporter.suffix}",
+                mime=exporter.media_type,
+                key=f"export-{name}-{project.project_id}",
+                on_click="ignore",
+            )
+
+
+def _exported(
+    name: str, exporter: Exporter, source: Store, project: StoredProject, actor: str
+) -> bytes:
+    source.log(actor, "exported", f"{project.name} ({name})")
+    return exporter.export(source.labelled_samples(project.project_id))
+
+
+def render() -> None:
+    """Show the page."""
+    st.title("Results")
+    with plain_errors():
+        require("look")
+        projects = store().projects()
+        if not projects:
+            st.info("**No results yet.** Make a project under Annotate.")
+            return
+        by_id = {str(project.project_id): project for project in reversed(projects)}
+        project = pick("Project", by_id, lambda one: one.name, "project")
+        privacy_warning(store().run(project.run_id))
+        labels = store().labels(project.project_id)
+        counts = store().label_table(project.project_id)
+        if not counts:
+            st.info("**Nothing to export yet: there are no answers.**")
+            return
+        _shares(project, counts, labels)
+        st.subheader("Label by requested class")
+        st.caption(
+            "What each sample counts as: a reviewer's decision, or else the majority's label."
+        )
+        rows = tables.label_by_class(counts, labels)
+        st.dataframe(frame(rows), hide_index=True, alt="Labels by requested class")
+        _jump(project, counts, labels)
+        _exports(project)
+
+
+PAGE = DashboardPage("Results", ":material/table_chart:", "results", 44, render)

@@ -1,0 +1,52 @@
+"""Diagnoses to look at: what the command would have said of a run, kept beside it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from dashboard.faults.jobs import FORMAT, Question
+from dashboard.faults.places import RunPlace
+
+TURNED = {
+    "fault": "rotate90",
+    "says": "turned left by 90 degrees",
+    "amount": None,
+    "share": 0.311,
+    "low": 0.264,
+    "high": 0.359,
+    "q_value": 1.8e-61,
+    "classes": list(range(10)),
+}
+
+
+def said(**changes: Any) -> dict[str, Any]:
+    """The command's object, sound unless changed."""
+    reference = {"name": "embedded", "images": 2000, "fits": True, "why": "", "unexplained": 0.0}
+    return {
+        "findings": [],
+        "omnibus": {"p_value": 0.7},
+        "smallest_detectable": {"rotate90": 0.09, "invert": 0.05, "quantise": None},
+        "reference": reference | changes.pop("reference", {}),
+        "releases": ["warmup"],
+        "hypotheses": 118,
+        "records_per_user": 8,
+    } | changes
+
+
+def folder_of(folder: Path, run_id: str = "run-1") -> RunPlace:
+    """Make a store's folder that of a run which kept one release."""
+    (folder / "releases").mkdir(exist_ok=True)
+    (folder / "releases" / "round-000001.safetensors").write_bytes(b"sums")
+    header = {"format": "fedlens-ledger-1", "header": {"run_id": run_id}}
+    (folder / "ledger.jsonl").write_text(json.dumps(header) + "\n")
+    return RunPlace(run_id, folder)
+
+
+def keep(place: RunPlace, found: dict[str, Any], reference: str = "") -> Path:
+    """Keep an answer as a finished diagnosis does."""
+    path = Question(place, reference).kept_at
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps({"format": FORMAT, "diagnosis": found, "looks": {}}))
+    return path

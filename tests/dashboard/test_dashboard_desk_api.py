@@ -1,0 +1,130 @@
+"""The desk's own address: only those who label reach it, and nothing odd gets through."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import populated
+import pytest
+from serving import TOKEN
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+
+from dashboard.answers import scope_of
+from dashboard.auth import AuthMiddleware, SessionTokens
+from dashboard.desk_api import LARGEST_REQUEST, desk_routes
+from server.store import Role, Store
+
+HEADERS = {"x-fedlens-desk": "1"}
+
+
+@pytest.fixture
+def store(store_at: tuple[str, Store]) -> Store:
+    populated.whole_run(store_at[1])
+    return store_at[1]
+
+
+@pytest.fixture
+def project(store: Store) -> int:
+    return populated.add_project(store)
+
+
+def client(store: Store, role: Role = "annotator", name: str = "ann") -> TestClient:
+    if name not in {one.name for one in store.accounts()}:
+        store.add_account(name, role, "long enough", actor="test")
+    tokens = SessionTokens(TOKEN, 8501, store)
+    made = TestClient(AuthMiddleware(Starlette(routes=desk_routes(store)), tokens))
+    made.cookies.set("fedlens-8501", str(tokens.open_by_password(name, "long enough")))
+    return made
+
+
+def asked(store: Store, project: int, name: str = "ann", **changes: Any) -> dict[str, Any]:
+    scope = scope_of(store.place, store.project(project), name)
+    fields = {"scope": scope, "tab": "t", "events": [], "known": [], "want": 5}
+    return fields | changes
+
+
+def test_answers_go_in_and_samples_come_out(store: Store, project: int) -> None:
+    desk = client(store)
+    first = desk.post(f"/desk/{project}/sync", json=asked(store, project), headers=HEADERS).json()
+    ids = [one["id"] for one in first["queue"]]
+    label = store.labels(project)[3].label_id
+    event = {"uuid": "a", "kind": "answer", "sample_id": ids[0], "label_id": label}
+    for _ in range(2):  # sent again, it changes nothing
+        more = asked(store, project, events=[event], known=ids[1:], recent=True)
+        said = desk.post(f"/desk/{project}/sync", json=more, headers=HEADERS).json()
+    assert said["acked"] == ["a"]
+    assert said["progress"]["done"] == 1
+    assert [one["sample"]["id"] for one in said["recent"]] == [ids[0]]
+    assert not {one["id"] for one in said["queue"]} & set(ids)
+    (answer,) = store.annotation_history(project)
+    assert store.user_names()[answer.user_id] == "ann"
+
+
+def test_a_blind_desk_does_not_say_what_was_asked_for(store: Store, project: int) -> None:
+    desk, seen = client(store), populated.add_project(store, name="open", blind=False)
+    for number, hint in ((project, None), (seen, "requested as class 0")):
+        body = asked(store, number)
+        said = desk.post(f"/desk/{number}/sync", json=body, headers=HEADERS).json()
+        assert said["queue"][0].get("hint") == hint
+
+
+@pytest.mark.parametrize(
+    ("role", "status"),
+    [("viewer", 403), ("annotator", 200), ("reviewer", 200), ("engineer", 200), ("admin", 200)],
+)
+def test_only_roles_that_label_reach_the_desk(
+    store: Store, project: int, role: Role, status: int
+) -> None:
+    desk, body = client(store, role), asked(store, project)
+    assert desk.post(f"/desk/{project}/sync", json=body, headers=HEADERS).status_code == status
+    desk.cookies.clear()
+    assert desk.post(f"/desk/{project}/sync", json=body, headers=HEADERS).status_code == 401
+
+
+def test_a_page_of_somebody_else_or_another_site_is_refused(store: Store, project: int) -> None:
+    desk, other = client(store), client(store, name="bob")
+    body = asked(store, project)
+    assert other.post(f"/desk/{project}/sync", json=body, headers=HEADERS).status_code == 409
+    assert desk.post(f"/desk/{project}/sync", json=body).status_code == 403
+    assert desk.get(f"/desk/{project}/sync", headers=HEADERS).status_code == 405
+    assert desk.post("/desk/99/sync", json=body, headers=HEADERS).status_code == 503
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"tab": None},
+        {"tab": "x" * 65},
+        {"want": "5"},
+        {"want": -1},
+        {"want": 10**6},
+        {"known": None},
+        {"known": ["x"]},
+    ],
+)
+def test_odd_requests_are_refused_in_one_sentence(
+    store: Store, project: int, changes: dict[str, Any]
+) -> None:
+    body = asked(store, project, **changes)
+    answer = client(store).post(f"/desk/{project}/sync", json=body, headers=HEADERS)
+    assert answer.status_code == 503
+    assert len(answer.text) < 300
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{", b"x" * (LARGEST_REQUEST + 1)])
+def test_what_is_no_object_is_refused(store: Store, project: int, content: bytes) -> None:
+    desk = client(store)
+    assert desk.post(f"/desk/{project}/sync", content=content, headers=HEADERS).status_code == 400
+
+
+def test_a_tab_that_leaves_gives_its_samples_back(store: Store, project: int) -> None:
+    desk = client(store)
+    body = asked(store, project)
+    first = desk.post(f"/desk/{project}/sync", json=body, headers=HEADERS).json()["queue"]
+    second = asked(store, project, tab="u")
+    assert desk.post(f"/desk/{project}/sync", json=second, headers=HEADERS).json()["queue"] != first
+    for tab in "tu":
+        leaving = asked(store, project, tab=tab)
+        assert desk.post(f"/desk/{project}/leave", json=leaving, headers=HEADERS).json() == {}
+    assert desk.post(f"/desk/{project}/sync", json=second, headers=HEADERS).json()["queue"] == first

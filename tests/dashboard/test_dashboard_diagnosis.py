@@ -1,0 +1,204 @@
+"""The diagnosis on the pages: found, clear, too noisy, refused, failed, and where it is kept."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import diagnosed
+import populated
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from dashboard.faults import jobs, words
+from dashboard.faults.answer import AnswerError, percent, read_answer
+from dashboard.faults.jobs import Diagnoses, Question
+from dashboard.faults.looks import pictures
+from dashboard.faults.places import RunPlace, places
+from dashboard.images import base64_text
+from server.store import Store
+
+Opener = Callable[..., AppTest]
+FOUND = diagnosed.said(findings=[diagnosed.TURNED])
+
+
+def page_text(app: AppTest) -> str:
+    """All HTML and text on the page."""
+    parts = [*app.get("html"), *app.markdown, *app.info, *app.error, *app.caption]
+    return "\n".join(str(getattr(part, "body", None) or part.proto.body) for part in parts)
+
+
+@pytest.fixture
+def place(store_at: tuple[str, Store], tmp_path: Path) -> RunPlace:
+    """A finished run whose folder is the store's."""
+    populated.whole_run(store_at[1], "run-1", name="<b>bold</b>")
+    return diagnosed.folder_of(tmp_path)
+
+
+def test_a_finding_says_what_in_whom_where_how_sure_and_what_else(
+    open_page: Opener, place: RunPlace
+) -> None:
+    diagnosed.keep(place, FOUND)
+    text = page_text(open_page("diagnosis", run="run-1"))
+    for expected in (
+        "Turned left by 90 degrees",
+        "31%",
+        "26% to 36%",
+        "All classes alike",
+        "Very sure",
+        "What else it could be",
+        "Could not have been seen",
+        "invert",
+        "5.0%",
+        "never",
+        "costs no privacy",
+    ):
+        assert expected in text
+    assert "found to be of another kind" not in text
+
+
+def test_the_runs_and_the_run_say_what_was_found(open_page: Opener, place: RunPlace) -> None:
+    diagnosed.keep(place, FOUND)
+    hint = "turned left by 90 degrees in 31% of users"
+    runs = page_text(open_page("runs"))
+    assert hint in runs
+    assert "<b>bold</b>" not in runs, "a name is shown, never obeyed"
+    assert hint in page_text(open_page("run", run="run-1"))
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (diagnosed.said(), "No fault found"),
+        (diagnosed.said(smallest_detectable={"dim": 0.9, "blur": None}), "Too noisy to judge"),
+        (
+            diagnosed.said(
+                findings=[diagnosed.TURNED], reference={"fits": False, "why": "five at once"}
+            ),
+            "The reference is of another kind",
+        ),
+        (diagnosed.said(omnibus={"p_value": 1e-9}), "no fault of the library explains"),
+    ],
+)
+def test_every_other_verdict_has_its_words(
+    open_page: Opener, place: RunPlace, found: dict[str, object], expected: str
+) -> None:
+    diagnosed.keep(place, found)
+    text = page_text(open_page("diagnosis", run="run-1"))
+    assert expected in text
+    assert "Turned left" not in text, "nothing is claimed that the reference cannot carry"
+
+
+def test_a_run_whose_folder_is_elsewhere_says_what_to_do(
+    open_page: Opener, store_at: tuple[str, Store]
+) -> None:
+    populated.whole_run(store_at[1], "elsewhere")  # no test makes a folder of that name
+    app = open_page("diagnosis", run="elsewhere")
+    assert not app.exception
+    assert "FEDLENS_RUNS" in app.info[0].value
+
+
+def test_the_chosen_run_is_remembered_by_other_pages(
+    open_page: Opener, store_at: tuple[str, Store]
+) -> None:
+    for name in ("run-1", "run-2"):
+        populated.whole_run(store_at[1], name)
+    app = open_page("diagnosis", run="run-1")
+    app.query_params.clear()  # as a link in the navigation does
+    assert app.run().query_params["run"] == "run-1"
+
+
+def answered(diagnoses: Diagnoses, question: Question) -> None:
+    """Wait until a question is no longer under way."""
+    for _ in range(200):
+        job = diagnoses.job(question)
+        if job is None or job.state == "failed":
+            return
+        time.sleep(0.05)
+    raise AssertionError("still under way")
+
+
+def test_a_diagnosis_runs_apart_once_and_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, diagnoses = diagnosed.folder_of(tmp_path), Diagnoses()
+    said = json.dumps(diagnosed.said())
+    command = [sys.executable, "-c", f"print('words'); print({said!r})"]
+    monkeypatch.setattr(jobs, "command_of", lambda _: command)
+    question = Question(place)
+    assert diagnoses.ask(question, [], 10) is diagnoses.ask(question, [], 10)
+    answered(diagnoses, question)
+    assert Diagnoses().answer(question) == diagnoses.answer(question)
+    (place.path / "releases" / "round-000002.safetensors").write_bytes(b"more sums")
+    assert diagnoses.answer(Question(place)) is None, "more releases, another answer"
+
+
+def test_a_failed_diagnosis_gives_the_last_line_of_its_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    diagnoses = Diagnoses()
+    wrong = "import sys; sys.stderr.write('first\\nreference of another size\\n'); sys.exit(2)"
+    monkeypatch.setattr(jobs, "command_of", lambda _: [sys.executable, "-c", wrong])
+    question = Question(diagnosed.folder_of(tmp_path))
+    diagnoses.ask(question, [], 10)
+    answered(diagnoses, question)
+    job = diagnoses.job(question)
+    assert job is not None
+    assert job.why == "reference of another size"
+
+
+def test_the_command_is_given_paths_and_references_as_single_arguments(tmp_path: Path) -> None:
+    command = jobs.command_of(Question(RunPlace("r", tmp_path / "a b;c"), "--weird name"))
+    assert str(tmp_path / "a b;c") in command
+    assert command[-2:] == ["--reference", "--weird name"]
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"format": "older"}', "\x00"])
+def test_a_damaged_answer_is_none(tmp_path: Path, content: str) -> None:
+    place = diagnosed.folder_of(tmp_path)
+    diagnosed.keep(place, FOUND).write_text(content)
+    assert Diagnoses().answer(Question(place)) is None
+
+
+def test_something_that_is_no_diagnosis_is_refused() -> None:
+    for wrong in ({}, [], None, diagnosed.said(findings=[{"fault": "x"}])):
+        with pytest.raises(AnswerError, match="no diagnosis"):
+            read_answer(wrong)
+
+
+def test_runs_are_found_beside_the_store_and_where_the_variable_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("here/one", "here/two", "there/three"):
+        (tmp_path / name).mkdir(parents=True)
+        diagnosed.folder_of(tmp_path / name, name[-3:])
+    (tmp_path / "here" / "none").mkdir()
+    url = f"sqlite:///{tmp_path / 'here' / 'one' / 'store.db'}"
+    assert set(places(url)) == {"one", "two"}
+    monkeypatch.setenv("FEDLENS_RUNS", str(tmp_path / "there"))
+    assert set(places(url)) == {"one", "two", "ree"}
+
+
+def test_a_fault_is_shown_on_synthetic_samples() -> None:
+    samples = [
+        {"png": base64_text(one.png), "label": one.requested_class}
+        for one in populated.samples(10, seed=1)
+    ]
+    asked = {"samples": samples, "classes": 10, "most": 4}
+    shown = pictures(diagnosed.TURNED, asked)
+    assert len(shown) == 4
+    assert all(one["before"] != one["after"] for one in shown)
+    only = pictures(diagnosed.TURNED | {"classes": [3]}, asked)
+    assert [one["label"] for one in only] == ["3"]
+    assert pictures(diagnosed.TURNED | {"fault": "of a plug-in"}, asked) == []
+
+
+def test_shares_and_chances_are_said_in_few_digits() -> None:
+    assert [percent(share) for share in (0.311, 0.052, 1.0)] == ["31%", "5.2%", "100%"]
+    finding = read_answer(FOUND).findings[0]
+    assert "fewer than one in a million" in words.sure(finding)
+    assert words.where(finding, 10) == "All classes alike"
+    assert words.elsewise("of a plug-in") == words.OTHERWISE
