@@ -13,7 +13,7 @@ QUICK  := accountant/test_account.py accountant/test_ledger.py accountant/test_p
           simulations/test_cli.py transports/test_inprocess.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo quick quick-tests test lint format dashboard docs bench bench-accountant bench-noise clean
+.PHONY: help setup demo demo-fault quick quick-tests test lint format dashboard docs bench bench-accountant bench-noise clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,8 +30,16 @@ $(CHECKS): $(RUN)
 
 setup: $(CHECKS) ## create .venv with pinned dependencies, those of the tests too
 
-demo: $(RUN) ## train on the embedded data and show what came out
+demo: $(RUN) ## train on the embedded data, show what came out and diagnose it
 	$(BIN)/fedlens simulate --preset demo --out runs/demo --overwrite
+	$(BIN)/fedlens samples runs/demo --beside
+	$(BIN)/fedlens diagnose runs/demo
+
+demo-fault: $(RUN) ## the same with 30% of the users' images turned: see the bug, and name it
+	$(BIN)/fedlens simulate --preset demo --fault rotate90:0.3 --no-student \
+	    --out runs/demo-fault --overwrite
+	$(BIN)/fedlens samples runs/demo-fault --beside $(wildcard runs/demo)
+	$(BIN)/fedlens diagnose runs/demo-fault
 
 dashboard: $(RUN) ## open the dashboard on the demo's result
 	$(BIN)/fedlens dashboard runs/demo

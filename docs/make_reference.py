@@ -47,8 +47,10 @@ ENVIRONMENT = """## Environment
 |---|---|
 | `FEDLENS_DATA` | folder of data sets' files |
 | `FEDLENS_STORE` | URL of the store, where no `--store` is given |
+| `FEDLENS_RUNS` | folder of run folders, where the dashboard finds no run beside its store |
 | `FEDLENS_HOME` | where `flwr run` puts runs when `run.out` is empty; `~/.fedlens` by default |
-| `FEDLENS_DASHBOARD_USER` | name of the annotator in the dashboard; set by the command |
+| `FEDLENS_DASHBOARD_USER` | account of the dashboard's access token; set by the command |
+| `FEDLENS_DASHBOARD_COOKIE` | name of the cookie of the dashboard's sessions; set by the command |
 | `FEDLENS_TEST_MODE` | `1` allows `privacy.fixed_seed`, which voids every guarantee; for tests |
 | `FEDLENS_SHARED` | folder with whole data sets and oracle values for the tests |
 """
@@ -77,6 +79,8 @@ def node_settings() -> str:
         "|---|---|---|",
         "| `data` | none: say it | Absolute path of the node's file of users. |",
         "| `partition-id` | `0` | The node's place among the nodes, each another. |",
+        "| `declared` | `''` | Public attributes of all the node's users, `NAME=VALUE` with spaces "
+        "between: which slices they are in. |",
     ]
     for name, info in NodePolicy.model_fields.items():
         key, meaning = name.replace("_", "-"), _said(str(info.description))

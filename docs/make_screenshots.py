@@ -3,7 +3,7 @@
     python docs/make_screenshots.py --store runs/demo/store.db --out docs/images
 
 Serves the store, opens each page in Debian's Chromium and writes one PNG a page. It changes
-nothing in the store.
+nothing in the store; a diagnosis that the run has not got yet is made beside it.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
 
+from dashboard.sample_filters import ranked
 from server.store import SampleFilter, open_store
 
 CHROMIUM = "/usr/bin/chromium"
 SERVE = "import sys; from dashboard.serve import serve; serve(sys.argv[1], port=0)"
 LINK = re.compile(r"(http://\S+)/\?token=\S+")
 WIDTH, TALLEST, SETTLE_MS = 1280, 1500, 2500
+DIAGNOSED_MS = 30 * 60_000
+"""A diagnosis that nobody has asked for yet is waited for so long."""
 FRAME = "[data-testid='stMainBlockContainer']"
 
 
@@ -59,12 +62,16 @@ def _pages(store_url: str, run_id: str | None) -> dict[str, str]:
         if not runs:
             raise SystemExit("the store has no runs: make one with `fedlens simulate`")
         run = store.run(run_id) if run_id else runs[0]
-        first = store.samples(SampleFilter(run_id=run.run_id, purpose="release"), limit=1)
+        batches = ranked(store.batches(run.run_id))
+        wanted = SampleFilter(batch_id=batches[0].batch_id if batches else -1)
+        first = store.samples(wanted, limit=1)
     picked = f"&sample={first[0].sample_id}" if first else ""
     return {
         "runs": "/",
         "run": f"/run?run={run.run_id}",
+        "diagnosis": f"/diagnosis?run={run.run_id}",
         "samples": f"/samples?run={run.run_id}{picked}",
+        "compare": f"/compare?run={run.run_id}",
         "annotate": "/annotate",
     }
 
@@ -85,7 +92,9 @@ def _take(link: re.Match[str], pages: dict[str, str], out: Path) -> None:
 
 def _fit(page: Page) -> None:
     """Wait until the page stands still, and make the window as high as it."""
-    page.get_by_text("Every image here is synthetic").wait_for()
+    page.get_by_text("Every image here is synthetic").wait_for(timeout=60_000)
+    under_way = page.get_by_text("Trying every fault of the library")
+    under_way.wait_for(state="detached", timeout=DIAGNOSED_MS)
     page.wait_for_timeout(SETTLE_MS)
     height = page.locator(FRAME).evaluate("frame => frame.scrollHeight")
     page.set_viewport_size({"width": WIDTH, "height": min(TALLEST, height + 20)})

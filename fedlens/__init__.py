@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from fedlens.budgets import Budget, Calibration, budget, calibrate
     from fedlens.diagnosing import diagnose, power
     from fedlens.presets import preset_names
+    from fedlens.probing import ProbeAnswer, probe, probe_price
     from fedlens.runs import Run, open_run
     from fedlens.samples import Provenance, Samples
     from fedlens.simulating import resume, simulate
@@ -46,6 +47,7 @@ __all__ = [
     "Calibration",
     "ExitStatus",
     "FedlensError",
+    "ProbeAnswer",
     "Provenance",
     "Run",
     "Samples",
@@ -59,6 +61,8 @@ __all__ = [
     "power",
     "preset_names",
     "privatizers",
+    "probe",
+    "probe_price",
     "resume",
     "simulate",
 ]
@@ -73,6 +77,9 @@ _PLACES = {
     "diagnose": "diagnosing",
     "power": "diagnosing",
     "preset_names": "presets",
+    "ProbeAnswer": "probing",
+    "probe": "probing",
+    "probe_price": "probing",
     "Run": "runs",
     "open_run": "runs",
     "Provenance": "samples",

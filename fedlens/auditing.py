@@ -130,7 +130,7 @@ def _released(run: Run, *, needed: bool) -> NDArray[np.uint8] | None:
     from simulations.reading import stored_samples
 
     with open_store(run.store) as store:
-        wanted = SampleFilter(run_id=run.id, purpose="release")
+        wanted = SampleFilter(run_id=run.id, purpose="curated")
         if not needed and not store.count_samples(wanted):
             return None
         return stored_samples(store, wanted)[0]

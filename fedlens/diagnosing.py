@@ -10,14 +10,19 @@ from fedlens.runs import Run, open_run
 from foundation.errors import WrongUse
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from server.config.tree import Config
     from server.diagnosis.power import PowerRow
     from server.diagnosis.reference import Reference
-    from server.diagnosis.report import Diagnosis
+    from server.diagnosis.report import Diagnosis, FoundFault
+    from server.kept_releases import KeptRelease
 
 REFERENCE_IMAGES = 2000
 """Images of a reference that are looked at; more take as much longer."""
 Observe = Callable[[int, int], None]
+SLOW = "annotator"
+"""The kind of task whose features take longer than all others'."""
 MOST_RECORDS = 32
 """Of a user, that are reckoned with beforehand."""
 _DRAW = 13
@@ -28,6 +33,7 @@ def diagnose(
     *,
     reference: Run | Path | str | None = None,
     images: int = REFERENCE_IMAGES,
+    thorough: bool = False,
     progress: Observe | None = None,
 ) -> Diagnosis:
     """Name the faults that a run's released sums show, with the share of users that has each.
@@ -41,6 +47,8 @@ def diagnose(
             samples stand for them and whose sums are subtracted. None: the test images of the data
             set that the run names.
         images: how many of the reference's images are looked at.
+        thorough: whether the annotator's releases are read too. They tell little more than those of
+            warm-up and critic, and take more than half of the time.
         progress: told how many hypotheses are done, and how many there are.
 
     Returns:
@@ -51,7 +59,6 @@ def diagnose(
         FedlensError: there is no such run or data set.
     """
     from server.diagnosis.diagnose import diagnose as diagnosed
-    from server.kept_releases import kept_releases
 
     if images < 1:
         raise WrongUse(f"images {images}: give at least 1")
@@ -60,13 +67,20 @@ def diagnose(
     if earlier is None:
         name = chosen.config.data.name if reference is None else str(reference)
         found = public_reference(name, chosen.config, images)
-        return diagnosed(kept_releases(chosen.path), found, on_step=progress)
+        return diagnosed(_released(chosen, thorough), found, on_step=progress)
     return diagnosed(
-        kept_releases(chosen.path),
+        _released(chosen, thorough),
         samples_reference(earlier, images),
-        before=kept_releases(earlier.path),
+        before=_released(earlier, thorough),
         on_step=progress,
     )
+
+
+def _released(run: Run, thorough: bool) -> list[KeptRelease]:
+    from server.kept_releases import kept_releases
+
+    found = kept_releases(run.path)
+    return [one for one in found if thorough or one.request.kind != SLOW]
 
 
 def power(
@@ -81,7 +95,8 @@ def power(
     """The smallest share of users in which a diagnosis would find each fault, before any run.
 
     Args:
-        preset: the schedule; its warm-up alone is reckoned with.
+        preset: the schedule; all of its releases that can be read are reckoned with, their
+            samples being reference images.
         config: a whole configuration instead.
         users: federations' sizes.
         epsilons: DP ε of the whole schedule, at its own δ (or 1/N where that is less).
@@ -102,6 +117,33 @@ def power(
     found = public_reference(chosen.data.name, chosen, images)
     chosen = chosen.updated({"data.records_per_user": _records(chosen)})
     return power_of(chosen, found, users, epsilons, progress)
+
+
+def fault_pictures(
+    finding: FoundFault, reference: Reference, count: int = 8
+) -> tuple[Tensor, Tensor]:
+    """Public (or synthetic) images of the classes that a finding is about, sound and under it.
+
+    Args:
+        finding: of a diagnosis.
+        reference: what images are taken of; see `public_reference` and `samples_reference`.
+        count: images at most.
+
+    Returns:
+        Both float32 [n, channels, height, width] in [-1, 1]; equal where labels are at fault.
+    """
+    import torch
+
+    from models.faults import FAULTS
+    from models.faults.protocol import FaultSetting
+
+    fault = FAULTS[finding.fault]
+    touched = torch.isin(reference.labels, torch.tensor(finding.classes))
+    images, labels = reference.images[touched][:count], reference.labels[touched][:count]
+    if fault.kind == "label":
+        return images, images
+    setting = FaultSetting(reference.classes, (), finding.amount or fault.amounts[0])
+    return images, fault.applied(images, labels, setting)[0]
 
 
 def _records(config: Config) -> int:

@@ -8,6 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from foundation.errors import WrongUse
+
 if TYPE_CHECKING:
     from fedlens.samples import Samples
     from server.config.tree import Config
@@ -89,11 +91,13 @@ class Run:
         spending = spending_of(self.config, self.directory)
         return with_cost(statement(spending, self.config.data.users), self.directory)
 
-    def samples(self, *, purpose: Purpose = "release", round: int | None = None) -> Samples:  # noqa: A002
+    def samples(self, *, purpose: Purpose = "curated", round: int | None = None) -> Samples:  # noqa: A002
         """Samples that lie in the run's store.
 
         Args:
-            purpose: ``release``, those to work on, or ``strip``, the few of every round.
+            purpose: ``curated``, guided and filtered by the annotator where there is one, to label
+                and to teach with; ``faithful``, neither guided nor filtered, to look for faults
+                in; or ``strip``, the few of every round.
             round: of which round; the last that has any by default.
 
         Raises:
@@ -103,12 +107,20 @@ class Run:
 
         return stored(self.directory, self.store, self.id, purpose, round)
 
-    def draw(self, count: int, *, seed: int, round: int | None = None) -> Samples:  # noqa: A002
+    def draw(
+        self,
+        count: int,
+        *,
+        seed: int,
+        purpose: Purpose = "curated",
+        round: int | None = None,  # noqa: A002
+    ) -> Samples:
         """Fresh samples of a kept generator, all classes equally often; costs no privacy.
 
         Args:
             count: how many.
             seed: of the generator's noise; equal seeds give equal samples.
+            purpose: how they are made, as in `samples`.
             round: the round whose generator is used; the last by default.
 
         Raises:
@@ -117,7 +129,32 @@ class Run:
         """
         from fedlens.samples import drawn
 
-        return drawn(self.directory, self.store, self.id, count, seed, round)
+        return drawn(self.directory, self.store, self.id, count, seed, purpose, round)
+
+    def export(
+        self,
+        path: Path | str,
+        *,
+        purpose: Purpose = "curated",
+        round: int | None = None,  # noqa: A002
+    ) -> None:
+        """Write the samples of `samples` as a ZIP: images, a table, and what is guaranteed.
+
+        Args:
+            path: of the ZIP.
+            purpose: as in `samples`.
+            round: of which round; the last that has any by default.
+
+        Raises:
+            FedlensError: there are none, or the file cannot be written.
+        """
+        from fedlens.samples import exported
+
+        content = exported(self.store, self.id, purpose, round)
+        try:
+            Path(path).write_bytes(content)
+        except OSError as error:
+            raise WrongUse(f"path {path}: cannot be written: {error.strerror}") from None
 
 
 def open_run(path: Path | str, *, store: str = "") -> Run:

@@ -34,7 +34,9 @@ class Provenance:
     Attributes:
         run_id: of the run.
         round: the last round that the generator learned from.
-        purpose: ``release`` or ``strip`` in the store; ``fresh`` for samples drawn by request.
+        purpose: ``curated`` (guided and filtered by the annotator where there is one),
+            ``faithful`` (neither) or ``strip`` (the few of a round).
+        stored: False for samples drawn by request.
         seed: of the generator's noise.
         checkpoint_sha256: digest of the generator.
         private: False where the run guarantees nothing; the figures then protect no user.
@@ -57,6 +59,7 @@ class Provenance:
     bayesian_epsilon: float | None
     delta_bayesian: float
     label: str
+    stored: bool = True
 
     @property
     def words(self) -> str:
@@ -80,11 +83,14 @@ class Samples:
         images: uint8 [n, channels, height, width].
         labels: int64 [n].
         provenance: of all of them.
+        agreement: the annotator's probability of each one's class, float64 [n]; nan where it has
+            none, or may not have one.
     """
 
     images: NDArray[np.uint8]
     labels: NDArray[np.int64]
     provenance: Provenance
+    agreement: NDArray[np.float64]
 
     def __len__(self) -> int:
         """How many there are."""
@@ -137,23 +143,30 @@ def stored(
     directory: RunDirectory, store_url: str, run_id: str, purpose: Purpose, round_number: int | None
 ) -> Samples:
     """The samples of the last batch of that purpose, or of that round."""
-    from server.run_directory import RunDirectoryError
-    from server.store import SampleFilter, open_store
-    from simulations.reading import stored_samples
+    from server.store import SampleFilter, decode_png, open_store
+    from simulations.reading import last_batch
 
     with open_store(store_url) as store:
-        found = [
-            batch
-            for batch in store.batches(run_id)
-            if batch.purpose == purpose and round_number in (None, batch.round)
-        ]
-        if not found:
-            of_round = "" if round_number is None else f" of round {round_number}"
-            raise RunDirectoryError(
-                f"{directory.path} has no {purpose} samples{of_round} in its store"
-            )
-        images, labels = stored_samples(store, SampleFilter(batch_id=found[-1].batch_id))
-    return Samples(images, labels, _provenance(found[-1]))
+        batch = last_batch(store, run_id, purpose, round_number)
+        found = store.samples(SampleFilter(batch_id=batch.batch_id), 0, batch.count)
+    return Samples(
+        np.stack([decode_png(sample.png) for sample in found]),
+        np.array([sample.requested_class for sample in found]),
+        _provenance(batch),
+        np.array([sample.agreement for sample in found], dtype=np.float64),
+    )
+
+
+def exported(store_url: str, run_id: str, purpose: Purpose, round_number: int | None) -> bytes:
+    """The last batch of that purpose, or of that round, as a ZIP."""
+    from server.store import SampleFilter, open_store
+    from server.store.sample_archive import archive
+    from simulations.reading import last_batch
+
+    with open_store(store_url) as store:
+        batch = last_batch(store, run_id, purpose, round_number)
+        found = store.samples(SampleFilter(batch_id=batch.batch_id), 0, batch.count)
+        return archive(batch, found, store.run(run_id).guarantee)
 
 
 def drawn(
@@ -162,26 +175,30 @@ def drawn(
     run_id: str,
     count: int,
     seed: int,
+    purpose: Purpose,
     round_number: int | None,
 ) -> Samples:
     """Fresh samples; of their generator the store has a batch, whose figures are theirs too."""
     from models.pixels import as_pixels
     from server.run_directory import RunDirectoryError
     from server.store import open_store
-    from simulations.reading import fresh_samples, kept_sampler
+    from simulations.reading import judged_samples, kept_sampler
 
     if count < 1:
         raise WrongUse(f"count = {count}: give at least 1")
-    sampler = kept_sampler(directory, round_number)
-    images, labels = fresh_samples(sampler, count, seed)
+    made, labels = judged_samples(kept_sampler(directory, round_number, purpose), count, seed)
     with open_store(store_url) as store:
         batches = [b for b in store.batches(run_id) if round_number in (None, b.round)]
     if not batches:
         raise RunDirectoryError(
             f"{directory.path} has no samples in its store to take the figures from"
         )
-    origin = replace(_provenance(batches[-1]), purpose="fresh", seed=seed)
-    return Samples(as_pixels(images), labels.numpy(), origin)
+    named = [batch for batch in batches if batch.purpose == purpose]
+    origin = replace(_provenance((named or batches)[-1]), purpose=purpose, seed=seed, stored=False)
+    agreement = np.full(count, np.nan)
+    if made.agreement is not None:
+        agreement = made.agreement.double().numpy()
+    return Samples(as_pixels(made.images), labels.numpy(), origin, agreement)
 
 
 def _provenance(batch: StoredBatch) -> Provenance:

@@ -19,6 +19,7 @@ VERBS = (
     "samples",
     "diagnose",
     "power",
+    "probe",
     "student",
     "study",
     "privatizer",
@@ -28,6 +29,8 @@ VERBS = (
     "population",
     "audit",
     "dashboard",
+    "accounts",
+    "labels",
     "db",
     "completion",
 )

@@ -33,6 +33,11 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "earlier run of the same federation (default: the data set that the run names)",
     )
     add("--images", type=int, default=2000, help="images of the reference that are looked at")
+    add(
+        "--thorough",
+        action="store_true",
+        help="read the annotator's releases too: they tell little more and take as long again",
+    )
     add_json_flag(parser)
     parser.set_defaults(run=run)
 
@@ -50,6 +55,7 @@ def run(args: argparse.Namespace) -> int:
             chosen,
             reference=args.reference,
             images=args.images,
+            thorough=args.thorough,
             progress=None if bar is None else lambda done, total: bar("faults", done, total),
         )
     picture = chosen.path / PICTURE

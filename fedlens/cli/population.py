@@ -58,6 +58,19 @@ def _add_terms(action: argparse.ArgumentParser) -> None:
         help="neighbouring data sets (training runs are add-remove)",
     )
     add("--users", type=int, default=0, help="how many users are in it; runs enrol no more")
+    add(
+        "--probe-epsilon",
+        type=float,
+        default=0.0,
+        help="most that DP ε of all probes together may come to (default: the budget)",
+    )
+    add(
+        "--slices",
+        default="",
+        metavar="ATTRIBUTE",
+        help="public attribute of which every user keeps one value, such as app_version: runs on "
+        "its slices compose in parallel",
+    )
 
 
 def create(args: argparse.Namespace) -> int:
@@ -67,7 +80,14 @@ def create(args: argparse.Namespace) -> int:
     folder = _folder(args.name)
     try:
         terms = PopulationTerms(
-            folder.name, args.unit, args.delta, args.epsilon, args.adjacency, args.users
+            folder.name,
+            args.unit,
+            args.delta,
+            args.epsilon,
+            args.adjacency,
+            args.users,
+            args.probe_epsilon,
+            args.slices,
         )
     except PopulationError as error:
         raise WrongUse(str(error)) from None
@@ -93,6 +113,11 @@ def show(args: argparse.Namespace) -> int:
             f"alone ε = {figure(share.alone.epsilon)}"
         )
     say(f"spent     ε = {figure(spent.epsilon)} in {len(population.ledger)} grants")
+    if terms.slices:
+        say(f"slices    by {terms.slices}: what was spent is that of the dearest slice's users")
+    if terms.probe_epsilon:
+        probes = population.spent_on_probes().epsilon
+        say(f"probes    ε = {figure(probes)} of {terms.probe_epsilon:g}")
     say(f"budget    ε = {terms.epsilon_budget:g}, left {figure(_left(population))}")
     rounds = _rounds_left(population)
     if rounds is not None:
@@ -144,6 +169,7 @@ def _record(population: Population) -> dict[str, Any]:
         **population.ledger.header,
         "spent": population.spent().to_json(),
         "left": _left(population),
+        "spent_on_probes": population.spent_on_probes().to_json(),
         "rounds_left": _rounds_left(population),
         "entries": len(population.ledger),
         "head": population.ledger.head,

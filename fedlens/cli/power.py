@@ -16,7 +16,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "power",
         help="the smallest share of users in which a diagnosis would find each fault",
         description="Before a run: the share of users in which each fault of the library would be "
-        "found in nine of ten runs, by the warm-up's release alone.",
+        "found in nine of ten runs, by all of its releases that can be read.",
         epilog="example: fedlens power --preset demo --users 1000,3000 --epsilon 1,2",
     )
     add = parser.add_argument
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
             for name in dict.fromkeys(row.fault for row in rows)
         ],
     )
-    say("share of users at which nine of ten runs find the fault, by the warm-up's release alone")
+    say("share of users at which nine of ten runs find the fault, by all releases that can be read")
     return ExitStatus.DONE
 
 

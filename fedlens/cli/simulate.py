@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from fedlens.cli.flags import add_json_flag, chosen
@@ -139,8 +140,19 @@ def _print(summary: Summary, tests: str) -> None:
         say(f"stopped by the budget: {summary.stopped}")
     if not summary.rounds:
         return
+    if summary.planted:
+        say(f"  PLANTED FAULT   {summary.planted} (simulation only)")
     if summary.contact_sheet is not None:
-        say(f"  contact sheet   {summary.contact_sheet}")
+        say(f"  contact sheet   {summary.contact_sheet} (curated: to label and to teach with)")
+    if summary.faithful_sheet is not None:
+        say(f"  faithful sheet  {summary.faithful_sheet} (to look for faults in)")
+    if summary.rejected:
+        mean = fmean(summary.rejected.values())
+        worst = max(summary.rejected, key=lambda name: summary.rejected[name])
+        say(
+            f"  rejected        {mean:.0%} of the candidates for curated samples, "
+            f"most of class {worst} ({summary.rejected[worst]:.0%})"
+        )
     say(f"  plots           {summary.plots}")
     say(f"  store           {summary.store}")
     if not summary.private:

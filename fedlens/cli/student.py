@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from fedlens.cli.flags import add_json_flag, add_run_argument
 from fedlens.cli.output import print_json, say
 from foundation.errors import WrongUse
 
+if TYPE_CHECKING:
+    from simulations.students.students import StudentResult
+
+CURVE = (0.1, 0.25, 0.5, 1.0)
+"""Shares of the labels that students are trained on."""
 LABELS = ("requested", "annotator")
 
 
@@ -36,35 +42,54 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         help="train on the samples and labels of this annotation project instead of fresh samples "
         "with the classes they were asked for",
     )
+    add(
+        "--curve",
+        action="store_true",
+        help="with --project: also train on a tenth, a quarter and half of the labels, to see "
+        "whether more labels would help",
+    )
     add_json_flag(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Train, test, print."""
+    from fedlens.label_curves import label_curve
     from fedlens.runs import open_run
     from server.store import open_store
-    from simulations.engine import measure_student, measure_taught_student, student_of_labels
+    from simulations.engine import measure_student, measure_taught_student
 
     for name in ("images", "epochs"):
         if getattr(args, name) < 1:
             raise WrongUse(f"--{name} {getattr(args, name)}: give at least 1")
+    if args.curve and not args.project:
+        raise WrongUse("--curve needs the labels of a --project")
+    curve: list[tuple[int, StudentResult]] = []
     run = open_run(args.run_dir, store=args.store)
     config, directory = run.config, run.directory
     if args.project:
         with open_store(run.store) as store:
-            result, used = student_of_labels(
-                config, directory, store, args.project, epochs=args.epochs
+            shares = CURVE if args.curve else (1.0,)
+            curve = label_curve(
+                config, directory, store, args.project, epochs=args.epochs, shares=shares
             )
+        used, result = curve[-1]
     else:
         used = args.images
         measure = measure_student if args.labels == "requested" else measure_taught_student
         result = measure(config, directory, images=used, epochs=args.epochs)
     tests = "filtered real" if config.privatizer.active else "real"
+    for labels, student in curve[:-1]:
+        say(f"{student.accuracy:.1%} right, trained on {labels} labels")
     say(f"{result.accuracy:.1%} of {tests} test images right, trained on {used} synthetic samples")
     say("simulation only: the test images are real and in no budget")
     if args.json:
-        found = {"student_accuracy": result.accuracy, "per_class": _clean(result.per_class)}
+        found: dict[str, object] = {
+            "student_accuracy": result.accuracy,
+            "per_class": _clean(result.per_class),
+        }
+        if args.curve:
+            found["curve"] = [{"labels": n, "student_accuracy": s.accuracy} for n, s in curve]
         print_json({**found, "images": used, "seconds": round(result.seconds, 2)})
     return 0
 

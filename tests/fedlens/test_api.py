@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import builtins
+import csv
 import inspect
+import io
 import subprocess
 import sys
+import zipfile
 
 import numpy as np
 import pytest
@@ -83,10 +86,27 @@ def test_stored_samples_carry_where_they_come_from(tiny_run):
     assert samples.labels.dtype == np.int64 and len(samples) == 20
     origin = samples.provenance
     with open_store(tiny_run.store) as store:
-        (batch,) = [b for b in store.batches(tiny_run.id) if b.purpose == "release"]
+        (batch,) = [b for b in store.batches(tiny_run.id) if b.purpose == "curated"]
     assert (origin.run_id, origin.round, origin.seed) == (batch.run_id, 2, batch.seed)
     assert origin.dp_epsilon == tiny_run.summary.epsilon["dp"] and origin.private
     assert origin.label == batch.provenance and batch.run_id in origin.words
+
+
+def test_faithful_samples_are_told_from_curated_ones(tiny_run, tmp_path):
+    curated, faithful = (tiny_run.samples(purpose=p) for p in ("curated", "faithful"))
+    assert "CURATED" in curated.provenance.words and "FAITHFUL" in faithful.provenance.words
+    assert not np.array_equal(curated.images, faithful.images)
+    assert np.isnan(faithful.agreement).all()  # nothing judges: the run has no annotator
+    assert tiny_run.draw(3, seed=1, purpose="faithful").provenance.purpose == "faithful"
+    tiny_run.export(tmp_path / "faithful.zip", purpose="faithful")
+    with zipfile.ZipFile(tmp_path / "faithful.zip") as file:
+        names, said = file.namelist(), file.read("README.txt").decode()
+        table = list(csv.DictReader(io.StringIO(file.read("samples.csv").decode())))
+    assert len(names) == 22 and "FAITHFUL" in said and tiny_run.statement()[:40] in said
+    assert "Bayesian DP epsilon" in said and len(table) == 20
+    assert {row["purpose"] for row in table} == {"faithful"}
+    with pytest.raises(fedlens.WrongUse, match="cannot be written"):
+        tiny_run.export(tmp_path / "missing" / "faithful.zip")
 
 
 def test_strips_are_told_by_round(tiny_run):
@@ -101,7 +121,11 @@ def test_fresh_samples_follow_from_their_seed(tiny_run):
     one, same, other = (tiny_run.draw(12, seed=seed) for seed in (5, 5, 6))
     assert np.array_equal(one.images, same.images)
     assert not np.array_equal(one.images, other.images)
-    assert one.provenance.purpose == "fresh" and one.provenance.seed == 5
+    assert (one.provenance.purpose, one.provenance.stored, one.provenance.seed) == (
+        "curated",
+        False,
+        5,
+    )
     assert one.labels.tolist() == [*range(10), 0, 1]
     with pytest.raises(fedlens.WrongUse, match="count = 0"):
         tiny_run.draw(0, seed=1)

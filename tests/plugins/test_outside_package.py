@@ -143,7 +143,7 @@ def test_its_exporter_writes_labels(run):
     with open_store(run.store) as store:
         project = store.create_project(ProjectRecord(name="stripes", run_id=run.id, labels=LABELS))
         label = store.labels(project)[0]
-        sample = store.samples(SampleFilter(run_id=run.id, purpose="release"))[0]
+        sample = store.samples(SampleFilter(run_id=run.id, purpose="curated"))[0]
         user = store.ensure_user("ann")
         store.annotate(
             Annotation(

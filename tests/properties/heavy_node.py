@@ -40,7 +40,7 @@ def main(path: str, kind: str, unit: str, times: int) -> None:
     # the peak so far is that of preparing the task: begin anew (man 5 proc)
     Path("/proc/self/clear_refs").write_text("5")
     before = kilobytes("VmRSS")
-    context = SimpleNamespace(node_config={"data": path})
+    context = SimpleNamespace(run_config={}, node_config={"data": path})
     app = build_client_app(lambda _: open_node_users(context))
     grid = InProcessGrid(app, 1, {})
     taken = []

@@ -136,6 +136,11 @@ KINDS: dict[str, dict[str, object]] = {
         "tasks.annotator.components": 6,
         "tasks.annotator.features": "orientations",
     },
+    "probe": {
+        "schedule": "critic probe",
+        "tasks.probe.kind": "probe",
+        "tasks.probe.probe": "intensity",
+    },
     "wgan": {"tasks.critic.kind": "wgan", "tasks.critic.local_batch": 5},
     "wgan steps": {
         "tasks.critic.kind": "wgan",
@@ -154,7 +159,7 @@ KINDS: dict[str, dict[str, object]] = {
     },
     "filtered": {},
 }
-ASKED_OF = {"annotator": "annotator", "privatizer": "privatizer"}
+ASKED_OF = {"annotator": "annotator", "privatizer": "privatizer", "probe": "probe"}
 """The task that is tried, where it is not the critic."""
 
 

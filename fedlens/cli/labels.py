@@ -1,0 +1,122 @@
+"""``fedlens labels``: annotations out of a run's store and back, and more samples to label."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedlens.cli.flags import add_json_flag, add_run_argument
+from fedlens.cli.output import print_json, say
+from foundation.errors import WrongUse
+
+if TYPE_CHECKING:
+    from server.store import Store, StoredProject
+
+ACTOR = "command line"
+
+
+def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """The verb, its actions and their flags."""
+    parser = verbs.add_parser(
+        "labels",
+        help="export and import annotations, draw more samples to label",
+        description="Export and import the labels of a project, or draw more samples of a class.",
+        epilog="example: fedlens labels export runs/demo --project digits --format label-studio",
+    )
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    out = _action(actions, "export", "write a project's labels to a file", "--project digits")
+    out.add_argument("--project", required=True, help="its name")
+    out.add_argument(
+        "--format",
+        default="csv",
+        help="csv, zip, label-studio, huggingface, webdataset, or a plug-in (default: csv)",
+    )
+    out.add_argument("--out", type=Path, help="file to write (default: named like the project)")
+    back = _action(
+        actions,
+        "import",
+        "add the labels of a file (CSV or Label Studio's JSON) to samples that are here; "
+        "all of them or none",
+        "--project digits labels.csv",
+    )
+    back.add_argument("file", type=Path, metavar="FILE", help="with the labels")
+    back.add_argument("--project", required=True, help="its name")
+    more = _action(
+        actions,
+        "refill",
+        "draw more samples of a class for the run's queues; costs no privacy",
+        "--class 7 --count 200",
+    )
+    more.add_argument("--class", type=int, required=True, dest="requested", help="to ask for")
+    more.add_argument("--count", type=int, default=100, help="how many (default: 100)")
+
+
+def _action(
+    actions: argparse._SubParsersAction[argparse.ArgumentParser], name: str, about: str, more: str
+) -> argparse.ArgumentParser:
+    action = actions.add_parser(
+        name,
+        help=about,
+        description=about.capitalize() + ".",
+        epilog=f"example: fedlens labels {name} runs/demo {more}",
+    )
+    add_run_argument(action)
+    add_json_flag(action)
+    action.set_defaults(run=run)
+    return action
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do one action on the run's store."""
+    from fedlens.runs import open_run
+    from server.store import open_store
+
+    kept = open_run(args.run_dir, store=args.store)
+    if args.action == "refill":
+        from fedlens.refilling import refill
+
+        added = refill(kept, args.requested, args.count)
+        say(f"{added} more samples of class {args.requested}, at no cost to privacy")
+        found: dict[str, object] = {"added": added}
+    else:
+        with open_store(kept.store) as store:
+            found = (_export if args.action == "export" else _import)(store, args)
+    if args.json:
+        print_json(found)
+    return 0
+
+
+def _export(store: Store, args: argparse.Namespace) -> dict[str, object]:
+    from foundation.files import write_durably
+    from server.store import EXPORTERS
+
+    project, exporter = _project(store, args.project), EXPORTERS[args.format]
+    answers = store.labelled_samples(project.project_id)
+    path = args.out or Path(f"labels-{project.project_id}{exporter.suffix}")
+    if not path.parent.is_dir():
+        raise WrongUse(f"--out {path}: there is no folder {path.parent}")
+    # Whole or not there: an export that is cut off leaves no half file under this name.
+    write_durably(path, exporter.export(answers))
+    store.log(ACTOR, "exported", f"{project.name} ({args.format})")
+    say(f"{len(answers)} answers written to {path}")
+    return {"answers": len(answers), "file": str(path)}
+
+
+def _import(store: Store, args: argparse.Namespace) -> dict[str, object]:
+    from server.store import read_labels_file
+
+    project = _project(store, args.project)
+    labels = read_labels_file(args.file.read_bytes())
+    added = store.import_labels(project.project_id, labels)
+    store.log(ACTOR, "imported", f"{project.name} ({added} answers)")
+    say(f"{added} of {len(labels)} answers were new; the others were there already")
+    return {"answers": len(labels), "added": added}
+
+
+def _project(store: Store, name: str) -> StoredProject:
+    projects = {one.name: one for one in store.projects()}
+    if name not in projects:
+        there = ", ".join(repr(one) for one in projects) or "none"
+        raise WrongUse(f"--project {name!r}: there is no such project; there are: {there}")
+    return projects[name]

@@ -1,0 +1,142 @@
+"""``fedlens probe``: ask all users one bounded number, and see what it says and costs."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedlens.cli.flags import add_json_flag
+from fedlens.cli.output import figure, print_json, print_table, round_bar, say
+from fedlens.simulating import TRANSPORTS
+from foundation.errors import ExitStatus
+
+if TYPE_CHECKING:
+    from accountant.probing import ProbePrice
+    from fedlens.probing import ProbeAnswer
+
+
+def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """The verb and its flags."""
+    parser = verbs.add_parser(
+        "probe",
+        help="ask all users one bounded number, answered by a noised mean",
+        description="Ask every user of a run one bounded number. Nodes compute it; their noised "
+        "sum is entered in the ledger before it is released. --price says beforehand what it "
+        "costs and how near the answer will be; --list names the probes there are.",
+        epilog="example: fedlens probe runs/demo --probe better_after:rotate270 --epsilon 0.3 "
+        "--delta 1e-6",
+    )
+    add = parser.add_argument
+    add(
+        "run_dir",
+        type=Path,
+        metavar="RUN_DIR|CONFIG",
+        nargs="?",
+        help="directory of the run whose users are asked, or TOML file of settings",
+    )
+    add("--probe", metavar="NAME[:ARGUMENT]", help="the question")
+    add("--epsilon", type=float, help="DP ε that it may cost by itself")
+    add("--delta", type=float, help="its δ (default: the run's)")
+    add("--model", type=Path, metavar="RUN_DIR", help="run whose annotator is asked")
+    add("--price", action="store_true", help="say what it costs, and ask nothing")
+    add("--list", action="store_true", help="name the probes there are")
+    add("--out", type=Path, help="directory of the probe (default: beside the run, numbered)")
+    add("--transport", choices=TRANSPORTS, default="in-process", help="how messages travel")
+    add_json_flag(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """List, price or ask."""
+    from fedlens.probing import probe, probe_price
+    from foundation.errors import WrongUse
+
+    if args.list:
+        return _list(args)
+    if args.run_dir is None or not args.probe or args.epsilon is None:
+        raise WrongUse("fedlens probe: give RUN_DIR, --probe and --epsilon, or --list")
+    subject = _subject(args.run_dir)
+    asked = {"epsilon": args.epsilon, "delta": args.delta}
+    if args.price:
+        price = probe_price(subject, args.probe, **asked)
+        _print_price(price)
+        if args.json:
+            print_json(price.to_json())
+        return ExitStatus.OUT_OF_BUDGET if price.refusal else ExitStatus.DONE
+    with round_bar() as observer:
+        found = probe(
+            subject,
+            args.probe,
+            **asked,
+            model=args.model,
+            out=args.out,
+            transport=args.transport,
+            progress=observer,
+        )
+    if args.json:
+        print_json(found.to_json())
+    else:
+        _print(found)
+    return ExitStatus.DONE
+
+
+def _subject(path: Path):  # type: ignore[no-untyped-def]
+    from server.config.reading import read_config
+
+    return read_config(path) if path.is_file() else path
+
+
+def _list(args: argparse.Namespace) -> int:
+    from models.probes import PROBES
+
+    rows = [(name, PROBES[name]) for name in PROBES]
+    if args.json:
+        print_json({"probes": [{"name": name, "says": one.says} for name, one in rows]})
+        return ExitStatus.DONE
+    print_table(
+        ("probe", "takes", "asks a network", "what it says"),
+        [
+            (name, one.takes, "yes" if one.needs_model else "no", one.says.format("…"))
+            for name, one in rows
+        ],
+    )
+    return ExitStatus.DONE
+
+
+def _print_price(price: ProbePrice) -> None:
+    say(
+        f"costs DP ε = {figure(price.epsilon)} at δ = {price.delta:g} by itself; Bayesian DP "
+        f"ε ≤ {figure(price.bayesian_epsilon)} at δ = {price.bayesian_delta:g}"
+    )
+    say(
+        f"together with what was spent: DP ε = {figure(price.together)} (before: "
+        f"{figure(price.spent)})" + (f", budget {price.budget:g}" if price.budget else "")
+    )
+    if price.probe_limit is not None:
+        say(
+            f"probes may cost ε = {price.probe_limit:g} in all; spent "
+            f"{figure(price.spent_on_probes)}"
+        )
+    say(
+        f"tells a share of {price.users} users to ±{100 * price.half_width:.2g} points in 95 of "
+        "100 answers"
+    )
+    if price.refusal:
+        say(f"REFUSED: {price.refusal}")
+
+
+def _print(found: ProbeAnswer) -> None:
+    say(f"{found.probe}: {found.says}")
+    say(f"  answer       {found.value:.4g}, 95% interval {found.low:.4g} to {found.high:.4g}")
+    say(
+        f"               {found.wider_low:.4g} to {found.wider_high:.4g} for those whom these "
+        f"{found.users} users were drawn from"
+    )
+    say(f"  DP           ε = {figure(found.epsilon)} at δ = {found.delta:g} by itself")
+    say(
+        f"  Bayesian DP  ε = {figure(found.bayesian_epsilon)} at δ = {found.bayesian_delta:g} "
+        "(estimate)"
+    )
+    say(f"  together     ε = {figure(found.together)} with what was spent before")
+    say(f"  ledger       {found.run_dir}")

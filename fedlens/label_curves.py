@@ -1,0 +1,58 @@
+"""What annotators' labels are worth to a classifier, and whether more of them would help."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from server.config.tree import Config
+from server.run_directory import RunDirectory
+from server.store import Store, StoreError
+from simulations.engine import tested_student
+from simulations.federation.apps import simulated_federation
+from simulations.reading import labelled_samples, run_id_of
+from simulations.students.students import StudentResult
+
+
+def label_curve(
+    config: Config,
+    directory: RunDirectory,
+    store: Store,
+    project: str,
+    *,
+    epochs: int,
+    shares: Sequence[float] = (1.0,),
+) -> list[tuple[int, StudentResult]]:
+    """Train students on the samples that people gave a class in a project, with their labels.
+
+    Where a filter hides something of samples, test images go through it too.
+
+    Returns:
+        For each share, the fewest labels first: how many labels, and the student.
+
+    Raises:
+        StoreError: there is no such project, or nothing in it has a class yet.
+    """
+    found = [p for p in store.projects() if p.name == project]
+    if not found:
+        raise StoreError(f"there is no project {project!r} in the store")
+    images, labels = labelled_samples(store, found[0].project_id)
+    if not len(labels):
+        raise StoreError(f"no sample of project {project!r} has a class yet")
+    dataset, _ = simulated_federation(config.data, config.seed)
+    if int(labels.max()) >= dataset.classes:
+        raise StoreError(f"project {project!r} has more class labels than the data has classes")
+    if config.privatizer.active and found[0].run_id != run_id_of(directory):
+        raise StoreError(
+            f"project {project!r} labels samples of run {found[0].run_id}, which went through "
+            f"another filter: give that run's directory instead of {directory.path}"
+        )
+    # Equal shares of a shuffle: labels come in the order of a queue.
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(config.seed))
+    counts = sorted({max(1, round(share * len(labels))) for share in shares})
+    return [
+        (count, tested_student(config, directory, images[part], labels[part], epochs))
+        for count in counts
+        for part in [order[:count].sort().values]
+    ]

@@ -1,0 +1,139 @@
+"""`fedlens.probe` and the command: price, answer, refusals."""
+
+from __future__ import annotations
+
+import json
+from shutil import copytree
+
+import pytest
+
+import fedlens
+from accountant.ledger.ledger import Ledger
+from accountant.ledger.population import OutOfBudget, Population
+from fedlens.cli import main
+from foundation.errors import ExitStatus, WrongUse
+from server.population import population_folder
+
+ASKED = ["--probe", "label_share:3", "--epsilon", "1"]
+
+
+def last_line(capsys):
+    return json.loads(capsys.readouterr().out.splitlines()[-1])
+
+
+@pytest.fixture
+def clinic(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDLENS_HOME", str(tmp_path / "home"))
+    terms = ["--epsilon", "3", "--delta", "1e-3", "--unit", "user", "--probe-epsilon", "1.2"]
+    assert main(["population", "create", "clinic", *terms, "--slices", "app_version"]) == 0
+    return Population.read(population_folder("clinic"))
+
+
+def test_the_price_is_told_beforehand_and_nothing_is_spent(tiny_run, capsys):
+    price = fedlens.probe_price(tiny_run, "label_share:3", epsilon=1.0)
+    assert price.users == 30 and price.delta == 1e-3 and price.together > price.spent > 0
+    assert main(["probe", str(tiny_run.path), *ASKED, "--price", "--json"]) == 0
+    told = last_line(capsys)
+    assert told["half_width"] == price.half_width and told["refusal"] is None
+    assert not list(tiny_run.path.parent.glob("run-probe-*"))
+
+
+def test_an_answer_has_its_interval_and_its_cost_and_lies_beside_the_run(tiny_run, capsys):
+    price = fedlens.probe_price(tiny_run, "label_share:3", epsilon=1.0)
+    assert main(["probe", str(tiny_run.path), *ASKED, "--json"]) == 0
+    told = last_line(capsys)
+    assert told["low"] <= told["value"] <= told["high"] and told["epsilon"] <= 1
+    assert told["high"] - told["low"] <= 2 * price.half_width * (1 + 1e-9)
+    assert told["run_dir"].endswith("run-probe-1")
+    kept = json.loads((tiny_run.path.parent / "run-probe-1" / "probe.json").read_text())
+    assert kept == told
+    (entry,) = Ledger.verify(tiny_run.path.parent / "run-probe-1" / "ledger.jsonl")
+    assert entry.purpose == "probe"
+    # the next one counts it
+    again = fedlens.probe_price(tiny_run, "intensity", epsilon=1.0)
+    assert again.spent == pytest.approx(told["together"])
+
+
+def test_a_measure_comes_back_in_its_own_units(tiny_run, tmp_path):
+    found = fedlens.probe(tiny_run, "tilt", epsilon=20.0, out=tmp_path / "tilt")
+    assert -90 <= found.low < found.value < found.high <= 90
+    assert "degrees" in found.says
+
+
+def test_the_population_pays_and_refuses_what_its_owner_does_not_leave_to_probes(
+    tiny, clinic, tmp_path, capsys
+):
+    from fedlens.simulating import chosen_config
+
+    config = chosen_config(settings={**tiny, "privacy.population": "clinic"})
+    found = fedlens.probe(config, "intensity", epsilon=1.0, out=tmp_path / "one")
+    spent = Population.read(population_folder("clinic"))
+    assert spent.spent_on_probes().epsilon == pytest.approx(found.epsilon)
+    price = fedlens.probe_price(config, "intensity", epsilon=1.0)
+    assert "owner leaves to probes" in price.refusal and price.budget == 3
+    with pytest.raises(OutOfBudget, match="owner leaves to probes"):
+        fedlens.probe(config, "intensity", epsilon=1.0, out=tmp_path / "two")
+    assert not (tmp_path / "two").exists()
+    assert len(Population.read(population_folder("clinic")).ledger) == 1
+    named = tmp_path / "own.toml"
+    named.write_text(config.to_toml())
+    asked = ["probe", str(named), *ASKED, "--price"]
+    assert main(asked) == ExitStatus.OUT_OF_BUDGET
+    assert "REFUSED" in capsys.readouterr().out
+    assert main(["population", "show", "clinic", "--json"]) == 0
+    shown = last_line(capsys)
+    assert shown["probe_epsilon"] == 1.2 and shown["slices"] == "app_version"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--probe", "nothing", "--epsilon", "1"], "there is no probe 'nothing'"),
+        (["--probe", "recognised", "--epsilon", "1"], "name a run with an annotator"),
+        (["--probe", "intensity", "--epsilon", "0"], "epsilon"),
+        (["--probe", "intensity"], "--epsilon"),
+    ],
+)
+def test_what_cannot_be_asked_is_one_message(tiny_run, arguments, said, capsys):
+    assert main(["probe", str(tiny_run.path), *arguments]) == ExitStatus.WRONG_USE
+    told = capsys.readouterr().err
+    assert said in told and told.count("\n") == 1
+
+
+def test_a_run_of_records_or_with_a_privatizer_is_not_probed(tiny):
+    from fedlens.simulating import chosen_config
+
+    record = chosen_config(settings={**tiny, "privacy.unit": "record", "privacy.delta": 1e-6})
+    with pytest.raises(WrongUse, match="asks users"):
+        fedlens.probe_price(record, "intensity", epsilon=1.0)
+    hidden = chosen_config(
+        settings={**tiny, "privatizer.kind": "synthetic", "privatizer.sensitive_attribute": "x"}
+    )
+    with pytest.raises(WrongUse, match="without a privatizer"):
+        fedlens.probe_price(hidden, "intensity", epsilon=1.0)
+
+
+def test_the_library_is_listed(capsys):
+    assert main(["probe", "--list", "--json"]) == 0
+    assert "better_after" in {one["name"] for one in last_line(capsys)["probes"]}
+
+
+def test_a_task_of_the_same_name_changes_nothing_that_was_priced(tiny):
+    from fedlens.probing import probe_config
+    from fedlens.simulating import chosen_config
+
+    own = {"kind": "probe", "rounds": 3, "sampling_rate": 0.5, "clipping_norm": 0.2}
+    named = {"schedule": "probe", **{f"tasks.probe.{name}": value for name, value in own.items()}}
+    asked = probe_config(chosen_config(settings=tiny).updated(named), "intensity", 5.0, "")
+    (task,) = asked.planned.values()
+    assert (task.rounds, task.sampling_rate, task.clipping_norm) == (1, 1.0, 1.0)
+
+
+def test_of_a_run_that_ended_early_a_probe_counts_the_whole_plan(tiny_run, tmp_path):
+    cut = tmp_path / "cut"
+    copytree(tiny_run.path, cut)
+    whole = fedlens.probe_price(cut, "intensity", epsilon=1.0).spent
+    lines = (cut / "ledger.jsonl").read_text().splitlines(keepends=True)
+    (cut / "ledger.jsonl").write_text("".join(lines[:-1]))
+    spent = fedlens.probe_price(cut, "intensity", epsilon=1.0).spent
+    assert len(lines) > 2 and spent == pytest.approx(whole)
