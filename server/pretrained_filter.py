@@ -24,7 +24,7 @@ from server.config.tree import Config, ConfigError
 from server.population import check_room, joined
 from server.run_directory import RunDirectory, RunDirectoryError, Snapshot
 from server.run_filter import kept_filter_weights
-from server.run_ledger import spending_of
+from server.run_ledger import planned, spending_of
 from server.sampler import restored_filter
 from server.schedule import check_affordable
 
@@ -143,7 +143,11 @@ def _taken(config: Config, ours: PretrainedPrivatizer, shape: ImageShape) -> Pre
 
 def _prior(config: Config, ours: PretrainedPrivatizer, directory: RunDirectory) -> PriorReleases:
     """What that run released, where both budgets cover it."""
-    prior = PriorReleases.of(Ledger.read(directory.ledger), other_people=ours.other_people)
+    prior = PriorReleases.of(
+        Ledger.read(directory.ledger),
+        other_people=ours.other_people,
+        plan=planned(directory.config()).schedule,
+    )
     population = joined(config) if prior.other_people else None
     if population is not None and population.knows(prior):
         raise _refused(

@@ -8,7 +8,7 @@ events, not their ε, which do not add up.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -44,14 +44,28 @@ class PriorReleases:
     no part of the guarantee."""
     population: str | None = None
     """Identity of the population that the other run spent from, if it did."""
+    unrun: tuple[Event, ...] = ()
+    """Rounds that the other run had planned and not run. They count towards the guarantee, since
+    the moment to take the filter was chosen by who could see the rounds before; see
+    `Account.at_any_end`."""
 
     @classmethod
-    def of(cls, ledger: Ledger, *, other_people: bool) -> PriorReleases:
-        """All that a ledger holds now."""
+    def of(
+        cls, ledger: Ledger, *, other_people: bool, plan: Iterable[tuple[Event, int]] = ()
+    ) -> PriorReleases:
+        """All that a ledger holds now, and what is missing of its run's plan.
+
+        Args:
+            ledger: of the other run.
+            other_people: see the attribute.
+            plan: the mechanisms of the other run's whole plan, with how often each was to run.
+        """
         releases = tuple(Release(e.round, e.event, e.hash) for e in ledger.entries)
+        done = Counter(release.event for release in releases)
+        unrun = tuple((Counter(dict(plan)) - done).elements())
         header = ledger.header
         known = str(header["run_id"]), ledger.head, releases, other_people
-        return cls(*known, header.get("population"))
+        return cls(*known, header.get("population"), unrun)
 
     @classmethod
     def in_header(cls, header: Mapping[str, Any]) -> PriorReleases | None:
@@ -66,7 +80,9 @@ class PriorReleases:
     @property
     def counted(self) -> tuple[Event, ...]:
         """The mechanisms that the run's guarantee includes."""
-        return () if self.other_people else tuple(release.event for release in self.releases)
+        if self.other_people:
+            return ()
+        return (*(release.event for release in self.releases), *self.unrun)
 
     @property
     def in_bulk(self) -> list[Event]:
@@ -104,7 +120,7 @@ class PriorReleases:
                 spent[release[:2]] -= 1
             else:
                 missing.append(release)
-        return replace(self, releases=tuple(missing))
+        return replace(self, releases=tuple(missing), unrun=())
 
     def to_json(self) -> dict[str, Any]:
         """JSON values: equal mechanisms once, with the rounds they ran in and their entries."""
@@ -116,6 +132,7 @@ class PriorReleases:
             "head": self.head,
             "other_people": self.other_people,
             "population": self.population,
+            "unrun": [[event.to_json(), n] for event, n in Counter(self.unrun).items()],
             "releases": [
                 {
                     "event": event.to_json(),
@@ -138,5 +155,9 @@ class PriorReleases:
             for group in record["releases"]
             for number, entry in zip(group["rounds"], group["entries"], strict=True)
         ]
+        unrun = tuple(
+            event for kind, n in record.get("unrun", []) for event in [event_from_json(kind)] * n
+        )
         known = str(record["run_id"]), str(record["head"])
-        return cls(*known, tuple(releases), bool(record["other_people"]), record["population"])
+        people = bool(record["other_people"]), record["population"]
+        return cls(*known, tuple(releases), *people, unrun)

@@ -28,6 +28,8 @@ from server.store.transactions import Transactions
 
 MOST_LEASED = 500
 LONGEST_TAB = 64
+SMALL_DESK = 12
+"""Samples that a tab may hold although fewer are left for others then."""
 _ORDER = (TaskTable.lane, TaskTable.rank, TaskTable.sample_id)
 
 
@@ -103,9 +105,10 @@ def _lease(
     held = session.scalar(
         select(func.count()).select_from(LeaseTable).where(*here, LeaseTable.tab == tab)
     )
-    missing = max(0, limit - (held or 0))
-    if missing:
-        wanted = _free_for(project.project_id, user_id, now).limit(missing)
+    wanted = _free_for(project.project_id, user_id, now)
+    missing = _share(session, wanted, held or 0, limit) - (held or 0)
+    if missing > 0:
+        wanted = wanted.limit(missing)
         free = session.scalars(wanted.with_for_update(skip_locked=True, of=TaskTable)).all()
         rows = [
             {
@@ -131,6 +134,13 @@ def _lease(
             .order_by(*_ORDER)
         )
     )
+
+
+def _share(session: Session, free: Select[Any], held: int, limit: int) -> int:
+    """How many samples a tab may hold: of a few that are left, half stay for others."""
+    ahead = free.order_by(None).limit(2 * limit).subquery()
+    within_reach = held + (session.scalar(select(func.count()).select_from(ahead)) or 0)
+    return min(limit, max(SMALL_DESK, (within_reach + 1) // 2))
 
 
 def hold(session: Session, project: ProjectTable, user_id: int, sample_id: int, tab: str) -> None:

@@ -320,7 +320,7 @@ def test_a_click_on_a_run_opens_it_and_other_pages_stay_with_it(
 ) -> None:
     populated.whole_run(store, "zebra", count=20)  # the first of its day on the page
     page.goto(world[1].link)
-    page.locator(".st-key-links-zebra").get_by_text("Open", exact=True).click()
+    page.locator(".st-key-links-zebra").get_by_text("Open", exact=True).first.click()
     page.get_by_role("heading", level=4, name="Privacy spent").wait_for()
     assert "/run?run=zebra" in page.url
     page.get_by_test_id("stHeader").get_by_text("Samples").click()

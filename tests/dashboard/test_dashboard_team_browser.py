@@ -196,7 +196,6 @@ def test_older_answers_are_undone_and_changed_after_a_reload_too(person: Person)
     assert person.page.locator(".desk").get_attribute("data-sample") == str(seventh)
 
 
-@pytest.mark.xfail(reason="one tab's desk takes all of a small project's samples", strict=False)
 def test_two_tabs_of_one_person_never_show_one_sample(person: Person) -> None:
     project = populated.add_project(person.store)
     person.open(project)

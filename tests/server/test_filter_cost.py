@@ -18,7 +18,7 @@ from server.config.tree import ConfigError
 from server.population import population_folder
 from server.pretrained_filter import check_filter
 from server.run_directory import RunDirectory
-from server.run_ledger import spending_of
+from server.run_ledger import planned, spending_of
 from server.store import open_store
 
 FILTER = {"privatizer__network": "dense", "privatizer__width": 4}
@@ -99,7 +99,7 @@ def test_a_population_is_booked_what_a_filter_of_the_same_people_cost(
     assert [e.round for e in entries if e.run == mine.header["run_id"]] == [1, 2, 3]
 
 
-def test_it_is_booked_once_whoever_takes_the_filter_and_however_often(
+def test_it_is_booked_once_however_many_runs_take_the_filter(
     trained, taking, run_small, clinic, tmp_path
 ):
     clinic()
@@ -255,6 +255,28 @@ def test_what_a_header_holds_of_it_comes_back(trained):
     assert prior.missing_in(spent).releases == (prior.releases[0], prior.releases[2])
     booked = [replace(ledger.entries[0], source=prior.releases[0].entry)]
     assert prior.missing_in(booked).releases == prior.releases[1:]
+
+
+def test_a_filter_taken_before_its_run_was_done_counts_the_whole_plan_of_that_run(
+    trained, taking, clinic, tmp_path
+):
+    """The moment was chosen by who saw the rounds before, so they alone are no bound."""
+    clinic()
+    folder, cut = trained(), tmp_path / "earlier.jsonl"
+    lines = (folder / "ledger.jsonl").read_bytes().splitlines(keepends=True)
+    cut.write_bytes(b"".join(lines[:3]))
+    plan = planned(RunDirectory.open(folder).config()).schedule
+    whole = PriorReleases.of(Ledger.read(folder / "ledger.jsonl"), other_people=False, plan=plan)
+    early = PriorReleases.of(Ledger.read(cut), other_people=False, plan=plan)
+    blind = PriorReleases.of(Ledger.read(cut), other_people=False)
+    assert whole.unrun == () and len(early.unrun) == 1
+    assert PriorReleases.from_json(json.loads(json.dumps(early.to_json()))) == early
+    config = taking(folder)
+    costs = [planned(config, prior).dp_epsilon for prior in (whole, early, blind)]
+    assert costs[0] == costs[1] > costs[2]
+    assert replace(early, other_people=True).counted == ()
+    population = Population.open(population_folder("clinic"))
+    assert population.charge_prior(early) == 2, "a population books releases, not plans"
 
 
 def test_an_export_holds_the_filters_releases_and_says_so(trained, taking, run_small, tmp_path):
