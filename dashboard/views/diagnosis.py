@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import streamlit as st
 
+from dashboard.account import account, require
 from dashboard.badges import privacy_warning
 from dashboard.faults import cards, panel
+from dashboard.faults.answer import KeptDiagnosis, KeptFinding
 from dashboard.faults.confirm import confirm
 from dashboard.faults.jobs import Job, Question
 from dashboard.faults.places import RunPlace
+from dashboard.findings import pieces
+from dashboard.findings.evidence import frozen, hypothesis_of
 from dashboard.pages import PAGES, DashboardPage
 from dashboard.sample_filters import classes_of
 from dashboard.session import pick_run, plain_errors, store, store_url
 from dashboard.theme import put_card, text
-from server.store import RunRecord
+from server.store import FindingRecord, RunRecord
 
 REFRESH_SECONDS = 2
 AGAINST = "against"
@@ -107,7 +111,7 @@ def _answer(run: RunRecord, question: Question) -> None:
     answer = panel.diagnoses().answer(question)
     if answer is not None:
         classes = len(classes_of(run.run_id))
-        cards.show(answer, classes)
+        _cards(run, answer, classes)
         if answer.fits and answer.findings:
             confirm(answer.findings[0], run, str(question.run.path), classes)
         return
@@ -118,6 +122,40 @@ def _answer(run: RunRecord, question: Question) -> None:
     if job is None:
         panel.ask(run, question)
     _waiting(run, question)
+
+
+def _cards(run: RunRecord, answer: KeptDiagnosis, classes: int) -> None:
+    """The answer, each fault with a way to keep it as a finding."""
+    found = answer.findings if answer.fits else ()
+    if not found:
+        put_card(*cards.verdict(answer))
+    for finding in found:
+        put_card(cards.found(finding, answer, classes), "found")
+        _keep(run, finding, answer)
+    for inner in cards.remainder(answer):
+        put_card(inner)
+
+
+def _keep(run: RunRecord, finding: KeptFinding, answer: KeptDiagnosis) -> None:
+    """A link to the finding that was kept of this fault, or a button that keeps one."""
+    there = [one for one in store().findings(run_id=run.run_id) if one.fault == finding.fault]
+    if there:
+        st.page_link(
+            PAGES["findings"].in_navigation(),
+            label=f"Finding {there[0].finding_id}: {pieces.STATUS[there[0].status][0].lower()}",
+            icon=":material/bug_report:",
+            query_params={"finding": str(there[0].finding_id)},
+        )
+    elif account().may("manage") and st.button(
+        "Keep as a finding", key=f"keep-{finding.fault}", icon=":material/bug_report:"
+    ):
+        author = require("manage").name
+        record = FindingRecord(
+            run_id=run.run_id, hypothesis=hypothesis_of(finding), fault=finding.fault
+        )
+        made = store().add_finding(record, author=author)
+        store().add_evidence(made, "diagnosis", frozen(answer, finding.fault), author=author)
+        st.rerun()
 
 
 def _links(run: RunRecord) -> None:
