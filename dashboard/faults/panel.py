@@ -8,7 +8,7 @@ from dashboard.faults.answer import KeptDiagnosis
 from dashboard.faults.jobs import Diagnoses, Job, Question
 from dashboard.faults.places import RunPlace, places
 from dashboard.images import base64_text
-from dashboard.session import RUN_PARAMETER, store_url
+from dashboard.session import RUN_PARAMETER, store, store_url
 from dashboard.theme import tag
 from dashboard.thumbnails import by_class, newest_batch
 from server.store import RunRecord, StoredSample
@@ -35,12 +35,24 @@ def place_of(run_id: str) -> RunPlace | None:
     return run_places(store_url()).get(run_id)
 
 
+def pinned_place(run_id: str) -> RunPlace | None:
+    """The folder of the run that is pinned as this one's reference, if it can be compared with."""
+    pinned = store().reference_of(run_id)
+    place = None if pinned is None else place_of(pinned)
+    return place if place is not None and place.releases() else None
+
+
 def kept(run_id: str) -> KeptDiagnosis | None:
-    """The answer of a run against its own data's public test images, if there is one."""
+    """The answer of a run that is kept.
+
+    Against the pinned reference run, or else against the public test images of its own data.
+    """
     place = place_of(run_id)
     if place is None or not place.releases():
         return None
-    return diagnoses().answer(Question(place))
+    pinned = pinned_place(run_id)
+    against = None if pinned is None else diagnoses().answer(Question(place, str(pinned.path)))
+    return against or diagnoses().answer(Question(place))
 
 
 def ask(run: RunRecord, question: Question) -> Job:

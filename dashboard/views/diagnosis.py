@@ -22,6 +22,8 @@ from server.store import FindingRecord, RunRecord
 REFRESH_SECONDS = 2
 AGAINST = "against"
 """Of the address: the reference."""
+OWN = "own"
+"""Instead of a reference's name: the public test images of the run's own data."""
 PUBLIC = ("mnist", "fashion-mnist", "embedded")
 WHAT = (
     "A run has released noised sums anyway. They are compared with what users of public records "
@@ -30,15 +32,20 @@ WHAT = (
 
 
 def references(run: RunRecord, places: dict[str, RunPlace]) -> dict[str, str]:
-    """What a run may be compared with, in words, by what the command calls it."""
-    own = {"": f"Test images of {run.data_name}, public"}
+    """What a run may be compared with, in words, by what the command calls it.
+
+    The default stands first: the pinned reference run, or else the run's own data.
+    """
+    pinned = panel.pinned_place(run.run_id)
+    first = {} if pinned is None else {str(pinned.path): f"Pinned reference run {pinned.name}"}
+    own = {OWN: f"Test images of {run.data_name}, public"}
     others = {name: f"Test images of {name}, public" for name in PUBLIC if name != run.data_name}
     earlier = {
         str(place.path): f"Earlier run {place.name}"
         for run_id, place in places.items()
         if run_id != run.run_id and place.releases()
     }
-    return own | earlier | others
+    return first | own | {**earlier, **first} | others
 
 
 def _reference(run: RunRecord) -> str:
@@ -52,11 +59,11 @@ def _reference(run: RunRecord) -> str:
         format_func=lambda one: offered[one],
         key=f"reference-{run.run_id}",
     )
-    if chosen:
+    if chosen != ids[0]:
         st.query_params[AGAINST] = chosen
     elif AGAINST in st.query_params:
         del st.query_params[AGAINST]
-    return chosen or ""
+    return "" if chosen == OWN else chosen
 
 
 def _unreadable(run: RunRecord, place: RunPlace | None) -> str | None:

@@ -218,3 +218,29 @@ def test_the_command_lists_findings_and_writes_a_report(
         ["findings", "--store", url, "--status", "mended", "--report", str(file)],
     ):
         assert main(wrong) == 2
+
+
+def test_a_pinned_run_is_the_default_of_diagnosis_and_comparison_and_on_its_card(
+    open_page: Opener, store_at: tuple[str, Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = store_at[1]
+    places = {}
+    for name in ("run-1", "run-2", "run-3"):
+        populated.whole_run(store, name)
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        places[name] = diagnosed.folder_of(tmp_path / "runs" / name, name)
+    monkeypatch.setenv("FEDLENS_RUNS", str(tmp_path / "runs"))
+    diagnosed.keep(places["run-3"], diagnosed.said())
+    diagnosed.keep(places["run-3"], FOUND, str(places["run-2"].path))
+    assert "No fault found" in page_text(open_page("diagnosis", run="run-3"))
+    app = open_page("run", run="run-2")
+    app.button(key="pin").click().run()
+    assert store.pinned_references() == {"embedded": "run-2"}
+    assert "Turned left" in page_text(open_page("diagnosis", run="run-3"))
+    assert "No fault found" in page_text(open_page("diagnosis", run="run-3", against="own"))
+    assert open_page("compare", run="run-3").query_params["with"] == "run-2"
+    assert page_text(open_page("runs")).count("pinned reference") == 1
+    app = open_page("run", run="run-2")
+    assert app.button(key="pin").label == "Unpin as reference"
+    app.button(key="pin").click().run()
+    assert store.pinned_references() == {}
