@@ -5,16 +5,14 @@ from __future__ import annotations
 import streamlit as st
 
 from dashboard.faults.answer import KeptDiagnosis
+from dashboard.faults.examples import examples
 from dashboard.faults.jobs import Diagnoses, Job, Question
 from dashboard.faults.places import RunPlace, places
-from dashboard.images import base64_text
+from dashboard.sample_filters import classes_of
 from dashboard.session import RUN_PARAMETER, store, store_url
 from dashboard.theme import tag
-from dashboard.thumbnails import by_class, newest_batch
-from server.store import RunRecord, StoredSample
+from server.store import RunRecord
 
-EACH, MOST_CLASSES = 6, 40
-"""Samples of a class that faults are shown on, of so many classes at most."""
 ENDED = ("finished", "stopped-by-budget")
 
 
@@ -57,12 +55,9 @@ def kept(run_id: str) -> KeptDiagnosis | None:
 
 def ask(run: RunRecord, question: Question) -> Job:
     """Have a question answered in the background."""
-    shown = examples(run)
-    return diagnoses().ask(
-        question,
-        [{"png": base64_text(one.png), "label": one.requested_class} for one in shown],
-        max((one.requested_class for one in shown), default=-1) + 1,
-    )
+    classes = classes_of(run.run_id)
+    shown = examples(store(), run.run_id, classes)
+    return diagnoses().ask(question, shown, max(classes, default=-1) + 1)
 
 
 def look(run: RunRecord) -> KeptDiagnosis | None:
@@ -81,15 +76,6 @@ def under_way(run_id: str) -> bool:
     place = place_of(run_id)
     job = diagnoses().job(Question(place)) if place and place.releases() else None
     return job is not None and job.state != "failed"
-
-
-def examples(run: RunRecord) -> list[StoredSample]:
-    """A few samples of the batch that is most like the users' data, the classes in turn."""
-    batch = newest_batch(run.run_id)
-    if batch is None:
-        return []
-    classes = by_class(batch, EACH, MOST_CLASSES)
-    return [one[turn] for turn in range(EACH) for one in classes if turn < len(one)]
 
 
 def hint_tag(run_id: str) -> str:
