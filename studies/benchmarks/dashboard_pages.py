@@ -93,8 +93,6 @@ def main() -> None:
         sys.stderr.write(f"filled in {time.monotonic() - began:.0f} s\n")
     chosen = {name: page for name, page in PAGES.items() if not given.only or name in given.only}
     found = measure(place, chosen)
-    for name, seconds in found.items():
-        sys.stderr.write(f"{name:20} {seconds[0]:6.2f} s first, {seconds[1]:6.2f} s again\n")
     sys.stdout.write(json.dumps({"load": os.getloadavg()[0], "seconds": found}) + "\n")
 
 
@@ -256,15 +254,17 @@ def measure(place: Path, pages: dict[str, str]) -> dict[str, tuple[float, float]
                 page.set_default_timeout(SLOW_MS)
                 page.goto(found[0])
                 page.locator(STILL).wait_for()
-                seconds = {name: _opened(page, found[1] + path) for name, path in pages.items()}
+                seconds = {name: _opened(page, name, found[1] + at) for name, at in pages.items()}
                 browser.close()
         finally:
             server.terminate()
     return seconds
 
 
-def _opened(page: Page, address: str) -> tuple[float, float]:
+def _opened(page: Page, name: str, address: str) -> tuple[float, float]:
     first, again = (_seconds(page, address) for _ in range(2))
+    sys.stderr.write(f"{name:20} {first:6.2f} s first, {again:6.2f} s again\n")
+    sys.stderr.flush()
     return first, again
 
 
