@@ -27,6 +27,8 @@ class KeptFinding:
     high: float
     q_value: float
     classes: tuple[int, ...]
+    instead: tuple[tuple[str, float], ...] = ()
+    """Other faults in words that would explain the same, with their relative likelihoods."""
 
 
 @dataclass(frozen=True)
@@ -136,4 +138,8 @@ def _finding(one: Any) -> KeptFinding:
         high=min(1.0, float(one["high"])),
         q_value=float(one["q_value"]),
         classes=tuple(int(number) for number in one["classes"]),
+        instead=tuple(
+            (str(other["says"]), float(other["likelihood"]))
+            for other in one.get("alternatives", [])
+        ),
     )

@@ -69,6 +69,7 @@ def _facts(finding: KeptFinding, classes: int, smallest: float) -> str:
         ("Where", words.where(finding, classes)),
         ("How sure", words.sure(finding)),
         ("What else it could be", words.elsewise(finding.fault)),
+        ("Other faults instead", words.by_numbers(finding)),
         ("Seen from", f"{percent(min(1.0, smallest))} of users on, at this run's noise"),
         ("Name", finding.fault),
     )
