@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import partial
 
 import streamlit as st
 
 from dashboard.options import COOKIE_VARIABLE, USER_VARIABLE
+from dashboard.plain_text import plain as plain
 from dashboard.session import store
 from dashboard.visitors import Visitors
-from server.store import Member, Permission, StoreError
+from server.store import Member, Permission, Store, StoreError
 
 
 def account() -> Member:
@@ -17,12 +20,7 @@ def account() -> Member:
 
     A page that no gate stands before (one that its own user runs, as a test does) is the owner's.
     """
-    cookie = os.environ.get(COOKIE_VARIABLE)
-    if cookie is None:
-        owner = store().owner_account(os.environ.get(USER_VARIABLE, "local"))
-        found = None if owner.disabled else owner
-    else:
-        found = Visitors(store()).look_up(st.context.cookies.get(cookie, ""))
+    found = _whose(store(), _cookie())
     if found is None:
         st.error("Your session has ended.", icon=":material/lock:")
         st.html('<a href="/login">Sign in again</a>')
@@ -33,10 +31,40 @@ def account() -> Member:
 def require(permission: Permission) -> Member:
     """The visitor's account, if its role allows what a button is about to do.
 
+    Parts of a page that renew themselves ask it too: the page around them is not run again.
+
     Raises:
         StoreError: it does not (any more).
     """
-    visitor = account()
+    return _allowed(account(), permission)
+
+
+def require_later(permission: Permission) -> Callable[[], Member]:
+    """`require` for what happens after the page was drawn, and outside of it: a download."""
+    return partial(_still_allowed, store(), _cookie(), permission)
+
+
+def _still_allowed(source: Store, cookie: str | None, permission: Permission) -> Member:
+    visitor = _whose(source, cookie)
+    if visitor is None:
+        raise StoreError("the session has ended")
+    return _allowed(visitor, permission)
+
+
+def _cookie() -> str | None:
+    """The visitor's cookie; None on a page that no gate stands before."""
+    name = os.environ.get(COOKIE_VARIABLE)
+    return None if name is None else st.context.cookies.get(name, "")
+
+
+def _whose(source: Store, cookie: str | None) -> Member | None:
+    if cookie is not None:
+        return Visitors(source).look_up(cookie)
+    owner = source.owner_account(os.environ.get(USER_VARIABLE, "local"))
+    return None if owner.disabled else owner
+
+
+def _allowed(visitor: Member, permission: Permission) -> Member:
     if not visitor.may(permission):
         raise StoreError(f"the role {visitor.role!r} of {visitor.name!r} does not allow that")
     return visitor
@@ -48,8 +76,3 @@ def account_line(visitor: Member) -> None:
     left.caption(f"Signed in as {plain(visitor.name)} ({visitor.role}).")
     if COOKIE_VARIABLE in os.environ:
         right.html('<a href="/logout">Sign out</a>')
-
-
-def plain(text: str) -> str:
-    """A text as Markdown that shows it letter by letter, whatever signs are in it."""
-    return "".join(f"\\{sign}" if sign in r"\`*_{}[]()#+-.!|<>~$:&" else sign for sign in text)

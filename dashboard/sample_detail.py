@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from dashboard import images
 from dashboard.badges import provenance
+from dashboard.plain_text import plain
 from dashboard.privacy import NOT_PRIVATE
 from dashboard.session import store
 from server.store import RunRecord, StoredSample, decode_png
@@ -48,11 +49,11 @@ def show(run: RunRecord, sample: StoredSample) -> None:
     if not batch.private:
         st.badge(NOT_PRIVATE, color="red", icon=":material/warning:")
     with st.container(border=True, key="provenance"):
-        st.markdown(provenance(run, batch, sample))
+        st.markdown(plain(provenance(run, batch, sample)))
     st.caption(
         f"Sample {sample.sample_id} · requested class {sample.requested_class} · "
         f"{pixels.shape[1]} × {pixels.shape[0]} pixels, shown {factor} times as large · "
         f"pixels' SHA-256 {sample.sha256[:16]}…"
     )
     labels = answers_about(run.run_id, sample.sample_id)
-    st.markdown("**Labels:** " + ("; ".join(labels) if labels else "none yet"))
+    st.markdown("**Labels:** " + (plain("; ".join(labels)) if labels else "none yet"))

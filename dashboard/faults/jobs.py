@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import hashlib
 import json
+import logging
 import subprocess
 import sys
 import threading
@@ -19,9 +20,34 @@ from dashboard.faults.places import RunPlace
 FOLDER = "diagnosis"
 FORMAT = "fedlens-diagnosis-1"
 MOST_SECONDS = 1800
+MOST_AT_ONCE = 20
+"""Questions that may be under way or wait: each page that is opened may ask one."""
+PREFIX = "fedlens: "
+"""Begins what the command says to people; all else on standard error is for the server's log."""
 _PICTURED = 6
 _LAST = 300
 State = Literal["waiting", "running", "failed"]
+# Of the whole process: any visitor can make Streamlit forget the object that holds the jobs.
+_TURN = threading.Lock()
+_RUNNING: set[subprocess.Popen[str]] = set()
+
+
+_ENDED = threading.Event()
+
+
+def stop_all() -> None:
+    """End what is under way."""
+    for process in list(_RUNNING):
+        process.kill()
+
+
+def end_all() -> None:
+    """End what is under way and begin nothing more: a server that ends leaves none behind."""
+    _ENDED.set()
+    stop_all()
+
+
+atexit.register(end_all)
 
 
 @dataclass(frozen=True)
@@ -68,14 +94,7 @@ class Diagnoses:
         self._jobs: dict[Path, Job] = {}
         self._answers: dict[Path, tuple[int, KeptDiagnosis]] = {}
         """By the file that keeps it: when that was written, 0 where it could not be."""
-        self._lock, self._turn = threading.Lock(), threading.Lock()
-        self._process: subprocess.Popen[str] | None = None
-        atexit.register(self.stop)
-
-    def stop(self) -> None:
-        """End the process that is under way: a server that ends leaves none behind."""
-        if self._process is not None and self._process.poll() is None:
-            self._process.kill()
+        self._lock = threading.Lock()
 
     def answer(self, question: Question) -> KeptDiagnosis | None:
         """The answer that is kept, if there is one that can be read."""
@@ -108,7 +127,11 @@ class Diagnoses:
             there = self._jobs.get(question.kept_at)
             if there is not None and there.state != "failed":
                 return there
+            going = sum(one.state != "failed" for one in self._jobs.values())
             job = self._jobs[question.kept_at] = Job()
+            if going >= MOST_AT_ONCE:
+                job.state, job.why = "failed", f"{going} others wait already: try again later."
+                return job
         # A daemon, so that it does not hold up the end of the server.
         arguments = (question, job, samples, classes)
         threading.Thread(target=self._work, args=arguments, daemon=True).start()
@@ -117,7 +140,7 @@ class Diagnoses:
     def _work(
         self, question: Question, job: Job, samples: list[dict[str, Any]], classes: int
     ) -> None:
-        with self._turn:
+        with _TURN:
             job.state = "running"
             try:
                 found = _last_object(self._said(command_of(question), ""))
@@ -149,25 +172,36 @@ class Diagnoses:
         """What a process writes.
 
         Raises:
-            _Failed: it ended with an error, whose last line is the reason, or took too long.
+            _Failed: it ended with an error, or took too long.
         """
         pipe = subprocess.PIPE
         # Our own interpreter and module; paths and names are single arguments, never a shell's.
         with subprocess.Popen(  # noqa: S603
             command, stdin=pipe, stdout=pipe, stderr=pipe, text=True
         ) as process:
-            self._process = process
+            _RUNNING.add(process)
+            if _ENDED.is_set():
+                process.kill()
             try:
                 said, wrong = process.communicate(given, timeout=MOST_SECONDS)
             except subprocess.TimeoutExpired:
                 process.kill()
                 minutes = MOST_SECONDS // 60
                 raise _Failed(f"It took more than {minutes} minutes and was stopped.") from None
+            finally:
+                _RUNNING.discard(process)
         if process.returncode:
-            lines = [line for line in wrong.splitlines() if line.strip()]
-            status = f"It ended with status {process.returncode}."
-            raise _Failed(lines[-1][:_LAST] if lines else status)
+            raise _Failed(_reason(process.returncode, wrong))
         return said
+
+
+def _reason(status: int, wrong: str) -> str:
+    """What the command tells people; of an error that none foresaw nothing but that there was."""
+    lines = [line for line in wrong.splitlines() if line.strip()]
+    if lines and lines[-1].startswith(PREFIX):
+        return lines[-1].removeprefix(PREFIX)[:_LAST]
+    logging.getLogger("dashboard").error("a diagnosis ended with %s: %s", status, wrong)
+    return f"It ended with status {status}. The server's log says more."
 
 
 class _Failed(Exception):
@@ -176,8 +210,10 @@ class _Failed(Exception):
 
 def command_of(question: Question) -> list[str]:
     """The command that answers a question."""
-    command = [sys.executable, "-m", "fedlens.cli", "diagnose", str(question.run.path), "--json"]
-    return [*command, "--reference", question.reference] if question.reference else command
+    # An absolute path and a flag with its value: neither can begin as another flag does.
+    path = str(question.run.path.absolute())
+    command = [sys.executable, "-m", "fedlens.cli", "diagnose", path, "--json"]
+    return [*command, f"--reference={question.reference}"] if question.reference else command
 
 
 def _last_object(text: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
+from dashboard.account import require
 from dashboard.badges import privacy_warning
 from dashboard.faults import cards, panel
 from dashboard.faults.confirm import confirm
@@ -74,6 +75,7 @@ def _unreadable(run: RunRecord, place: RunPlace | None) -> str | None:
 @st.fragment(run_every=REFRESH_SECONDS)
 def _waiting(run: RunRecord, question: Question) -> None:
     with plain_errors():
+        require("look")
         job = panel.diagnoses().job(question)
         if job is None or job.state == "failed":
             st.rerun()

@@ -8,9 +8,11 @@ import math
 import streamlit as st
 
 from dashboard import audits, charts, ledger_table, percentiles, strips
+from dashboard.account import require
 from dashboard.badges import privacy_warning, run_badges
 from dashboard.faults import panel
 from dashboard.pages import PAGES, DashboardPage
+from dashboard.plain_text import plain
 from dashboard.privacy import ASSUMPTIONS, bounds, delta_text, epsilon_text
 from dashboard.session import RUN_PARAMETER, pick_run, plain_errors, store
 from dashboard.theme import put_card, text
@@ -30,14 +32,14 @@ def _header(run: RunRecord) -> None:
     privacy_warning(run)
     run_badges(run)
     st.caption(
-        f"Data {run.data_name} · {run.users:,} users on {run.nodes} nodes · started "
-        f"{run.created_at:%Y-%m-%d} · id {run.run_id} · configuration "
+        f"Data {plain(run.data_name)} · {run.users:,} users on {run.nodes} nodes · started "
+        f"{run.created_at:%Y-%m-%d} · id {plain(run.run_id)} · configuration "
         f"{run.config_sha256[:12]}"
     )
     if run.status == "running":
         st.caption(f"This page renews itself every {REFRESH_SECONDS} seconds.")
     if run.stop_reason:
-        st.info(f"Why it stopped: {run.stop_reason}", icon=":material/flag:")
+        st.info(f"Why it stopped: {plain(run.stop_reason)}", icon=":material/flag:")
 
 
 def _hint(run: RunRecord) -> None:
@@ -80,7 +82,7 @@ def _figures(run: RunRecord, rounds: list[RoundRecord]) -> None:
             column.metric(label, epsilon_text(one.epsilon), border=True)
         st.caption(ASSUMPTIONS)
     with st.expander("What is guaranteed, in words"):
-        st.markdown(run.guarantee)
+        st.markdown(plain(run.guarantee))
 
 
 def _privacy_charts(run: RunRecord, rounds: list[RoundRecord]) -> None:
@@ -177,6 +179,7 @@ def render() -> None:
 
 def _refreshed(run_id: str) -> None:
     with plain_errors():
+        require("look")
         _live(run_id)
 
 

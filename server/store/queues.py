@@ -210,6 +210,11 @@ class QueueMethods(Transactions):
             ids = unanswered_by(project_id, user_id).order_by(*_ORDER).limit(limit)
             return _in_order(session, list(session.scalars(ids)))
 
+    def is_queued(self, project_id: int, sample_id: int) -> bool:
+        """Whether a sample is one of those that the project's queue serves."""
+        with self._reading() as session:
+            return session.get(TaskTable, (project_id, sample_id)) is not None
+
     def serve(
         self,
         project_id: int,
