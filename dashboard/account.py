@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 from collections.abc import Callable
 from functools import partial
 
@@ -13,6 +15,10 @@ from dashboard.plain_text import plain as plain
 from dashboard.session import store
 from dashboard.visitors import Visitors
 from server.store import Member, Permission, Store, StoreError
+
+WRONG_SECONDS = 0.5
+"""That a wrong password takes."""
+_TURN = threading.Lock()
 
 
 def account() -> Member:
@@ -72,7 +78,45 @@ def _allowed(visitor: Member, permission: Permission) -> Member:
 
 def account_line(visitor: Member) -> None:
     """Who is signed in, and how to sign out."""
-    left, right = st.columns([5, 1])
+    left, middle, right = st.columns([5, 1, 1])
     left.caption(f"Signed in as {plain(visitor.name)} ({visitor.role}).")
-    if COOKIE_VARIABLE in os.environ:
-        right.html('<a href="/logout">Sign out</a>')
+    if COOKIE_VARIABLE not in os.environ:
+        return
+    with middle.popover("Account"):
+        _own_account(visitor)
+    right.html('<a href="/logout">Sign out</a>')
+
+
+def _own_account(visitor: Member) -> None:
+    """What people may do with their own account. Each ends all of its sessions, this one too."""
+    if st.button("Sign out everywhere", key="sign_out_everywhere"):
+        store().sign_out_everywhere(account().name, actor=visitor.name)
+        st.rerun()
+    with st.form("own-password", clear_on_submit=True):
+        old = st.text_input("Present password", type="password")
+        new = st.text_input("New password (10 characters or more)", type="password")
+        if not st.form_submit_button("Change password"):
+            return
+    try:
+        changed = change_password(account(), old, new)
+    except StoreError as error:
+        st.error(plain(error))
+        return
+    if changed:
+        st.rerun()
+    st.error("The present password is not right.")
+
+
+def change_password(visitor: Member, old: str, new: str) -> bool:
+    """Give the visitor another password, if the present one is right; else wait and log it.
+
+    Raises:
+        StoreError: the new one cannot be used.
+    """
+    with _TURN:  # guesses of all sessions wait for each other
+        if store().check_password(visitor.name, old) is None:
+            store().log_refusal("own account", visitor.name)
+            time.sleep(WRONG_SECONDS)
+            return False
+    store().set_password(visitor.name, new, actor=visitor.name)
+    return True

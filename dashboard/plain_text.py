@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 _SIGNS = frozenset(r"\`*_{}[]()#+-.!|<>~$:&")
+# Addresses become links after escapes are taken out, so something unseen must stand in them.
+_ADDRESS = re.compile(r"(?<=:)(?=//)|(?<=www)(?=\.)", re.IGNORECASE)
+_UNSEEN = "\u2060"  # joins words: it has no width, and no line breaks there
 
 
 def plain(text: object) -> str:
@@ -10,4 +15,5 @@ def plain(text: object) -> str:
 
     No link, picture, heading, icon or colour comes of it.
     """
-    return "".join(f"\\{sign}" if sign in _SIGNS else sign for sign in str(text))
+    broken = _ADDRESS.sub(_UNSEEN, str(text))
+    return "".join(f"\\{sign}" if sign in _SIGNS else sign for sign in broken)

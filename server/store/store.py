@@ -15,7 +15,7 @@ from server.store.queues import QueueMethods
 from server.store.reviews import ReviewMethods
 from server.store.runs import RunMethods
 from server.store.samples import SampleMethods
-from server.store.upgrades import require_current, upgrade
+from server.store.upgrades import head, require_current, upgrade
 
 
 def open_store(url: str | Path, *, create: bool = False) -> Store:
@@ -41,7 +41,7 @@ def open_store(url: str | Path, *, create: bool = False) -> Store:
     except BaseException:
         engine.dispose()
         raise
-    return Store(engine, location)
+    return Store(engine, location, head())
 
 
 class Store(

@@ -20,7 +20,7 @@ from streamlit.testing.v1 import AppTest
 from test_dashboard_auth import inside
 
 import dashboard
-from dashboard import guessing
+from dashboard import account, guessing
 from dashboard.account import require_later
 from dashboard.auth import AuthMiddleware, SessionTokens
 from dashboard.desk_api import desk_routes
@@ -139,6 +139,24 @@ def test_a_thousand_letters_of_any_script_can_be_a_password(
     store.add_account("eve", "viewer", password, actor="test")
     form = urlencode({"name": "eve", "password": password})
     assert client(tokens).post("/login", content=form).status_code == 303
+
+
+def test_a_person_changes_their_own_password_with_the_present_one(
+    store_at: tuple[str, Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, store = store_at
+    monkeypatch.setenv("FEDLENS_STORE", url)
+    monkeypatch.setattr(account, "WRONG_SECONDS", 0)
+    eve = store.add_account("eve", "viewer", PASSWORD, actor="test")
+    session = store.sign_in(eve, 60)
+    assert not account.change_password(eve, "wrong", "another horse")
+    assert store.log_entries()[0].action == "sign-in refused"
+    assert store.signed_in(session) == eve
+    with pytest.raises(StoreError, match="password of 5 characters"):
+        account.change_password(eve, PASSWORD, "short")
+    assert account.change_password(eve, PASSWORD, "another horse")
+    assert store.signed_in(session) is None
+    assert store.check_password("eve", "another horse") == eve
 
 
 def test_the_last_admin_stays(store: Store) -> None:
