@@ -11,6 +11,7 @@ from dashboard.badges import provenance
 from dashboard.plain_text import plain
 from dashboard.privacy import NOT_PRIVATE
 from dashboard.session import store
+from dashboard.theme import tag
 from server.store import RunRecord, StoredSample, decode_png
 
 CLOSE_UP = 252
@@ -55,5 +56,8 @@ def show(run: RunRecord, sample: StoredSample) -> None:
         f"{pixels.shape[1]} × {pixels.shape[0]} pixels, shown {factor} times as large · "
         f"pixels' SHA-256 {sample.sha256[:16]}…"
     )
+    tags = store().tags_of([sample.sample_id]).get(sample.sample_id, [])
+    if tags:
+        st.html("".join(map(tag, tags)))
     labels = answers_about(run.run_id, sample.sample_id)
     st.markdown("**Labels:** " + (plain("; ".join(labels)) if labels else "none yet"))

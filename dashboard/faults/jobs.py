@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import hashlib
 import json
 import logging
 import subprocess
@@ -16,15 +15,20 @@ from typing import Any, Literal
 
 from dashboard.faults.answer import AnswerError, KeptDiagnosis, read_answer
 from dashboard.faults.places import RunPlace
+from server.kept_diagnoses import (
+    MOST_PICTURED,
+    KeptAnswer,
+    keep_answer,
+    kept_at,
+    key_of,
+    read_kept,
+)
 
-FOLDER = "diagnosis"
-FORMAT = "fedlens-diagnosis-1"
 MOST_SECONDS = 1800
 MOST_AT_ONCE = 20
 """Questions that may be under way or wait: each page that is opened may ask one."""
 PREFIX = "fedlens: "
 """Begins what the command says to people; all else on standard error is for the server's log."""
-_PICTURED = 6
 _LAST = 300
 State = Literal["waiting", "running", "failed"]
 # Of the whole process: any visitor can make Streamlit forget the object that holds the jobs.
@@ -62,14 +66,12 @@ class Question:
     @property
     def key(self) -> str:
         """Changes whenever the answer may: with the reference and with the releases on disk."""
-        said = [self.reference, self.run.run_id]
-        said += [f"{path.name} {path.stat().st_size}" for path in self.run.releases()]
-        return hashlib.sha256("\n".join(said).encode()).hexdigest()[:20]
+        return key_of(self.run.path, self.run.run_id, self.reference)
 
     @property
     def kept_at(self) -> Path:
         """The file that holds the answer, once there is one."""
-        return self.run.path / FOLDER / f"{self.key}.json"
+        return kept_at(self.run.path, self.run.run_id, self.reference)
 
 
 @dataclass
@@ -144,13 +146,18 @@ class Diagnoses:
             job.state = "running"
             try:
                 found = _last_object(self._said(command_of(question), ""))
-                looks = self._pictured(found, samples, classes)
-                answer = read_answer(found, looks)
-                if not _keep(question, found, looks):
-                    self._answers[question.kept_at] = (0, answer)
+                # The command keeps its answer itself, where the run's folder can be written to.
+                if self.answer(question) is None:
+                    self._take(question, found, self._pictured(found, samples, classes))
                 del self._jobs[question.kept_at]
             except (_Failed, AnswerError, OSError) as error:
                 job.state, job.why = "failed", str(error)
+
+    def _take(self, question: Question, found: Any, looks: Any) -> None:
+        """Keep an answer: on disk, or here alone where that cannot be."""
+        answer = read_answer(found, looks)
+        if not keep_answer(question.kept_at, KeptAnswer(question.reference, found, looks)):
+            self._answers[question.kept_at] = (0, answer)
 
     def _pictured(self, found: Any, samples: list[dict[str, Any]], classes: int) -> Any:
         """Pictures of the findings; none where they cannot be made, which is no reason to fail."""
@@ -160,7 +167,7 @@ class Diagnoses:
             "findings": found["findings"],
             "samples": samples,
             "classes": classes,
-            "most": _PICTURED,
+            "most": MOST_PICTURED,
         }
         try:
             said = self._said([sys.executable, "-m", "dashboard.faults.looks"], json.dumps(asked))
@@ -224,30 +231,9 @@ def _last_object(text: str) -> Any:
         raise _Failed("Its last line was no JSON.") from None
 
 
-def _keep(question: Question, found: Any, looks: Any) -> bool:
-    """Write the answer beside the run; whether that folder could be written to."""
-    content = {
-        "format": FORMAT,
-        "reference": question.reference,
-        "diagnosis": found,
-        "looks": looks,
-    }
-    path = question.kept_at
-    try:
-        path.parent.mkdir(exist_ok=True)
-        part = path.with_suffix(".part")
-        part.write_text(json.dumps(content), encoding="utf-8")
-        part.replace(path)
-    except OSError:
-        return False
-    return True
-
-
 def _read(path: Path) -> KeptDiagnosis | None:
+    kept = read_kept(path)
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if content["format"] != FORMAT:
-            return None
-        return read_answer(content["diagnosis"], content["looks"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return None if kept is None else read_answer(kept.diagnosis, kept.looks)
+    except AnswerError:
         return None

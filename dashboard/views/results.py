@@ -17,6 +17,7 @@ from dashboard.frames import frame
 from dashboard.images import base64_text
 from dashboard.pages import DashboardPage
 from dashboard.session import pick, plain_errors, store
+from dashboard.students import panel as students
 from server.store import (
     EXPORTERS,
     Exporter,
@@ -140,6 +141,7 @@ def render() -> None:
         rows = tables.label_by_class(counts, labels)
         st.dataframe(frame(rows), hide_index=True, alt="Labels by requested class")
         _jump(project, counts, labels)
+        students.show(project, sum(counts.values()))
         _exports(project)
 
 

@@ -8,7 +8,7 @@ import math
 import streamlit as st
 
 from dashboard import audits, charts, ledger_table, percentiles, strips
-from dashboard.account import require
+from dashboard.account import account, require
 from dashboard.badges import privacy_warning, run_badges
 from dashboard.faults import panel
 from dashboard.pages import PAGES, DashboardPage
@@ -155,6 +155,24 @@ def _stop_refreshing(run: RunRecord) -> None:
         st.rerun()
 
 
+def _pin(run: RunRecord) -> None:
+    """Whether other runs over this data are compared with this one; a switch for those who may."""
+    pinned = store().pinned_references().get(run.data_name) == run.run_id
+    if not account().may("manage"):
+        if pinned:
+            st.caption(f"Pinned reference: runs over {run.data_name} are compared with this one.")
+        return
+    label = "Unpin as reference" if pinned else "Pin as reference"
+    about = f"Compare and Diagnosis take it as default for other runs over {run.data_name}."
+    if st.button(label, icon=":material/keep:", help=about, key="pin"):
+        author = require("manage").name
+        if pinned:
+            store().unpin_reference(run.run_id)
+        else:
+            store().pin_reference(run.run_id, author=author)
+        st.rerun()
+
+
 def _settings(run: RunRecord) -> None:
     with st.expander("Configuration"):
         st.code(json.dumps(dict(run.config), indent=1, sort_keys=True), language="json")
@@ -174,6 +192,7 @@ def render() -> None:
         if going_on:
             st.session_state["refreshing"] = run.run_id
         st.fragment(_refreshed, run_every=REFRESH_SECONDS if going_on else None)(run.run_id)
+        _pin(run)
         _settings(run)
 
 

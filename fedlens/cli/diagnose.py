@@ -12,6 +12,7 @@ from fedlens.cli.output import print_json, print_table, say, step_bars
 if TYPE_CHECKING:
     from server.diagnosis.report import Diagnosis
 
+IMAGES = 2000
 PICTURE = Path("pictures") / "diagnosis.png"
 
 
@@ -32,7 +33,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         help="public data set of the users' kind, whose test images are taken, or directory of an "
         "earlier run of the same federation (default: the data set that the run names)",
     )
-    add("--images", type=int, default=2000, help="images of the reference that are looked at")
+    add("--images", type=int, default=IMAGES, help="images of the reference that are looked at")
     add(
         "--thorough",
         action="store_true",
@@ -45,6 +46,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 def run(args: argparse.Namespace) -> int:
     """Diagnose, print, draw."""
     from fedlens.diagnosing import diagnose
+    from fedlens.keeping import keep_diagnosis
     from fedlens.runs import open_run
     from foundation.errors import ExitStatus
     from simulations.plots.diagnosis import plot_diagnosis
@@ -60,10 +62,15 @@ def run(args: argparse.Namespace) -> int:
         )
     picture = chosen.path / PICTURE
     plot_diagnosis(found, picture)
+    kept = None
+    if args.images == IMAGES and not args.thorough:  # as the dashboard would have asked
+        kept = keep_diagnosis(chosen, found, args.reference)
     if args.json:
         print_json(found.to_json())
     else:
         _print(found, picture)
+        if kept is not None:
+            say(f"kept for the dashboard: {kept}")
     return ExitStatus.DONE
 
 

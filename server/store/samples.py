@@ -30,6 +30,7 @@ from server.store.rows import (
 )
 from server.store.runs import ledger_row
 from server.store.schema import AnnotationTable, BatchTable, LedgerTable, SampleTable
+from server.store.tags import tagged
 from server.store.transactions import Transactions
 
 
@@ -109,6 +110,8 @@ def _conditions(wanted: SampleFilter) -> list[ColumnElement[bool]]:
             AnnotationTable.label_id == wanted.label_id, in_force(AnnotationTable)
         )
         conditions.append(SampleTable.sample_id.in_(labelled))
+    if wanted.tag is not None:
+        conditions.append(SampleTable.sample_id.in_(tagged(wanted.tag, wanted.run_id)))
     return conditions
 
 

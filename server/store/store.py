@@ -8,6 +8,7 @@ from server.store.accounts import AccountMethods
 from server.store.answers import AnswerMethods
 from server.store.audits import AuditMethods
 from server.store.engine import clear_errors, locate, make_engine, prepare_file
+from server.store.findings import FindingMethods
 from server.store.imports import ImportMethods
 from server.store.privatizers import PrivatizerMethods
 from server.store.projects import ProjectMethods
@@ -15,6 +16,7 @@ from server.store.queues import QueueMethods
 from server.store.reviews import ReviewMethods
 from server.store.runs import RunMethods
 from server.store.samples import SampleMethods
+from server.store.tags import TagMethods
 from server.store.upgrades import head, require_current, upgrade
 
 
@@ -55,6 +57,8 @@ class Store(
     ImportMethods,
     QueueMethods,
     AccountMethods,
+    FindingMethods,
+    TagMethods,
 ):
     """Runs, releases, generated samples and labels. Made by :func:`open_store`.
 

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import diagnosed
 import populated
@@ -19,6 +20,8 @@ from dashboard.faults.jobs import Diagnoses, Question
 from dashboard.faults.looks import pictures
 from dashboard.faults.places import RunPlace, places
 from dashboard.images import base64_text
+from fedlens.keeping import keep_diagnosis
+from server.kept_diagnoses import MOST_PICTURED
 from server.store import Store
 
 Opener = Callable[..., AppTest]
@@ -236,3 +239,25 @@ def test_shares_and_chances_are_said_in_few_digits() -> None:
     assert "fewer than one in a million" in words.sure(finding)
     assert words.where(finding, 10) == "All classes alike"
     assert words.elsewise("of a plug-in") == words.OTHERWISE
+
+
+def test_what_the_command_found_is_what_the_dashboard_opens_with(
+    place: RunPlace, store_at: tuple[str, Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    earlier = tmp_path / "earlier"
+    earlier.mkdir()
+    diagnosed.folder_of(earlier, "run-0")
+    config = SimpleNamespace(data=SimpleNamespace(name="embedded"))
+    run = SimpleNamespace(path=place.path, store=store_at[0], id="run-1", config=config)
+    found = SimpleNamespace(to_json=lambda: FOUND)
+    monkeypatch.chdir(tmp_path)
+    for given, asked in ((None, ""), ("embedded", ""), ("mnist", "mnist"), ("earlier", earlier)):
+        kept = keep_diagnosis(run, found, given)  # type: ignore[arg-type]
+        question = Question(place, str(asked))
+        assert kept == question.kept_at
+        answer = Diagnoses().answer(question)
+        assert answer is not None and answer.findings == read_answer(FOUND).findings
+        assert len(answer.looks["rotate90"]) == MOST_PICTURED
+    before = Question(place, str(earlier)).kept_at
+    (earlier / "releases" / "round-000002.safetensors").write_bytes(b"more sums")
+    assert Question(place, str(earlier)).kept_at != before, "the reference has changed"

@@ -49,7 +49,7 @@ def labelled_store(url: str, engine_name: str, revision: str) -> None:
         migrate(url, revision, command.upgrade)
 
 
-@pytest.mark.parametrize("revision", ["0001", "0002", "0003"])
+@pytest.mark.parametrize("revision", ["0001", "0002", "0003", "0004"])
 def test_labels_of_an_older_store_are_kept_and_counted(
     empty_url: str, engine_name: str, revision: str
 ) -> None:
