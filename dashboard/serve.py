@@ -104,7 +104,7 @@ def _application(tokens: SessionTokens, store: Store, started: Callable[[], None
 
     from dashboard.auth import AuthMiddleware
     from dashboard.desk_api import desk_routes
-    from dashboard.faults.jobs import end_all
+    from dashboard.processes import end_all
 
     @asynccontextmanager
     async def lifespan(_app: App) -> AsyncIterator[None]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
 import json
-import logging
 import subprocess
 import sys
 import threading
@@ -15,6 +13,7 @@ from typing import Any, Literal
 
 from dashboard.faults.answer import AnswerError, KeptDiagnosis, read_answer
 from dashboard.faults.places import RunPlace
+from dashboard.processes import counted, reason
 from server.kept_diagnoses import (
     MOST_PICTURED,
     KeptAnswer,
@@ -27,31 +26,9 @@ from server.kept_diagnoses import (
 MOST_SECONDS = 1800
 MOST_AT_ONCE = 20
 """Questions that may be under way or wait: each page that is opened may ask one."""
-PREFIX = "fedlens: "
-"""Begins what the command says to people; all else on standard error is for the server's log."""
-_LAST = 300
 State = Literal["waiting", "running", "failed"]
-# Of the whole process: any visitor can make Streamlit forget the object that holds the jobs.
+# Of the whole program: any visitor can make Streamlit forget the object that holds the jobs.
 _TURN = threading.Lock()
-_RUNNING: set[subprocess.Popen[str]] = set()
-
-
-_ENDED = threading.Event()
-
-
-def stop_all() -> None:
-    """End what is under way."""
-    for process in list(_RUNNING):
-        process.kill()
-
-
-def end_all() -> None:
-    """End what is under way and begin nothing more: a server that ends leaves none behind."""
-    _ENDED.set()
-    stop_all()
-
-
-atexit.register(end_all)
 
 
 @dataclass(frozen=True)
@@ -183,32 +160,21 @@ class Diagnoses:
         """
         pipe = subprocess.PIPE
         # Our own interpreter and module; paths and names are single arguments, never a shell's.
-        with subprocess.Popen(  # noqa: S603
-            command, stdin=pipe, stdout=pipe, stderr=pipe, text=True
-        ) as process:
-            _RUNNING.add(process)
-            if _ENDED.is_set():
-                process.kill()
+        with (
+            subprocess.Popen(  # noqa: S603
+                command, stdin=pipe, stdout=pipe, stderr=pipe, text=True
+            ) as process,
+            counted(process),
+        ):
             try:
                 said, wrong = process.communicate(given, timeout=MOST_SECONDS)
             except subprocess.TimeoutExpired:
                 process.kill()
                 minutes = MOST_SECONDS // 60
                 raise _Failed(f"It took more than {minutes} minutes and was stopped.") from None
-            finally:
-                _RUNNING.discard(process)
         if process.returncode:
-            raise _Failed(_reason(process.returncode, wrong))
+            raise _Failed(reason(process.returncode, wrong))
         return said
-
-
-def _reason(status: int, wrong: str) -> str:
-    """What the command tells people; of an error that none foresaw nothing but that there was."""
-    lines = [line for line in wrong.splitlines() if line.strip()]
-    if lines and lines[-1].startswith(PREFIX):
-        return lines[-1].removeprefix(PREFIX)[:_LAST]
-    logging.getLogger("dashboard").error("a diagnosis ended with %s: %s", status, wrong)
-    return f"It ended with status {status}. The server's log says more."
 
 
 class _Failed(Exception):

@@ -160,16 +160,19 @@ def _pin(run: RunRecord) -> None:
     pinned = store().pinned_references().get(run.data_name) == run.run_id
     if not account().may("manage"):
         if pinned:
-            st.caption(f"Pinned reference: runs over {run.data_name} are compared with this one.")
+            st.caption(
+                f"Pinned reference: runs over {plain(run.data_name)} are compared with this one."
+            )
         return
     label = "Unpin as reference" if pinned else "Pin as reference"
-    about = f"Compare and Diagnosis take it as default for other runs over {run.data_name}."
-    if st.button(label, icon=":material/keep:", help=about, key="pin"):
+    about = f"Compare and Diagnosis take it as default for other runs over {plain(run.data_name)}."
+    if st.button(label, icon=":material/keep:", help=about, key=f"pin-{pinned}"):
         author = require("manage").name
         if pinned:
             store().unpin_reference(run.run_id)
         else:
             store().pin_reference(run.run_id, author=author)
+        store().log(author, "reference unpinned" if pinned else "reference pinned", run.name)
         st.rerun()
 
 

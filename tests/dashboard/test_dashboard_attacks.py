@@ -227,6 +227,17 @@ def test_parts_that_renew_themselves_ask_who_looks() -> None:
     assert found >= 3
 
 
+def test_downloads_ask_who_asks_for_them() -> None:
+    """Streamlit makes a deferred file outside of the page, and of its check."""
+    found = 0
+    for path in Path(dashboard.__file__).parent.rglob("*.py"):
+        code = path.read_text(encoding="utf-8")
+        if "download_button(" in code:
+            found += 1
+            assert "require_later(" in code, path.name
+    assert found >= 2
+
+
 def _fragments(tree: ast.AST) -> set[str]:
     names = set()
     for node in ast.walk(tree):

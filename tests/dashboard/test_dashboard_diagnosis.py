@@ -14,6 +14,7 @@ import populated
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from dashboard import processes
 from dashboard.faults import jobs, words
 from dashboard.faults.answer import AnswerError, percent, read_answer
 from dashboard.faults.jobs import Diagnoses, Question
@@ -181,15 +182,15 @@ def test_only_so_many_questions_wait_and_one_is_answered_at_a_time(
     assert (refused.state, refused.why[:14]) == ("failed", "2 others wait ")
     second.ask(Question(place, "d"), [], 10)
     for _ in range(100):
-        if jobs._RUNNING:
+        if processes.running():
             break
         time.sleep(0.05)
     time.sleep(0.3)
-    assert len(jobs._RUNNING) == 1
+    assert processes.running() == 1
     asked = [(first, Question(place, "a")), (first, Question(place, "b"))]
     for diagnoses, question in [*asked, (second, Question(place, "d"))]:
         while (job := diagnoses.job(question)) is not None and job.state != "failed":
-            jobs.stop_all()
+            processes.stop_all()
             time.sleep(0.05)
 
 

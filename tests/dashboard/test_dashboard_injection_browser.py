@@ -15,7 +15,18 @@ pytestmark = pytest.mark.browser
 RUN = "</script></title><img src=x onerror=window.hit=1> [go](https://evil.example/a) run"
 BOLD = "<svg onload=window.hit=2> ![p](https://evil.example/b.png) :red[x] $x$"
 SHOWN = ("onerror=window.hit=1", "onload=window.hit=2")
-PAGES = ("runs", "run", "diagnosis", "samples", "compare", "annotate", "review", "results", "team")
+PAGES = (
+    "runs",
+    "run",
+    "diagnosis",
+    "findings",
+    "samples",
+    "compare",
+    "annotate",
+    "review",
+    "results",
+    "team",
+)
 
 
 def said_by_people(store: Store) -> int:
