@@ -7,7 +7,8 @@ the store takes each ``uuid`` once.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeGuard
 
@@ -57,18 +58,35 @@ def take(
         tab: whose desk an undone answer's sample comes back to.
     """
     receipts = Receipts()
-    for event in events[:MOST_EVENTS] if isinstance(events, list) else []:
+    sent = events[:MOST_EVENTS] if isinstance(events, list) else []
+    queued = store.queued(project_id, _samples_in(sent)) if sent else frozenset()
+    for event in sent:
         uuid = event.get("uuid") if isinstance(event, Mapping) else None
         if not _is_id(uuid):
             receipts.error = "An answer came without an id of its own and was not stored."
             break
         try:
+            _check_queued(event, queued)
             _take_one(store, project_id, user_id, uuid, event, tab)
         except StoreError as error:
             receipts.error = f"Not stored: {error}"
             break
         receipts.acked.append(uuid)
     return receipts
+
+
+def _samples_in(events: Sequence[object]) -> set[int]:
+    """The samples that answers are about, as far as they name any."""
+    found = set()
+    for event in events:
+        with suppress(StoreError):
+            found.add(_whole(event if isinstance(event, Mapping) else {}, "sample_id"))
+    return found
+
+
+def _check_queued(event: Mapping[str, object], queued: Collection[int]) -> None:
+    if event.get("kind") != "undo" and _whole(event, "sample_id") not in queued:
+        raise StoreError(f"sample_id = {event['sample_id']}: none that this project labels")
 
 
 def _is_id(uuid: object) -> TypeGuard[str]:
@@ -91,8 +109,6 @@ def _take_one(
         store.undo(project_id, user_id, uuid, sample_id=sample_id, tab=tab)
         return
     label_id = None if event.get("label_id") is None else _whole(event, "label_id")
-    if not store.is_queued(project_id, _whole(event, "sample_id")):
-        raise StoreError(f"sample_id = {event['sample_id']}: none that this project labels")
     store.annotate(
         Annotation(
             client_uuid=uuid,
