@@ -23,18 +23,10 @@ def plane(sample: StoredSample) -> NDArray[np.uint8]:
     return pixels[0] if pixels.shape[0] == 1 else np.moveaxis(pixels, 0, -1)
 
 
-def answers_about(run_id: str, sample_id: int) -> list[str]:
+def answers_about(sample_id: int) -> list[str]:
     """The labels in force on a sample, over all projects of its run."""
-    found = []
-    for project in store().projects():
-        if project.run_id != run_id:
-            continue
-        names = {label.label_id: label.name for label in store().labels(project.project_id)}
-        for answer in store().annotations(project.project_id):
-            if answer.sample_id == sample_id:
-                words = "skipped" if answer.label_id is None else names[answer.label_id]
-                found.append(f"{words} ({project.name})")
-    return found
+    said = store().labels_on(sample_id)
+    return [f"{'skipped' if label is None else label} ({project})" for project, label in said]
 
 
 def show(run: RunRecord, sample: StoredSample) -> None:
@@ -59,5 +51,5 @@ def show(run: RunRecord, sample: StoredSample) -> None:
     tags = store().tags_of([sample.sample_id]).get(sample.sample_id, [])
     if tags:
         st.html("".join(map(tag, tags)))
-    labels = answers_about(run.run_id, sample.sample_id)
+    labels = answers_about(sample.sample_id)
     st.markdown("**Labels:** " + (plain("; ".join(labels)) if labels else "none yet"))

@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TypeVar
 
 import streamlit as st
@@ -139,6 +140,11 @@ def choice(
 def pick_run(runs: list[RunRecord]) -> RunRecord:
     """A picker of runs, of which there is at least one, the newest first."""
     return pick("Run", {run.run_id: run for run in runs}, run_title, RUN_PARAMETER)
+
+
+def nearby(place: str) -> str:
+    """A path as seen from here, where that is shorter; other places as they are."""
+    return place.removeprefix(f"{Path.cwd()}/")
 
 
 def run_title(run: RunRecord) -> str:

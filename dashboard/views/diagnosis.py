@@ -15,7 +15,7 @@ from dashboard.findings import pieces
 from dashboard.findings.evidence import frozen, hypothesis_of
 from dashboard.pages import PAGES, DashboardPage
 from dashboard.sample_filters import classes_of
-from dashboard.session import pick_run, plain_errors, store, store_url
+from dashboard.session import nearby, pick_run, plain_errors, store, store_url
 from dashboard.theme import put_card, text
 from server.store import FindingRecord, RunRecord
 
@@ -121,7 +121,7 @@ def _answer(run: RunRecord, question: Question) -> None:
         classes = len(classes_of(run.run_id))
         _cards(run, answer, classes)
         if answer.fits and answer.findings:
-            confirm(answer.findings[0], run, str(question.run.path), classes)
+            confirm(answer.findings[0], run, nearby(str(question.run.path)), classes)
         return
     job = panel.diagnoses().job(question)
     if job is not None and job.state == "failed":

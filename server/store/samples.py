@@ -195,8 +195,11 @@ class SampleMethods(Transactions):
         with self._reading() as session:
             if offset < 0 or limit < 0:
                 raise StoreError(f"offset = {offset}, limit = {limit}: give numbers ≥ 0")
-            statement = stored_samples().where(*_conditions(wanted))
-            statement = statement.order_by(*_order(order)).offset(offset).limit(limit)
+            # First which, by an index alone: the pictures passed over are never read.
+            ids = select(SampleTable.sample_id).join(BatchTable).where(*_conditions(wanted))
+            page = ids.order_by(*_order(order)).offset(offset).limit(limit)
+            statement = stored_samples().where(SampleTable.sample_id.in_(page))
+            statement = statement.order_by(*_order(order))
             return [to_sample(row) for row in session.execute(statement)]
 
     def count_samples(self, wanted: SampleFilter) -> int:

@@ -15,6 +15,7 @@ from server.store.projects import ProjectMethods
 from server.store.queues import QueueMethods
 from server.store.reviews import ReviewMethods
 from server.store.runs import RunMethods
+from server.store.sample_answers import SampleAnswerMethods
 from server.store.samples import SampleMethods
 from server.store.tags import TagMethods
 from server.store.upgrades import head, require_current, upgrade
@@ -51,6 +52,7 @@ class Store(
     AuditMethods,
     PrivatizerMethods,
     SampleMethods,
+    SampleAnswerMethods,
     ProjectMethods,
     AnswerMethods,
     ReviewMethods,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from store_builders import a_batch, a_run, paid_run, some_samples
+from sqlalchemy import inspect
+from store_builders import a_batch, a_project, a_run, paid_run, some_samples
 
-from server.store import FindingRecord, SampleFilter, Store, StoreError
+from server.store import Annotation, FindingRecord, SampleFilter, Store, StoreError
 
 
 def a_finding(store: Store, **changes: str) -> int:
@@ -103,6 +104,38 @@ def test_tags_are_counted_filtered_by_and_taken_away(store: Store) -> None:
             store.tag_samples(samples[:1], wrong, author="ada")
     with pytest.raises(StoreError, match="no such sample"):
         store.tag_samples([99], "turned", author="ada")
+
+
+def test_the_answers_about_a_sample_are_those_in_force_of_all_projects(store: Store) -> None:
+    samples, user = filled(store), store.ensure_user("ada")
+    for name, said in (("first", ("0", "1")), ("second", (None,))):
+        project = store.create_project(a_project(name=name))
+        labels = {one.key: one for one in store.labels(project)}
+        for turn, key in enumerate(said):  # the last one supersedes those before it
+            answer = Annotation(
+                client_uuid=f"{name}-{turn}",
+                project_id=project,
+                sample_id=samples[0],
+                user_id=user,
+                label_id=None if key is None else labels[key].label_id,
+                skip_reason="unclear" if key is None else None,
+            )
+            store.annotate(answer)
+        second = labels["1"].name
+    assert store.labels_on(samples[0]) == [("first", second), ("second", None)]
+    assert store.labels_on(samples[1]) == []
+
+
+def test_a_page_of_a_large_batch_is_found_by_an_index_alone(store: Store) -> None:
+    """Sorting a million samples took a minute."""
+    filled(store)
+    with store._reading() as session:
+        names = {one["name"] for one in inspect(session.connection()).get_indexes("samples")}
+    assert {"ix_samples_stored", "ix_samples_class"} <= names
+    ids = [one.sample_id for one in store.samples(SampleFilter(run_id="run-1"))]
+    for offset in range(4):
+        page = store.samples(SampleFilter(run_id="run-1"), offset=offset, limit=2)
+        assert [one.sample_id for one in page] == ids[offset : offset + 2]
 
 
 def test_one_run_is_pinned_for_all_over_data_of_its_name(store: Store) -> None:

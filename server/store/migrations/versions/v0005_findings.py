@@ -1,4 +1,4 @@
-"""Findings with their history, tags of samples, and pinned reference runs."""
+"""Findings with their history, tags of samples, pinned reference runs, and indexes of samples."""
 
 from __future__ import annotations
 
@@ -10,8 +10,15 @@ from server.store.schema import UtcTime
 revision = "0005"
 down_revision = "0004"
 
+_INDEXES = {
+    "ix_samples_stored": ["batch_id", "sample_id"],
+    "ix_samples_class": ["batch_id", "requested_class", "sample_id"],
+}
+
 
 def upgrade() -> None:
+    for name, columns in _INDEXES.items():
+        op.create_index(name, "samples", columns)
     _findings()
     op.create_table(
         "sample_tags",
@@ -68,3 +75,5 @@ def _foreign(table: str, column: str, target: str) -> sa.ForeignKeyConstraint:
 def downgrade() -> None:
     for name in ("pinned_references", "sample_tags", "finding_entries", "findings"):
         op.drop_table(name)
+    for name in _INDEXES:
+        op.drop_index(name, "samples")
