@@ -8,6 +8,7 @@ from dashboard.audits import ALARM, has_alarm
 from dashboard.badges import STATUS
 from dashboard.faults import panel
 from dashboard.pages import PAGES
+from dashboard.plain_text import plain
 from dashboard.privacy import NOT_PRIVATE, bounds, delta_text, epsilon_text
 from dashboard.session import RUN_PARAMETER, store
 from dashboard.theme import picture, put_card, tag, text
@@ -32,7 +33,7 @@ def show(run: RunRecord, last: RoundRecord | None) -> None:
                 PAGES[page].in_navigation(),
                 label=label,
                 query_params={RUN_PARAMETER: run.run_id},
-                help=f"{label}: {run.name}",
+                help=f"{label}: {plain(run.name)}",
             )
 
 

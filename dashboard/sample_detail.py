@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from dashboard import images
 from dashboard.badges import provenance
+from dashboard.plain_text import plain
 from dashboard.privacy import NOT_PRIVATE
 from dashboard.session import store
 from dashboard.theme import tag
@@ -41,7 +42,7 @@ def show(run: RunRecord, sample: StoredSample) -> None:
     if not batch.private:
         st.badge(NOT_PRIVATE, color="red", icon=":material/warning:")
     with st.container(border=True, key="provenance"):
-        st.markdown(provenance(run, batch, sample))
+        st.markdown(plain(provenance(run, batch, sample)))
     st.caption(
         f"Sample {sample.sample_id} · requested class {sample.requested_class} · "
         f"{pixels.shape[1]} × {pixels.shape[0]} pixels, shown {factor} times as large · "
@@ -51,4 +52,4 @@ def show(run: RunRecord, sample: StoredSample) -> None:
     if tags:
         st.html("".join(map(tag, tags)))
     labels = answers_about(sample.sample_id)
-    st.markdown("**Labels:** " + ("; ".join(labels) if labels else "none yet"))
+    st.markdown("**Labels:** " + (plain("; ".join(labels)) if labels else "none yet"))

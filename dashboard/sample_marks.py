@@ -80,8 +80,9 @@ def _tagging(run: RunRecord, ids: list[int]) -> None:
             st.toast(f"{added:,} samples tagged")
             st.rerun()
         if st.button("Take tag away", disabled=tag not in given):
-            require("review")
-            store().untag_samples(ids, str(tag))
+            author = require("review").name
+            gone = store().untag_samples(ids, str(tag))
+            store().log(author, "tag taken away", f"{tag}, {gone} samples of run {run.name}")
             st.rerun()
 
 

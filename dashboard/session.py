@@ -12,6 +12,7 @@ from typing import TypeVar
 import streamlit as st
 
 from dashboard.options import STORE_VARIABLE
+from dashboard.plain_text import plain
 from server.store import RunRecord, Store, StoreError, open_store
 from server.store.engine import locate
 
@@ -63,7 +64,7 @@ def plain_errors() -> Iterator[None]:
     try:
         yield
     except StoreError as error:
-        st.error(f"The store cannot answer: {error}", icon=":material/database_off:")
+        st.error(f"The store cannot answer: {plain(error)}", icon=":material/database_off:")
         st.button("Try again", key="try_again")
         st.stop()
     except Exception as error:  # a page that fails must not show another program's texts
@@ -93,7 +94,7 @@ def pick(
         asked = st.session_state[remembered]
     if asked is not None and asked not in things:
         what = label.lower()
-        st.warning(f"There is no {what} {asked!r} in this store; showing the newest one.")
+        st.warning(f"There is no {what} {plain(asked)} in this store; showing the newest one.")
     chosen = st.selectbox(
         label,
         ids,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import json
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from typing import Any, Literal
 
 from dashboard.faults.answer import AnswerError, KeptDiagnosis, read_answer
 from dashboard.faults.places import RunPlace
+from dashboard.processes import counted, reason
 from server.kept_diagnoses import (
     MOST_PICTURED,
     KeptAnswer,
@@ -24,8 +24,11 @@ from server.kept_diagnoses import (
 )
 
 MOST_SECONDS = 1800
-_LAST = 300
+MOST_AT_ONCE = 20
+"""Questions that may be under way or wait: each page that is opened may ask one."""
 State = Literal["waiting", "running", "failed"]
+# Of the whole program: any visitor can make Streamlit forget the object that holds the jobs.
+_TURN = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -70,14 +73,7 @@ class Diagnoses:
         self._jobs: dict[Path, Job] = {}
         self._answers: dict[Path, tuple[int, KeptDiagnosis]] = {}
         """By the file that keeps it: when that was written, 0 where it could not be."""
-        self._lock, self._turn = threading.Lock(), threading.Lock()
-        self._process: subprocess.Popen[str] | None = None
-        atexit.register(self.stop)
-
-    def stop(self) -> None:
-        """End the process that is under way: a server that ends leaves none behind."""
-        if self._process is not None and self._process.poll() is None:
-            self._process.kill()
+        self._lock = threading.Lock()
 
     def answer(self, question: Question) -> KeptDiagnosis | None:
         """The answer that is kept, if there is one that can be read."""
@@ -110,7 +106,11 @@ class Diagnoses:
             there = self._jobs.get(question.kept_at)
             if there is not None and there.state != "failed":
                 return there
+            going = sum(one.state != "failed" for one in self._jobs.values())
             job = self._jobs[question.kept_at] = Job()
+            if going >= MOST_AT_ONCE:
+                job.state, job.why = "failed", f"{going} others wait already: try again later."
+                return job
         # A daemon, so that it does not hold up the end of the server.
         arguments = (question, job, samples, classes)
         threading.Thread(target=self._work, args=arguments, daemon=True).start()
@@ -119,7 +119,7 @@ class Diagnoses:
     def _work(
         self, question: Question, job: Job, samples: list[dict[str, Any]], classes: int
     ) -> None:
-        with self._turn:
+        with _TURN:
             job.state = "running"
             try:
                 found = _last_object(self._said(command_of(question), ""))
@@ -156,14 +156,16 @@ class Diagnoses:
         """What a process writes.
 
         Raises:
-            _Failed: it ended with an error, whose last line is the reason, or took too long.
+            _Failed: it ended with an error, or took too long.
         """
         pipe = subprocess.PIPE
         # Our own interpreter and module; paths and names are single arguments, never a shell's.
-        with subprocess.Popen(  # noqa: S603
-            command, stdin=pipe, stdout=pipe, stderr=pipe, text=True
-        ) as process:
-            self._process = process
+        with (
+            subprocess.Popen(  # noqa: S603
+                command, stdin=pipe, stdout=pipe, stderr=pipe, text=True
+            ) as process,
+            counted(process),
+        ):
             try:
                 said, wrong = process.communicate(given, timeout=MOST_SECONDS)
             except subprocess.TimeoutExpired:
@@ -171,9 +173,7 @@ class Diagnoses:
                 minutes = MOST_SECONDS // 60
                 raise _Failed(f"It took more than {minutes} minutes and was stopped.") from None
         if process.returncode:
-            lines = [line for line in wrong.splitlines() if line.strip()]
-            status = f"It ended with status {process.returncode}."
-            raise _Failed(lines[-1][:_LAST] if lines else status)
+            raise _Failed(reason(process.returncode, wrong))
         return said
 
 
@@ -183,8 +183,10 @@ class _Failed(Exception):
 
 def command_of(question: Question) -> list[str]:
     """The command that answers a question."""
-    command = [sys.executable, "-m", "fedlens.cli", "diagnose", str(question.run.path), "--json"]
-    return [*command, "--reference", question.reference] if question.reference else command
+    # An absolute path and a flag with its value: neither can begin as another flag does.
+    path = str(question.run.path.absolute())
+    command = [sys.executable, "-m", "fedlens.cli", "diagnose", path, "--json"]
+    return [*command, f"--reference={question.reference}"] if question.reference else command
 
 
 def _last_object(text: str) -> Any:

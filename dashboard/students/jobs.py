@@ -6,7 +6,6 @@ the run's folder.
 
 from __future__ import annotations
 
-import atexit
 import json
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from dashboard.faults.places import RunPlace
+from dashboard.processes import counted, reason
 
 FOLDER = "students"
 FORMAT = "fedlens-students-1"
@@ -25,6 +25,8 @@ MOST_SECONDS = 3600
 SHARES = 4
 """Students of a curve."""
 _LAST = 300
+# Of the whole program: any visitor can make Streamlit forget the object that holds the jobs.
+_TURN = threading.Lock()
 TrainingState = Literal["waiting", "running", "failed"]
 
 
@@ -87,14 +89,7 @@ class StudentJobs:
         self._jobs: dict[Path, TrainingJob] = {}
         self._here: dict[Path, TaughtStudents] = {}
         """What a folder that cannot be written to could not keep."""
-        self._lock, self._turn = threading.Lock(), threading.Lock()
-        self._process: subprocess.Popen[str] | None = None
-        atexit.register(self.stop)
-
-    def stop(self) -> None:
-        """End the process that is under way: a server that ends leaves none behind."""
-        if self._process is not None and self._process.poll() is None:
-            self._process.kill()
+        self._lock = threading.Lock()
 
     def taught(self, labels: LabelsOfProject) -> TaughtStudents | None:
         """What is kept, if there is anything that can be read."""
@@ -122,7 +117,7 @@ class StudentJobs:
         return job
 
     def _work(self, labels: LabelsOfProject, job: TrainingJob) -> None:
-        with self._turn:
+        with _TURN:
             job.state, job.began = "running", time.monotonic()
             try:
                 said = self._said(labels.command, job)
@@ -143,10 +138,16 @@ class StudentJobs:
         """
         with tempfile.TemporaryFile("w+", encoding="utf-8") as wrong:
             # Our own interpreter and module; paths and names are single arguments, no shell's.
-            with subprocess.Popen(  # noqa: S603
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=wrong, text=True
-            ) as process:
-                self._process = process
+            with (
+                subprocess.Popen(  # noqa: S603
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=wrong,
+                    text=True,
+                ) as process,
+                counted(process),
+            ):
                 clock = threading.Timer(MOST_SECONDS, process.kill)
                 clock.start()
                 last = _followed(process.stdout, job)
@@ -175,8 +176,7 @@ def _reason(wrong: IO[str], status: int, late: bool) -> str:
     if late:
         return f"It took more than {MOST_SECONDS // 60} minutes and was stopped."
     wrong.seek(0)
-    lines = [line for line in wrong.read().splitlines() if line.strip()]
-    return lines[-1][:_LAST] if lines else f"It ended with status {status}."
+    return reason(status, wrong.read())
 
 
 def read_students(said: Any) -> TaughtStudents:

@@ -8,6 +8,7 @@ import streamlit as st
 from dashboard.account import account, require
 from dashboard.faults import panel
 from dashboard.frames import frame
+from dashboard.plain_text import plain
 from dashboard.session import plain_errors, store_url
 from dashboard.students.jobs import SHARES, LabelsOfProject, StudentJobs, TaughtStudents
 from server.store import StoredProject
@@ -59,7 +60,7 @@ def show(project: StoredProject, answered: int) -> None:
         _waiting(labels)
         return
     if job is not None:
-        st.warning(f"Training ended with an error: {job.why}")
+        st.warning(f"Training ended with an error: {plain(job.why)}")
     if account().may("manage"):
         words = "Train a student from these labels" if taught is None else "Train anew"
         about = f"On a tenth, a quarter, half and all of {answered:,} answers; some minutes."
@@ -74,6 +75,7 @@ def show(project: StoredProject, answered: int) -> None:
 @st.fragment(run_every=REFRESH_SECONDS)
 def _waiting(labels: LabelsOfProject) -> None:
     with plain_errors():
+        require("look")
         job = jobs().job(labels)
         if job is None or job.state == "failed":
             st.rerun()

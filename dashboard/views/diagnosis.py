@@ -85,6 +85,7 @@ def _unreadable(run: RunRecord, place: RunPlace | None) -> str | None:
 @st.fragment(run_every=REFRESH_SECONDS)
 def _waiting(run: RunRecord, question: Question) -> None:
     with plain_errors():
+        require("look")
         job = panel.diagnoses().job(question)
         if job is None or job.state == "failed":
             st.rerun()

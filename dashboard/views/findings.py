@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
 
 import streamlit as st
 
-from dashboard.account import account, require
+from dashboard.account import account, require, require_later
 from dashboard.badges import privacy_warning
 from dashboard.faults import panel
 from dashboard.findings import pieces
@@ -19,10 +20,19 @@ from dashboard.findings.evidence import (
 )
 from dashboard.findings.report import report
 from dashboard.pages import PAGES, DashboardPage
+from dashboard.plain_text import plain
 from dashboard.sample_filters import ALL, classes_of
 from dashboard.session import RUN_PARAMETER, choice, plain_errors, run_title, store
 from dashboard.theme import put_card
-from server.store import FindingRecord, FindingStatus, RunRecord, StoredFinding, StoreError
+from server.store import (
+    FindingRecord,
+    FindingStatus,
+    Member,
+    RunRecord,
+    Store,
+    StoredFinding,
+    StoreError,
+)
 from server.store.findings import LONGEST_HYPOTHESIS, LONGEST_NOTE
 
 FINDING = "finding"
@@ -143,7 +153,7 @@ def _detail(finding: StoredFinding) -> None:
 def _report(finding: StoredFinding) -> None:
     st.download_button(
         "Report to share",
-        partial(_reported, finding.finding_id),
+        partial(_reported, finding.finding_id, store(), require_later("look")),
         file_name=f"finding-{finding.finding_id}.html",
         mime="text/html",
         icon=":material/ios_share:",
@@ -152,8 +162,9 @@ def _report(finding: StoredFinding) -> None:
     )
 
 
-def _reported(finding_id: int) -> bytes:
-    return report(store(), finding_id).encode()
+def _reported(finding_id: int, source: Store, allowed: Callable[[], Member]) -> bytes:
+    source.log(allowed().name, "exported", f"finding {finding_id}")
+    return report(source, finding_id).encode()
 
 
 def _judge(finding: StoredFinding) -> None:
@@ -187,7 +198,7 @@ def _add_evidence(finding: StoredFinding, run: RunRecord) -> None:
             store().add_evidence(finding.finding_id, "diagnosis", content, author=author)
             st.rerun()
         for number, content in enumerate(probes):
-            if st.button(f"Answer of the probe {content['probe']}", key=f"probe-{number}"):
+            if st.button(f"Answer of the probe {plain(content['probe'])}", key=f"probe-{number}"):
                 author = require("manage").name
                 store().add_evidence(finding.finding_id, "probe", content, author=author)
                 st.rerun()

@@ -18,7 +18,7 @@ from server.store.runs import RunMethods
 from server.store.sample_answers import SampleAnswerMethods
 from server.store.samples import SampleMethods
 from server.store.tags import TagMethods
-from server.store.upgrades import require_current, upgrade
+from server.store.upgrades import head, require_current, upgrade
 
 
 def open_store(url: str | Path, *, create: bool = False) -> Store:
@@ -44,7 +44,7 @@ def open_store(url: str | Path, *, create: bool = False) -> Store:
     except BaseException:
         engine.dispose()
         raise
-    return Store(engine, location)
+    return Store(engine, location, head())
 
 
 class Store(

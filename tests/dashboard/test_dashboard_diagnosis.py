@@ -14,6 +14,7 @@ import populated
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from dashboard import processes
 from dashboard.faults import jobs, words
 from dashboard.faults.answer import AnswerError, percent, read_answer
 from dashboard.faults.jobs import Diagnoses, Question
@@ -150,20 +151,54 @@ def test_a_failed_diagnosis_gives_the_last_line_of_its_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     diagnoses = Diagnoses()
-    wrong = "import sys; sys.stderr.write('first\\nreference of another size\\n'); sys.exit(2)"
-    monkeypatch.setattr(jobs, "command_of", lambda _: [sys.executable, "-c", wrong])
-    question = Question(diagnosed.folder_of(tmp_path))
-    diagnoses.ask(question, [], 10)
-    answered(diagnoses, question)
-    job = diagnoses.job(question)
-    assert job is not None
-    assert job.why == "reference of another size"
+    for line, shown in (
+        ("fedlens: reference of another size", "reference of another size"),
+        ("KeyError: '/srv/hidden'", "It ended with status 2. The server's log says more."),
+    ):
+        wrong = f"import sys; print('first', {line!r}, sep='\\n', file=sys.stderr); sys.exit(2)"
+        command = [sys.executable, "-c", wrong]
+        monkeypatch.setattr(jobs, "command_of", lambda _, command=command: command)
+        question = Question(diagnosed.folder_of(tmp_path))
+        diagnoses.ask(question, [], 10)
+        answered(diagnoses, question)
+        job = diagnoses.job(question)
+        assert job is not None
+        assert job.why == shown
 
 
 def test_the_command_is_given_paths_and_references_as_single_arguments(tmp_path: Path) -> None:
-    command = jobs.command_of(Question(RunPlace("r", tmp_path / "a b;c"), "--weird name"))
+    command = jobs.command_of(Question(RunPlace("r", tmp_path / "a b;c"), "--out x"))
     assert str(tmp_path / "a b;c") in command
-    assert command[-2:] == ["--reference", "--weird name"]
+    assert command[-1] == "--reference=--out x"
+    named = jobs.command_of(Question(RunPlace("r", Path("--out"))))
+    assert not [one for one in named if one.startswith("--out")]
+
+
+def test_only_so_many_questions_wait_and_one_is_answered_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over all objects: a visitor can clear Streamlit's caches, which hold them."""
+    sleeping = [sys.executable, "-c", "import time; time.sleep(60)"]
+    monkeypatch.setattr(jobs, "command_of", lambda _: sleeping)
+    monkeypatch.setattr(jobs, "MOST_AT_ONCE", 2)
+    place = diagnosed.folder_of(tmp_path)
+    first, second = Diagnoses(), Diagnoses()
+    for turn in ("a", "b"):
+        first.ask(Question(place, turn), [], 10)
+    refused = first.ask(Question(place, "c"), [], 10)
+    assert (refused.state, refused.why[:14]) == ("failed", "2 others wait ")
+    second.ask(Question(place, "d"), [], 10)
+    for _ in range(100):
+        if processes.running():
+            break
+        time.sleep(0.05)
+    time.sleep(0.3)
+    assert processes.running() == 1
+    asked = [(first, Question(place, "a")), (first, Question(place, "b"))]
+    for diagnoses, question in [*asked, (second, Question(place, "d"))]:
+        while (job := diagnoses.job(question)) is not None and job.state != "failed":
+            processes.stop_all()
+            time.sleep(0.05)
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"format": "older"}', "\x00"])

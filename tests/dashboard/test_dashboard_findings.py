@@ -234,13 +234,13 @@ def test_a_pinned_run_is_the_default_of_diagnosis_and_comparison_and_on_its_card
     diagnosed.keep(places["run-3"], FOUND, str(places["run-2"].path))
     assert "No fault found" in page_text(open_page("diagnosis", run="run-3"))
     app = open_page("run", run="run-2")
-    app.button(key="pin").click().run()
+    app.button(key="pin-False").click().run()
     assert store.pinned_references() == {"embedded": "run-2"}
     assert "Turned left" in page_text(open_page("diagnosis", run="run-3"))
     assert "No fault found" in page_text(open_page("diagnosis", run="run-3", against="own"))
     assert open_page("compare", run="run-3").query_params["with"] == "run-2"
     assert page_text(open_page("runs")).count("pinned reference") == 1
     app = open_page("run", run="run-2")
-    assert app.button(key="pin").label == "Unpin as reference"
-    app.button(key="pin").click().run()
+    assert app.button(key="pin-True").label == "Unpin as reference"
+    app.button(key="pin-True").click().run()
     assert store.pinned_references() == {}

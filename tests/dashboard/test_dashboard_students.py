@@ -16,6 +16,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 from test_dashboard_diagnosis import page_text
 
+from dashboard import processes
 from dashboard.faults.places import RunPlace
 from dashboard.students.jobs import LabelsOfProject, StudentJobs
 from server.store import Annotation, Store
@@ -87,7 +88,10 @@ def test_training_runs_apart_once_and_its_curve_is_kept(
 @pytest.mark.parametrize(
     ("code", "why"),
     [
-        ("import sys; sys.stderr.write('a\\nno sample has a class\\n'); sys.exit(1)", "no sample"),
+        (
+            "import sys; sys.stderr.write('a\\nfedlens: no sample has a class\\n'); sys.exit(1)",
+            "no sample",
+        ),
         ("print('{}')", "no answer of this version"),
         ("import os; os.kill(os.getpid(), 9)", "status -9"),
     ],
@@ -110,9 +114,9 @@ def test_a_server_that_ends_leaves_no_training_behind(
     command(monkeypatch, [sys.executable, "-c", "import time; time.sleep(600)"])
     jobs, labels = StudentJobs(), LabelsOfProject(diagnosed.folder_of(tmp_path), 7, "digits")
     job = jobs.ask(labels)
-    while jobs._process is None:
+    while not processes.running():
         time.sleep(0.02)
-    threading.Timer(0.1, jobs.stop).start()
+    threading.Timer(0.1, processes.stop_all).start()
     wait_for(jobs, labels)
     assert job.state == "failed"
 
