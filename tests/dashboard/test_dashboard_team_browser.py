@@ -77,7 +77,7 @@ def person(browser, world: tuple[Store, Served]) -> Iterator[Person]:
 def test_every_key_counts_at_sixty_milliseconds_under_load(person: Person) -> None:
     """Beside it four people label at the same pace, three answers at a time."""
     store = person.store
-    project = populated.add_project(store)
+    project = populated.add_project(store, overlap=5)  # the others take no sample away
     person.open(project)
     label = store.labels(project)[0].label_id
     stop = time.monotonic() + 60
