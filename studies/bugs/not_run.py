@@ -1,0 +1,32 @@
+"""What the page does not know, said on it."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from studies.bugs.plan import FULL, LEFT_OUT_OF_QUICK, trials_of
+from studies.bugs.results import BugResults
+
+
+def not_run(results: BugResults) -> list[str]:
+    """What of the whole plan was not measured, a line each."""
+    done = {
+        (t.question, t.data, t.users, t.seed, t.epsilon, t.fault, t.reference)
+        for t in (one.trial for one in results.measured)
+    }
+    lines = ["## What was not run", ""]
+    if results.quick:
+        lines += ["This is the quick form, which leaves out", f"{LEFT_OUT_OF_QUICK}.", ""]
+    whole, missing = Counter[str](), Counter[str]()
+    for t in trials_of(FULL):
+        where = f"{t.question}: {t.data}, {t.users:,} users"
+        whole[where] += 1
+        key = (t.question, t.data, t.users, t.seed, t.epsilon, t.fault, t.reference)
+        missing[where] += key not in done
+    count, total = missing.total(), whole.total()
+    lines += [f"Of the {total:,} trials of the whole plan {count:,} were not run:", ""]
+    lines += [f"- {where}: {n} of {whole[where]}" for where, n in missing.items() if n]
+    lines.append("")
+    if not results.looks:
+        lines += ["No run was really trained for this page.", ""]
+    return lines
