@@ -92,6 +92,9 @@ def _print(found: Diagnosis, picture: Path) -> None:
                 for one in found.findings
             ],
         )
+    for one in found.findings if reference.fits else ():
+        for other in one.alternatives:
+            say(f"instead of {one.fault}: {other.says}, {other.likelihood:.1%} as likely")
     say(f"what no finding explains: p = {found.omnibus.p_value:.2g}")
     named = {one.fault for one in found.findings}
     rest = [(n, s) for n, s in found.smallest_detectable.items() if n not in named]

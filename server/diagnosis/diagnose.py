@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -22,12 +23,15 @@ from server.diagnosis.hypotheses import Hypothesis, library
 from server.diagnosis.inquiry import Inquiry, OnStep, fitting_records
 from server.diagnosis.model import LinearModel
 from server.diagnosis.reference import Reference
-from server.diagnosis.report import Diagnosis, FoundFault, Omnibus, ReferenceFit
+from server.diagnosis.report import Alternative, Diagnosis, FoundFault, Omnibus, ReferenceFit
 from server.diagnosis.where import classes_of
 from server.kept_releases import KeptRelease
 
 FOREIGN = 0.35
 """What is left of a reference of the users' kind is smaller, relative to a median fault."""
+HARDLY = 1e-3
+"""Relative likelihood below which another explanation is not worth a word."""
+MOST_ALTERNATIVES = 3
 MANY = 3
 """So many faults at once are taken for a reference of another kind."""
 
@@ -117,7 +121,8 @@ def judged(reference: Reference, rest: Unexplained, found: int) -> ReferenceFit:
 
 def findings_of(inquiry: Inquiry, taken: Sequence[Taken]) -> list[FoundFault]:
     """What was taken up, fitted together."""
-    shares = joint_shares(inquiry.model(), [one.place for one in taken])
+    model, places = inquiry.model(), [one.place for one in taken]
+    shares = joint_shares(model, places)
     return [
         _finding(
             inquiry.hypotheses[one.place],
@@ -125,6 +130,7 @@ def findings_of(inquiry: Inquiry, taken: Sequence[Taken]) -> list[FoundFault]:
             shares.interval(i),
             one.q_value,
             one.classes,
+            alternatives_of(inquiry, model, places, i),
         )
         for i, one in enumerate(taken)
     ]
@@ -136,10 +142,38 @@ def _finding(
     interval: tuple[float, float],
     q: float,
     classes: tuple[int, ...],
+    alternatives: tuple[Alternative, ...],
 ) -> FoundFault:
     amount = one.variant.amount if one.fault.measure else None
     share = min(1.0, max(0.0, float(share)))
-    return FoundFault(one.fault.name, one.said, amount, share, *interval, q, classes)
+    return FoundFault(one.fault.name, one.said, amount, share, *interval, q, classes, alternatives)
+
+
+def alternatives_of(
+    inquiry: Inquiry, model: LinearModel, taken: Sequence[int], which: int
+) -> tuple[Alternative, ...]:
+    """Faults that would explain nearly as much as one that was taken, the others being fitted.
+
+    Args:
+        inquiry: with the model's hypotheses.
+        model: all of them about what was observed.
+        taken: their places.
+        which: the one of them that is asked about.
+    """
+    left = left_over(model, [place for place in taken if place != taken[which]])
+    used = {inquiry.hypotheses[place].fault.name for place in taken}
+    best: dict[str, int] = {}
+    for place, one in enumerate(inquiry.hypotheses):
+        name = one.fault.name
+        if name not in used and left.z[place] > max(0.0, left.z[best.get(name, place)] - 1e-12):
+            best[name] = place
+    most = left.z[taken[which]] ** 2
+    likely = {place: math.exp(min(0.0, (left.z[place] ** 2 - most) / 2)) for place in best.values()}
+    kept = sorted((p for p in likely if likely[p] > HARDLY), key=lambda p: -likely[p])
+    return tuple(
+        Alternative(inquiry.hypotheses[p].fault.name, inquiry.hypotheses[p].said, likely[p])
+        for p in kept[:MOST_ALTERNATIVES]
+    )
 
 
 def _refined(inquiry: Inquiry, place: int) -> int:

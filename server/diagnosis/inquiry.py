@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
+from itertools import pairwise
 
 import numpy as np
 import torch
 
 from server.diagnosis.evidence import Observed
-from server.diagnosis.expected import Matrix, Means, ReferenceSums
+from server.diagnosis.expected import Matrix, Means, ReferenceSums, halves
 from server.diagnosis.hypotheses import Hypothesis
 from server.diagnosis.model import (
     CLASS_DRIFT,
@@ -58,16 +59,15 @@ class Inquiry:
         self.classes, self.observed = reference.classes, observed
         self.hypotheses: list[Hypothesis] = []
         sound = self.reference.sound()
-        middle = sound.mean(0)
         means = self._means(hypotheses, on_step)
-        drifts = [np.float32(SIZE_DRIFT) * middle]
-        changes = [mean.middle - middle for mean in means]
-        typical = _typical(hypotheses, changes)
-        for one, change in zip(hypotheses, changes, strict=True):
-            drifts += self._drift(one, change, typical)
         first, second = self._chance(0), self._chance(1)
         self._chances = len(first) + len(second)
-        self.geometry = Geometry(sound, Disturbance(first, second, np.stack(drifts)))
+        base = halves(sound)
+        drifts = [
+            self._drifts(hypotheses, middle, [getattr(mean, half) - middle for mean in means])
+            for half, middle in (("one", base.one), ("other", base.other))
+        ]
+        self.geometry = Geometry(sound, Disturbance(first, second, *drifts))
         self.geometry.add(means)
 
     def observing(self, observed: Observed) -> Inquiry:
@@ -89,6 +89,25 @@ class Inquiry:
             if on_step is not None:
                 on_step(number, len(hypotheses))
         return means
+
+    def _drifts(
+        self, hypotheses: Sequence[Hypothesis], middle: Matrix, changes: Sequence[Matrix]
+    ) -> Matrix:
+        """All of them as one half of the reference shows them, [drifts, P]."""
+        found = [np.float32(SIZE_DRIFT) * part for part in self._by_task(middle)]
+        typical = _typical(hypotheses, changes)
+        for one, change in zip(hypotheses, changes, strict=True):
+            found += self._drift(one, change, typical)
+        return np.stack(found)
+
+    def _by_task(self, middle: Matrix) -> list[Matrix]:
+        """The sound mean in one task's coordinates, zero elsewhere: each clips at its own norm."""
+        ends = np.cumsum([0, *(len(one.value) for one in self.observed.evidence)])
+        parts = []
+        for first, last in pairwise(ends):
+            parts.append(np.zeros_like(middle))
+            parts[-1][first:last] = middle[first:last]
+        return parts
 
     def _drift(self, one: Hypothesis, change: Matrix, typical: float) -> list[Matrix]:
         """How a reference without faults may differ by one standard deviation in this way."""

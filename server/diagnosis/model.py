@@ -23,7 +23,7 @@ Square = NDArray[np.float64]
 CLASS_DRIFT = 0.05
 """Standard deviation of how much more often a class is among users than in the reference."""
 SIZE_DRIFT = 0.05
-"""The same of how much a user contributes, all classes alike."""
+"""The same of how much a user contributes to a task, all classes alike."""
 FAULT_DRIFT = 0.005
 """The same of every fault of the images: a reference differs from users' data as if so large a
 share of the users had it, and as much more of a fault that changes less than a median one."""
@@ -32,6 +32,10 @@ TONES = ("gamma",)
 TONE_DRIFT = 0.1
 """The same of those: how bright and how thick strokes are differs even between two halves of a
 public data set as if so large a share of the users had it."""
+RIDGES = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 1e4, 1e5)
+"""Variances of privacy noise that a direction is taken to have at least, in that of the noise: the
+less noise there is, the more a filter would trust directions in which the few reference users do
+not happen to differ. The best of them by the other half of the reference is taken."""
 DIRECTIONS = 60
 """Leading directions in which users differ, where what is unexplained is looked for."""
 
@@ -66,8 +70,11 @@ class Disturbance:
     """Chance, as one half of the reference users shows it, [m, P]."""
     other: Matrix
     """The same by the other half."""
-    drifts: Matrix
-    """How users and reference may differ without a fault, [drifts, P]."""
+    drifts_one: Matrix
+    """How users and reference may differ without a fault, by one half, [drifts, P]. A filter that
+    shuts out drifts that the other half shows too would shut out that half's own error."""
+    drifts_other: Matrix
+    """The same by the other half."""
 
 
 class Geometry:
@@ -88,12 +95,12 @@ class Geometry:
             disturbance: what else moves a release.
         """
         base, parts = halves(sound), disturbance
-        ends = np.cumsum([0, len(parts.one), len(parts.other), len(parts.drifts)])
-        self._one, self._other, self._drift = (
+        self._vectors = [parts.one, parts.other, parts.drifts_one, parts.drifts_other]
+        ends = np.cumsum([0, *map(len, self._vectors)])
+        self._one, self._other, self._drift_one, self._drift_other = (
             np.arange(first, last) for first, last in pairwise(ends)
         )
         self._base, self._count = base, int(ends[-1])
-        self._vectors: list[Matrix] = [parts.one, parts.other, parts.drifts]
         self._vectors.append(np.stack([base.one, base.other]))
         self._gram = np.zeros((0, 0))
         self._still: _Still | None = None
@@ -167,12 +174,18 @@ class Geometry:
         )
 
     def _filters(self) -> _Still:
+        if len(self._gram) == self._count + 2:
+            return self._still_of(RIDGES[0])
+        tried = [self._still_of(ridge) for ridge in RIDGES]
+        return max(tried, key=_typical_signal)
+
+    def _still_of(self, ridge: float) -> _Still:
         gram, count = self._gram, self._count
         even, odd = (np.arange(count + 2 + i, len(gram), 2) for i in range(2))
-        one = self._filter(even, self._one)
-        other = self._filter(odd, self._other)
+        one = self._filter(even, np.concatenate([self._one, self._drift_one]), ridge)
+        other = self._filter(odd, np.concatenate([self._other, self._drift_other]), ridge)
         middle = (one + other) / 2
-        drift = middle @ gram[:, self._drift]
+        drift = (one @ gram[:, self._drift_other] + other @ gram[:, self._drift_one]) / 2
         chances = [one @ gram[:, self._other], other @ gram[:, self._one]]
         own = gram[:count, :count]
         values, vectors = np.linalg.eigh(own)
@@ -191,13 +204,14 @@ class Geometry:
             variances=1 + values[kept] / 2,  # chance is in there twice, by each half
         )
 
-    def _filter(self, rows: NDArray[np.int64], chance: NDArray[np.int64]) -> Square:
+    def _filter(
+        self, rows: NDArray[np.int64], disturbing: NDArray[np.int64], ridge: float
+    ) -> Square:
         """Directions times the inverse covariance, as coefficients of all vectors, [h, vectors]."""
         gram = self._gram
-        disturbing = np.concatenate([chance, self._drift])
         found = np.zeros((len(rows), len(gram)))
         found[np.arange(len(rows)), rows] = 1
-        own = np.eye(len(disturbing)) + gram[np.ix_(disturbing, disturbing)]
+        own = ridge * np.eye(len(disturbing)) + gram[np.ix_(disturbing, disturbing)]
         found[:, disturbing] = -np.linalg.solve(own, gram[np.ix_(disturbing, rows)]).T
         return found
 
@@ -214,3 +228,9 @@ class _Still:
     along: Square
     leading: Square
     variances: Vector
+
+
+def _typical_signal(still: _Still) -> float:
+    """Median over hypotheses of the squared signal of a fault in all users, over its variance."""
+    sizes = np.maximum(np.diag(still.products), 0)
+    return float(np.median(sizes**2 / np.maximum(np.diag(still.spread), 1e-300)))

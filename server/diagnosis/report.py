@@ -9,6 +9,18 @@ from typing import Any
 
 
 @dataclass(frozen=True)
+class Alternative:
+    """Another fault that would explain the same, less well."""
+
+    fault: str
+    """Its name in the library."""
+    says: str
+    """It in words."""
+    likelihood: float
+    """How likely the releases would be under it, relative to under the finding: 0 to 1."""
+
+
+@dataclass(frozen=True)
 class FoundFault:
     """A fault that the releases show."""
 
@@ -27,6 +39,17 @@ class FoundFault:
     """False discovery rate over the library at which it was taken up."""
     classes: tuple[int, ...]
     """Where it shows; all classes where none can be told from the others."""
+    alternatives: tuple[Alternative, ...] = ()
+    """What else of the library would explain it, likeliest first; what is hardly likely is left
+    out."""
+
+    @property
+    def certainty(self) -> float:
+        """Probability that it is this fault, if it is one of the library alone.
+
+        All of them being as likely beforehand.
+        """
+        return 1 / (1 + sum(one.likelihood for one in self.alternatives))
 
 
 @dataclass(frozen=True)
@@ -71,6 +94,8 @@ class Diagnosis:
     def to_json(self) -> dict[str, Any]:
         """As a JSON object; None for what is infinite."""
         found = asdict(self)
+        for record, one in zip(found["findings"], self.findings, strict=True):
+            record["certainty"] = one.certainty
         found["smallest_detectable"] = {
             name: share if math.isfinite(share) and share <= 1 else None
             for name, share in self.smallest_detectable.items()

@@ -65,6 +65,8 @@ def test_where_noise_fails_its_self_test_no_node_answers_and_nothing_is_released
     small_config, run_small, tmp_path, monkeypatch, caplog, unit
 ):
     asked = []
+    monkeypatch.setattr(logging.getLogger("client.app"), "disabled", False)  # whatever ran before
+    caplog.set_level(logging.WARNING, logger="client.app")
     monkeypatch.setattr(
         "client.app.train", lambda *request: asked.append(request) or train(*request)
     )
