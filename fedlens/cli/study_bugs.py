@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 OUT = Path("runs") / "study-bugs"
 PARTS = ("draws", "runs", "all")
+QUESTIONS = ("known", "unknown", "earlier", "foreign")
 
 
 def add_bugs_parser(tables: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -37,6 +38,14 @@ def add_bugs_parser(tables: argparse._SubParsersAction[argparse.ArgumentParser])
         "runs: ten minutes on two cores",
     )
     add("--part", choices=PARTS, help="what is measured (default: all, or draws with --quick)")
+    add(
+        "--question",
+        nargs="+",
+        choices=QUESTIONS,
+        default=[],
+        help="of the draws: a fault of the library, one that is in no library, an earlier run as "
+        "reference, a reference of another source (default: all)",
+    )
     add("--data", nargs="+", metavar="NAME", help="data sets (default: mnist and fashion-mnist)")
     add("--data-dir", help="folder of the data sets' files")
     add("--users", nargs="+", type=int, metavar="N", help="sizes of federations (1000 3000)")
@@ -92,11 +101,14 @@ def _plan(args: argparse.Namespace) -> BugPlan:
         plan = replace(plan, draws=args.draws)
     plan = replace(
         plan,
+        questions=tuple(args.question or plan.questions),
         users=tuple(args.users or plan.users),
         epsilons=tuple(args.epsilon or plan.epsilons),
         faults=tuple(args.faults or plan.faults),
     )
     wanted = tuple(args.data or plan.data)
+    if args.kept:
+        return replace(plan, data=wanted)
     found = found_data(wanted, args.data_dir or "")
     if found != wanted:
         tell(f"of {', '.join(wanted)} there is {', '.join(found)}: that is measured")

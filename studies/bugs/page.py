@@ -40,7 +40,7 @@ def write_bug_page(page: Path, results: BugResults, images: Path) -> list[Path]:
         What was written.
     """
     made = []
-    lines = [*_head(results), *_smallest(results)]
+    lines = [*_head(results), *(_smallest(results) if results.settings() else ())]
     drawn = _drawn(results)
     if drawn is not None:
         setting, panels = drawn
@@ -48,8 +48,10 @@ def write_bug_page(page: Path, results: BugResults, images: Path) -> list[Path]:
         where = os.path.relpath(made[0], page.parent)
         title = f"How often each fault is named first, by share of users: {setting.said}"
         lines += ["", picture(title, where), "", f"*{title}; bars are 95% binomial intervals.*"]
-    lines += ["", *_clean(results), *_sure(results), *_unknown(results), *_references(results)]
-    lines += [*trained_lines(results, page, images), *_rates(results), *not_run(results)]
+    lines += ["", *_clean(results), *_sure(results)] if results.settings() else []
+    lines += [*_unknown(results), *_references(results)]
+    lines += trained_lines(results, page, images)
+    lines += [*(_rates(results) if results.settings() else ()), *not_run(results)]
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
     return [page, *made]
@@ -61,8 +63,9 @@ def _head(results: BugResults) -> list[str]:
     text = page_texts.HEAD.format(
         draws=sum(tally.draws for one in trials for tally in one.tallies),
         trials=len(trials),
-        seeds=", ".join(map(str, sorted({one.trial.seed for one in trials}))),
-        images=" or ".join(f"{size:,}" for size in sizes),
+        seeds=", ".join(map(str, sorted({one.trial.seed for one in trials}))) or "none",
+        images=" or ".join(f"{size:,}" for size in sizes) or "no",
+        method=results.method,
         states=STATES_AT,
     )
     return [*text.splitlines(), ""]

@@ -20,7 +20,8 @@ Who has the fault and the noise are new in each draw; each seed has users, a ref
 images and stand-ins for samples of its own, which share no image. Draws of one seed share all
 three, so that they differ less than runs would: intervals in brackets are 95% binomial ones and
 take them for independent. States of later tasks are those of ε = {states:g} throughout. These
-diagnoses look at the library's own amounts alone; `fedlens diagnose` also looks between them.
+diagnoses look at the library's own amounts alone; `fedlens diagnose` also looks between them. The
+code that was measured has the digest `{method}`.
 """
 
 SMALLEST = """\

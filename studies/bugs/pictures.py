@@ -14,6 +14,8 @@ from studies.framework.charts import save
 
 COLOURS = (ORANGE, BLUE, GREEN, GREY)
 ACROSS = 4
+ASIDE = 0.4
+"""Points by which lines stand side by side, so that bars do not hide each other."""
 Lines = Mapping[float, Sequence[BugTally]]
 """By ε, tallies of ascending shares."""
 
@@ -33,7 +35,8 @@ def plot_rates(panels: Mapping[str, Lines], path: Path) -> Path:
     epsilons = sorted({epsilon for lines in panels.values() for epsilon in lines})
     for axes, (name, lines) in zip(grid, panels.items(), strict=False):
         for epsilon, tallies in sorted(lines.items()):
-            shares = np.array([100 * one.share for one in tallies])
+            aside = ASIDE * (epsilons.index(epsilon) - (len(epsilons) - 1) / 2)
+            shares = np.array([100 * one.share + aside for one in tallies])
             rates = np.array([one.first / one.draws for one in tallies])
             ends = np.array([binomial_interval(one.first, one.draws) for one in tallies])
             errors = np.abs(ends.T - rates)
@@ -47,7 +50,9 @@ def plot_rates(panels: Mapping[str, Lines], path: Path) -> Path:
         axes.tick_params(labelsize=7)
     for axes in grid[len(panels) :]:
         axes.set_axis_off()
-    grid[0].legend(fontsize=6)
+    figure.legend(
+        *grid[0].get_legend_handles_labels(), loc="outside upper right", ncols=4, fontsize=7
+    )
     figure.supxlabel("users with the fault (%)", fontsize=8)
     figure.supylabel("named first", fontsize=8)
     return save(figure, path)
