@@ -12,8 +12,9 @@ from models.faults.protocol import Records
 from server.diagnosis.evidence import Evidence
 from server.diagnosis.expected import ReferenceSums
 from server.diagnosis.hypotheses import Hypothesis
+from server.diagnosis.inquiry import Inquiry
 from server.diagnosis.reference import Reference
-from studies.benchmarks.bug_draws import BugDraws, Projected
+from studies.benchmarks.bug_draws import Projected
 
 AT_ONCE = 250
 """Users whose updates are computed together."""
@@ -35,6 +36,12 @@ class HeldSums(ReferenceSums):
         self._places = torch.arange(count * records).view(count, records)
         self._first = first
 
+    def once(self, hypothesis: Hypothesis) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+        """Users' updates where all have a fault, without keeping rows for another time."""
+        found = self.under(hypothesis)
+        self._faulty.clear()
+        return found
+
     def _applied(
         self, hypothesis: Hypothesis, images: Tensor, labels: Tensor, user: int
     ) -> tuple[Tensor, Tensor]:
@@ -45,21 +52,33 @@ _OTHERS = 1_000_000
 """Users are numbered from here on, beyond any reference's."""
 
 
-def projected(draws: BugDraws, users: Records, planted: Hypothesis | None = None) -> Projected:
-    """Each user's updates as the diagnosis sees them, sound or all with a fault, [users, vectors].
+class Crowd:
+    """Users in blocks; the rows of those that may have a fault are kept."""
 
-    Args:
-        draws: the diagnosis.
-        users: images and labels, user by user.
-        planted: the fault; None for sound users.
-    """
-    (images, labels), records = users, draws.inquiry.reference.records
-    parts, whole = [], AT_ONCE * records
-    for first in range(0, len(labels), whole):
-        some = slice(first, first + whole)
-        held = Reference("users", images[some], labels[some], draws.inquiry.classes)
-        evidence = draws.inquiry.observed.evidence
-        sums = HeldSums(evidence, held, records, first // records)
-        rows = sums.sound() if planted is None else sums.under(planted)
-        parts.append(draws.inquiry.geometry.project(rows))
-    return np.concatenate(parts)
+    def __init__(self, inquiry: Inquiry, users: Records, kept: int) -> None:
+        """Compute all users' updates without a fault.
+
+        Args:
+            inquiry: how they are looked at.
+            users: images and labels, user by user.
+            kept: how many users, the first ones, may be asked for with a fault.
+        """
+        (images, labels), self._inquiry = users, inquiry
+        self._records = inquiry.reference.records
+        self._blocks: list[HeldSums] = []
+        parts, whole = [], AT_ONCE * self._records
+        for first in range(0, len(labels), whole):
+            some = slice(first, first + whole)
+            held = Reference("users", images[some], labels[some], inquiry.classes)
+            number = first // self._records
+            block = HeldSums(inquiry.observed.evidence, held, self._records, number)
+            parts.append(inquiry.geometry.project(block.sound()))
+            if number < kept:
+                self._blocks.append(block)
+        self.sound: Projected = np.concatenate(parts)
+        """Each user's updates as the diagnosis sees them, [users, vectors]."""
+
+    def faulty(self, planted: Hypothesis) -> Projected:
+        """The same of those that may have a fault, were all of them to have it."""
+        project = self._inquiry.geometry.project
+        return np.concatenate([project(block.once(planted)) for block in self._blocks])

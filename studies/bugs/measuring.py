@@ -104,14 +104,15 @@ def _of_world(missing: Sequence[BugTrial], data_dir: str, report: Report) -> Ite
     """Trials of one world, one after another; none where there are too few images for it."""
     report(_said(missing[0]))
     epsilons = list(dict.fromkeys(trial.epsilon for trial in missing))
+    most = max(share for trial in missing for share in trial.shares)
     try:
-        world = BugWorld(missing[0], epsilons, data_dir)
+        world = BugWorld(missing[0], epsilons, most, data_dir)
     except StudyError as error:
         report(f"left out: {error}")
         return
     for fault, some in groupby(missing, key=lambda trial: trial.fault):
         same = list(some)
-        faulty = world.faulty(fault, max(max(trial.shares) for trial in same))
+        faulty = world.faulty(fault)
         for trial in same:
             yield _measured(trial, world, faulty)
 

@@ -21,13 +21,16 @@ from models.faults.protocol import Records, Variant
 from models.pixels import from_pixels
 from server.config.reading import read_config
 from server.config.tree import Config
-from server.diagnosis.hypotheses import Hypothesis
-from server.diagnosis.reference import LEAST_USERS, Reference
+from server.diagnosis.evidence import observed_of
+from server.diagnosis.hypotheses import Hypothesis, library
+from server.diagnosis.inquiry import Inquiry
+from server.diagnosis.reference import Reference
 from server.diagnosis.stand_ins import planned
 from server.kept_releases import KeptRelease
 from server.schedule import scaled
-from studies.benchmarks.bug_draws import BugDraws, DrawnDiagnosis, Projected
-from studies.bugs.held import projected
+from studies.benchmarks.bug_draws import DrawnDiagnosis, Projected
+from studies.bugs.drawing import NoisyDraws
+from studies.bugs.held import Crowd
 from studies.bugs.plan import CLASSES, SCANS, BugTrial
 from studies.framework.errors import StudyError
 
@@ -44,8 +47,6 @@ MARGIN = 4 / 3
 draws have the same ones."""
 STATES_AT = 2.0
 """The ε at which states of later tasks are made, whatever ε the noise is of."""
-SOME = LEAST_USERS * RECORDS
-"""Images of the users that scaling is checked with."""
 _ENLARGED = 28
 
 
@@ -117,19 +118,17 @@ def demo_at(epsilon: float, users: int) -> Config:
 
 
 class BugWorld:
-    """One federation beside one reference, at every ε that is asked for.
+    """One federation beside one reference, at every ε that is asked for."""
 
-    Users' updates are computed once, in units of the first ε's noise: those of another ε are the
-    same over the square of how much larger its noise is, for users and what they are compared with
-    are both in units of it.
-    """
-
-    def __init__(self, trial: BugTrial, epsilons: Sequence[float], data_dir: str) -> None:
-        """Compute what is compared with: half a minute for each ε.
+    def __init__(
+        self, trial: BugTrial, epsilons: Sequence[float], most: float, data_dir: str
+    ) -> None:
+        """Compute what is compared with, and what sound users release: a minute or two.
 
         Args:
             trial: any of this world.
             epsilons: those that will be asked for.
+            most: the largest share of users that will have a fault.
             data_dir: folder of data files; empty for the usual places.
 
         Raises:
@@ -141,71 +140,50 @@ class BugWorld:
         if difference and cast.earlier is None:
             raise StudyError(f"{trial.data} has too few images for an earlier run's users too")
         reference = _foreign(trial, data_dir) or cast.reference
-        self._images = len(reference.labels)
-        left_out = trial.fault if trial.question == "unknown" else ""
+        self.reference_images = len(reference.labels)
+        inquiry = _inquiry(trial, cast, reference)
+        self._draws = {
+            epsilon: NoisyDraws(inquiry, reference, noise_at(epsilon, trial.users))
+            for epsilon in epsilons
+        }
+        kept = min(trial.users, math.ceil(trial.users * most * MARGIN))
         users = cast.users
         if difference and cast.earlier is not None:
             images, labels = (torch.cat(pair) for pair in zip(users, cast.earlier, strict=True))
             users = (images, labels)
-        asked = _releases(trial.users, cast, difference=difference)
-        noises = {epsilon: noise_at(epsilon, trial.users) for epsilon in epsilons}
-        self._users, self._first = users, epsilons[0]
-        self._draws: dict[float, BugDraws] = {}
-        for epsilon, noise in noises.items():
-            scaled_ = [replace(one, deviation=one.deviation * noise) for one in asked]
-            self._draws[epsilon] = BugDraws(
-                scaled_, reference, users, RECORDS, left_out, difference=difference
-            )
-        self._factors = {e: (noises[self._first] / noises[e]) ** 2 for e in epsilons}
-        everyone, self._count = self._projected(users), trial.users
-        self._check(everyone)
-        before = everyone[self._count :]
-        self._shift = before.mean(0) if difference else np.zeros(everyone.shape[1])
-        self._sound = everyone[: self._count] - self._shift
-
-    def _check(self, everyone: Projected) -> None:
-        """That scaling is right: a few users computed anew at every ε.
-
-        Raises:
-            StudyError: a diagnosis looks at releases in a way that does not scale with their noise.
-        """
-        few = (self._users[0][:SOME], self._users[1][:SOME])
-        for epsilon, draws in self._draws.items():
-            anew = projected(draws, few)
-            taken = everyone[: len(anew)] * self._factors[epsilon]
-            if not np.allclose(anew, taken, rtol=1e-2, atol=1e-3 * np.abs(anew).max()):
-                raise StudyError(f"updates at ε = {epsilon:g} are not those of another ε scaled")
-
-    @property
-    def reference_images(self) -> int:
-        """How many images are compared with."""
-        return self._images
+        self._crowd = Crowd(inquiry, users, kept)
+        everyone, count = self._crowd.sound, trial.users
+        self._shift = everyone[count:].mean(0) if difference else np.zeros(everyone.shape[1])
+        self._sound = everyone[:count] - self._shift
 
     def smallest_detectable(self, epsilon: float) -> dict[str, float]:
         """By fault, as the diagnosis itself says."""
         return self._draws[epsilon].smallest_detectable
 
-    def faulty(self, fault: str, share: float) -> Projected:
-        """Updates of as many users with the fault as draws of this share need, for `drawn`."""
+    def faulty(self, fault: str) -> Projected:
+        """Updates of users with the fault, or of sound ones where it is not named."""
         if not fault:
             return self._sound
-        chosen = CLASSES.get(FAULTS[fault].takes, ())
-        most = min(self._count, math.ceil(self._count * share * MARGIN))
-        variant = Variant(chosen, FAULTS[fault].amounts[0])
-        last = most * RECORDS
-        some = (self._users[0][:last], self._users[1][:last])
-        return self._projected(some, Hypothesis(FAULTS[fault], variant)) - self._shift
-
-    def _projected(self, users: Records, planted: Hypothesis | None = None) -> Projected:
-        return projected(self._draws[self._first], users, planted)
+        variant = Variant(CLASSES.get(FAULTS[fault].takes, ()), FAULTS[fault].amounts[0])
+        return self._crowd.faulty(Hypothesis(FAULTS[fault], variant)) - self._shift
 
     def drawn(
         self, epsilon: float, faulty: Projected, share: float, seeds: Sequence[int]
     ) -> list[DrawnDiagnosis]:
         """One run a seed, diagnosed."""
-        factor = self._factors[epsilon]
-        sound, changed = self._sound * factor, faulty * factor
-        return [self._draws[epsilon].draw(sound, changed, share, seed) for seed in seeds]
+        draws = self._draws[epsilon]
+        return [draws.draw(self._sound, faulty, share, seed) for seed in seeds]
+
+
+def _inquiry(trial: BugTrial, cast: Cast, reference: Reference) -> Inquiry:
+    difference = trial.question == "earlier"
+    left_out = trial.fault if trial.question == "unknown" else ""
+    wanted = [
+        one for one in library(reference.shape, reference.classes) if one.fault.name != left_out
+    ]
+    asked = _releases(trial.users, cast, difference=difference)
+    observed = replace(observed_of(asked), difference=difference)
+    return Inquiry(observed, reference, RECORDS, wanted)
 
 
 @lru_cache(maxsize=3)

@@ -13,16 +13,17 @@ from fedlens.cli import main
 from models.faults import FAULTS
 from models.faults.protocol import Variant
 from server.diagnosis.hypotheses import Hypothesis
-from studies.benchmarks import bug_draws
+from server.diagnosis.inquiry import Inquiry
 from studies.benchmarks.bug_draws import DrawnDiagnosis
-from studies.bugs import measuring
-from studies.bugs.held import projected
+from studies.bugs import measuring, worlds
+from studies.bugs.drawing import NoisyDraws
+from studies.bugs.held import Crowd
 from studies.bugs.plan import QUICK, BugPlan, BugTrial, foreign_to, found_data, trials_of
 from studies.bugs.results import BugResults, by_share, measured_share
 from studies.bugs.study import BugStudy
 from studies.bugs.tallies import binomial_interval, mean_error, tallied, together
 from studies.bugs.trained import LookedAt, Product, planned_runs
-from studies.bugs.worlds import BugWorld, cast_of, scans
+from studies.bugs.worlds import cast_of, scans
 from studies.framework.errors import StudyError
 
 FEW = ("rotate90", "stuck_column", "invert")
@@ -43,11 +44,9 @@ PRODUCT = Product(*[pytest.fail] * 4)
 @pytest.fixture(scope="module")
 def fewer():
     """A library of three faults, where all of it would take a minute."""
-    whole = bug_draws.library
+    whole = worlds.library
     patch = pytest.MonkeyPatch()
-    patch.setattr(
-        bug_draws, "library", lambda *kind: [h for h in whole(*kind) if h.fault.name in FEW]
-    )
+    patch.setattr(worlds, "library", lambda *kind: [h for h in whole(*kind) if h.fault.name in FEW])
     yield
     patch.undo()
 
@@ -61,8 +60,11 @@ def study(fewer, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def world(fewer):
-    return BugWorld(BugTrial("known", "embedded", 200, 0, 8.0, ""), (8.0, 4.0), "")
+def inquiry(fewer):
+    """Of 200 users at ε = 8, beside a reference of other images."""
+    cast = cast_of(load("embedded"), 200, 0)
+    trial = BugTrial("known", "embedded", 200, 0, 8.0, "")
+    return worlds._inquiry(trial, cast, cast.reference), cast
 
 
 def _bytes(images):
@@ -81,16 +83,32 @@ def test_no_image_plays_two_parts():
         cast_of(load("embedded"), 1001, 0)
 
 
-def test_a_diagnosis_sees_the_same_user_sound_and_faulty(world):
-    """Some users alone release what they release among all: no one's records are another's."""
-    draws, users = world._draws[8.0], world._users
-    some = (users[0][:600], users[1][:600])
-    np.testing.assert_allclose(projected(draws, some), world._sound[:60], rtol=1e-3, atol=1e-3)
-    one_class = Hypothesis(FAULTS["invert"], Variant((3,), 0.0))
-    spared = [u for u in range(60) if 3 not in users[1][10 * u : 10 * u + 10]]
-    changed = projected(draws, some, one_class)
-    assert spared
-    np.testing.assert_allclose(changed[spared], world._sound[spared], rtol=1e-3, atol=1e-3)
+def test_a_user_is_the_same_sound_and_faulty(inquiry):
+    """Those without a picture of the class that is at fault release the same."""
+    asked, cast = inquiry
+    images, labels = cast.users[0][:600], cast.users[1][:600]
+    crowd = Crowd(asked, (images, labels), kept=60)
+    changed = crowd.faulty(Hypothesis(FAULTS["invert"], Variant((3,), 0.0)))
+    moved = np.abs(changed - crowd.sound).max(1) > 1e-6
+    holds = [3 in labels[10 * user : 10 * user + 10] for user in range(60)]
+    assert moved.tolist() == holds and 0 < sum(holds) < 60
+
+
+def test_more_noise_is_as_if_releases_had_more_noise(inquiry):
+    """What is computed once for all ε is what an inquiry at that ε would compute."""
+    asked, cast = inquiry
+    noisier = [
+        replace(one, rounds=tuple(replace(r, deviation=3 * r.deviation) for r in one.rounds))
+        for one in asked.observed.evidence
+    ]
+    observed = replace(asked.observed, evidence=tuple(noisier))
+    anew = Inquiry(observed, cast.reference, worlds.RECORDS, asked.hypotheses)
+    scaled = NoisyDraws(asked, cast.reference, 3.0)
+    for name, share in NoisyDraws(anew, cast.reference, 1.0).smallest_detectable.items():
+        assert scaled.smallest_detectable[name] == pytest.approx(share, rel=0.02)
+    users = (cast.users[0][:200], cast.users[1][:200])
+    ours, theirs = Crowd(asked, users, kept=0), Crowd(anew, users, kept=0)
+    np.testing.assert_allclose(ours.sound / 9, theirs.sound, rtol=1e-3, atol=1e-4)
 
 
 def test_what_is_planted_is_counted_and_clean_users_are_apart(study):
