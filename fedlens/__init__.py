@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from fedlens.auditing import AuditReport, audit
     from fedlens.budgets import Budget, Calibration, budget, calibrate
     from fedlens.diagnosing import diagnose, power
+    from fedlens.hinting import hints
     from fedlens.presets import preset_names
     from fedlens.probing import ProbeAnswer, probe, probe_price
     from fedlens.runs import Run, open_run
@@ -57,6 +58,7 @@ __all__ = [
     "budget",
     "calibrate",
     "diagnose",
+    "hints",
     "open_run",
     "power",
     "preset_names",
@@ -76,6 +78,7 @@ _PLACES = {
     "calibrate": "budgets",
     "diagnose": "diagnosing",
     "power": "diagnosing",
+    "hints": "hinting",
     "preset_names": "presets",
     "ProbeAnswer": "probing",
     "probe": "probing",

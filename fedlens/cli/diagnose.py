@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 
 from fedlens.cli.flags import add_json_flag, add_run_argument
 from fedlens.cli.output import print_json, print_table, say, step_bars
+from foundation.errors import WrongUse
 
 if TYPE_CHECKING:
+    from fedlens.runs import Run
     from server.diagnosis.report import Diagnosis
 
+NONE = "none"
 PICTURE = Path("pictures") / "diagnosis.png"
 
 
@@ -28,9 +31,16 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     add = parser.add_argument
     add(
         "--reference",
-        metavar="DATA|RUN",
+        metavar="DATA|RUN|none",
         help="public data set of the users' kind, whose test images are taken, or directory of an "
-        "earlier run of the same federation (default: the data set that the run names)",
+        "earlier run of the same federation (default: the data set that the run names); none: look "
+        "at the run's faithful samples alone, for a hint",
+    )
+    add(
+        "--sound",
+        metavar="RUN",
+        help="with --reference none: directory of a sound run over data of the same kind, to learn "
+        "how much such samples hint at by chance (default: what handwritten digits do)",
     )
     add("--images", type=int, default=2000, help="images of the reference that are looked at")
     add(
@@ -50,6 +60,10 @@ def run(args: argparse.Namespace) -> int:
     from simulations.plots.diagnosis import plot_diagnosis
 
     chosen = open_run(args.run_dir, store=args.store)
+    if args.reference == NONE:
+        return _hint(chosen, args.sound, as_json=args.json)
+    if args.sound is not None:
+        raise WrongUse("--sound is of --reference none alone: leave one of them out")
     with step_bars() as bar:
         found = diagnose(
             chosen,
@@ -64,6 +78,28 @@ def run(args: argparse.Namespace) -> int:
         print_json(found.to_json())
     else:
         _print(found, picture)
+    return ExitStatus.DONE
+
+
+def _hint(run: Run, sound: str | None, *, as_json: bool) -> int:
+    """What faithful samples hint at by themselves."""
+    from dataclasses import asdict
+
+    from fedlens.hinting import hints
+    from foundation.errors import ExitStatus
+
+    found = hints(run, sound=sound)
+    if as_json:
+        print_json({"findings": [], **asdict(found)})
+        return ExitStatus.DONE
+    print_table(
+        ("family", "faults", "votes", "stands out above"),
+        [
+            (one.name, ", ".join(one.faults), f"{one.votes:.1%}", f"{one.limit:.1%}")
+            for one in found.hints
+        ],
+    )
+    say(found.says)
     return ExitStatus.DONE
 
 

@@ -136,6 +136,8 @@ def test_a_planted_fault_is_named_with_its_share(released, said, fault, share, c
     found = said(released(fault, share, chosen))
     assert found.reference.fits and found.findings[0].fault == fault
     best = found.findings[0]
+    assert all(0 < one.likelihood <= 1 and one.fault != fault for one in best.alternatives)
+    assert best.certainty > 0.5
     assert best.low <= share <= best.high and abs(best.share - share) < 0.15
     assert best.q_value < 1e-3 and found.smallest_detectable[fault] < share
     assert best.classes == (chosen or tuple(range(10)))
