@@ -76,11 +76,11 @@ are examples, not rates. The eye is a network that knows real sound and faulty i
 Its errors are measured on another sound run, so that it is the best eye there is; its interval
 counts the chance of the samples, not that of the run, and the rows of sound users show what that
 leaves out. The probe costs ({probe_epsilon:g}, {probe_delta:g})-DP beside the run; the ε in its row
-is that of both. What it counts is no share of faulty users: some sound ones count too, as the rows
-of sound users say.
+is that of all that these users were asked until then, probes for other rows too. What it counts
+is no share of faulty users: some sound ones may count too, as the rows of sound users say.
 """
 
 SHEETS = """\
-Faithful samples of sound users; of users of whom {share:.0%} hold turned images; the same with an
-iterative critic under classical differential privacy at the same ε\
+Samples of sound users, of users of whom {share:.0%} hold turned images, and of the latter by an
+iterative convolutional critic, all three at the same classical DP ε for users\
 """

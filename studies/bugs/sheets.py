@@ -20,7 +20,7 @@ ROWS = 6
 
 
 def draw_sheets(product: Product, out: Path, path: Path, report: Report) -> Path | None:
-    """Correct, altered, and altered under classical DP by the paper's family at the same ε.
+    """Correct, altered, and altered by the paper's family of critics, at the same classical ε.
 
     Returns:
         The PNG file; None where the first two runs are not there.
@@ -45,7 +45,7 @@ def draw_sheets(product: Product, out: Path, path: Path, report: Report) -> Path
     sheets = [
         _sheet(product, folder / CALIBRATION, "correct", "faithful"),
         _sheet(product, folder / ALTERED, "altered", "faithful"),
-        _sheet(product, classical, "altered, classical DP", "curated"),
+        _sheet(product, classical, "altered, iterative critic", "curated"),
     ]
     draw_beside(sheets, rows=ROWS, path=path)
     return path
