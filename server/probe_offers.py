@@ -100,7 +100,8 @@ def probe_for(
         return f"lacks_label:{classes[0]}"
     if fault == "frequent_class" and classes:
         return f"label_share:{classes[0]}"
-    return {"duplicates": "repeats", "random_labels": "confidence"}.get(fault, "")
+    alone = {"duplicates": "repeats", "random_labels": "confidence", "new_class": "confidence"}
+    return alone.get(fault, "")
 
 
 def probe_offer(

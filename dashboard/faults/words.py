@@ -34,6 +34,7 @@ ELSE: Mapping[str, str] = {
     "shift_labels": "A list of classes in another order, or one that counts from 1.",
     "random_labels": "Users who tap through a questionnaire without looking.",
     "missing_class": "Users who never meet that class: uneven data, not a defect.",
+    "new_class": "A class that the schema lacks, or images that were filed under the wrong task.",
     "frequent_class": "Users who meet that class more often: uneven data, not a defect.",
     "duplicates": "An application that saves the same image again.",
 }

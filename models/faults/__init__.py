@@ -39,6 +39,7 @@ FAULTS: Registry[Fault] = Registry(
         "shift_labels": "models.faults.labels:SHIFT_LABELS",
         "random_labels": "models.faults.labels:RANDOM_LABELS",
         "missing_class": "models.faults.labels:MISSING_CLASS",
+        "new_class": "models.faults.defects:NEW_CLASS",
         "frequent_class": "models.faults.labels:FREQUENT_CLASS",
         "duplicates": "models.faults.labels:DUPLICATES",
     },

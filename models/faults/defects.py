@@ -1,4 +1,4 @@
-"""Faults of a sensor: parts of it that are stuck or covered."""
+"""Images that are not what they should be: parts stuck or covered, or of no known class."""
 
 from __future__ import annotations
 
@@ -29,6 +29,16 @@ def occluded(images: Tensor, setting: FaultSetting) -> Tensor:
     return torch.where(covered[:, None], -1.0, images)
 
 
+def unknown_shapes(images: Tensor, _: FaultSetting) -> Tensor:
+    """Upper halves joined to mirrored lower halves of other records: drawn as all are, of no class.
+
+    What a class looks like that no one named cannot be known; these stand for it.
+    """
+    half = images.shape[2] // 2
+    lower = images.roll(len(images) // 2, 0).flip(3)
+    return torch.cat([images[:, :, :half], lower[:, :, half:]], 2)
+
+
 STUCK_COLUMN = Fault(
     "stuck_column",
     "a stuck column",
@@ -49,4 +59,7 @@ OCCLUDE = Fault(
     image=occluded,
     amounts=(0.5, -0.5, 0.3, -0.3),
     measure="of the height, from below",
+)
+NEW_CLASS = Fault(
+    "new_class", "shapes of no class under a class's name", image=unknown_shapes, takes="class"
 )

@@ -33,7 +33,7 @@ def classes_of(inquiry: Inquiry, place: int) -> Where:
     """
     one, count = inquiry.hypotheses[place], inquiry.classes
     everywhere = Where(place, one.variant.chosen or tuple(range(count)))
-    if one.fault.kind == "label":
+    if one.fault.kind == "label" or one.fault.takes != "any":
         return everywhere
     first = len(inquiry.hypotheses)
     inquiry.add([one.of_class(number) for number in range(count)])
