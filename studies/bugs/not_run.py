@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
+from studies.bugs.measuring import method
 from studies.bugs.plan import FULL, LEFT_OUT_OF_QUICK, trials_of
 from studies.bugs.results import BugResults
+
+CHANGED = """\
+When this page was written the code of the diagnosis or of the faults had changed since it was
+measured, to `{now}`: figures are those of the code that was measured."""
 
 
 def not_run(results: BugResults) -> list[str]:
@@ -17,6 +22,8 @@ def not_run(results: BugResults) -> list[str]:
     lines = ["## What was not run", ""]
     if results.quick:
         lines += ["This is the quick form, which leaves out", f"{LEFT_OUT_OF_QUICK}.", ""]
+    if results.method != method():
+        lines += [CHANGED.format(now=method()), ""]
     whole, missing = Counter[str](), Counter[str]()
     for t in trials_of(FULL):
         where = f"{t.question}: {t.data}, {t.users:,} users"
