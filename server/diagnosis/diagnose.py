@@ -114,7 +114,10 @@ def judged(reference: Reference, rest: Unexplained, found: int) -> ReferenceFit:
     elif found >= MANY:
         why = f"it takes {found} faults at once to explain the difference"
     if why:
-        why += ": the reference is of another kind than the users' data, nothing is claimed"
+        why += (
+            ": the reference is of another kind than the users' data, or these have a fault that "
+            "the library does not hold; nothing is claimed. Hold the run against an earlier one"
+        )
     images = len(reference.labels)
     return ReferenceFit(reference.name, images, not why, why, round(rest.size, 4))
 
