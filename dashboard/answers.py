@@ -7,14 +7,19 @@ the store takes each ``uuid`` once.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
 from server.store import Annotation, Store, StoredProject, StoreError
+from server.store.imports import IMPORTED
 
 SKIPPED = "skipped by the annotator"
 LONGEST_UUID = 64
 MOST_LABELS = 50
+MOST_EVENTS = 500
+LARGEST = 2**63 - 1
 
 
 @dataclass
@@ -41,6 +46,7 @@ def take(
 ) -> Receipts:
     """Store what a desk sent, in order, up to the first answer the store refuses.
 
+    Of a very long list the first ones are taken; the desk sends the others again.
     What comes after a refused answer is not stored either: an undo must not take back another
     answer than the one it was meant for. The desk keeps and shows all that is not acknowledged.
 
@@ -52,18 +58,41 @@ def take(
         tab: whose desk an undone answer's sample comes back to.
     """
     receipts = Receipts()
-    for event in events if isinstance(events, list) else []:
+    sent = events[:MOST_EVENTS] if isinstance(events, list) else []
+    queued = store.queued(project_id, _samples_in(sent)) if sent else frozenset()
+    for event in sent:
         uuid = event.get("uuid") if isinstance(event, Mapping) else None
-        if not isinstance(uuid, str) or not 0 < len(uuid) <= LONGEST_UUID:
+        if not _is_id(uuid):
             receipts.error = "An answer came without an id of its own and was not stored."
             break
         try:
+            _check_queued(event, queued)
             _take_one(store, project_id, user_id, uuid, event, tab)
         except StoreError as error:
             receipts.error = f"Not stored: {error}"
             break
         receipts.acked.append(uuid)
     return receipts
+
+
+def _samples_in(events: Sequence[object]) -> set[int]:
+    """The samples that answers are about, as far as they name any."""
+    found = set()
+    for event in events:
+        with suppress(StoreError):
+            found.add(_whole(event if isinstance(event, Mapping) else {}, "sample_id"))
+    return found
+
+
+def _check_queued(event: Mapping[str, object], queued: Collection[int]) -> None:
+    if event.get("kind") != "undo" and _whole(event, "sample_id") not in queued:
+        raise StoreError(f"sample_id = {event['sample_id']}: none that this project labels")
+
+
+def _is_id(uuid: object) -> TypeGuard[str]:
+    """Whether a desk may call an answer so: none that an import is going to."""
+    fits = isinstance(uuid, str) and 0 < len(uuid) <= LONGEST_UUID
+    return fits and not str(uuid).startswith(IMPORTED)
 
 
 def _take_one(
@@ -113,7 +142,7 @@ def _whole(event: Mapping[str, object], name: str) -> int:
     """A whole number from JSON, where 3 may arrive as 3.0."""
     value = event.get(name)
     if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, bool) or not isinstance(value, int):
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LARGEST:
         raise StoreError(f"{name} = {value!r:.80}: an answer names it by a whole number")
     return value

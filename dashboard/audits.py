@@ -8,6 +8,7 @@ from typing import Any
 import streamlit as st
 
 from dashboard.frames import Frame, coloured, frame, height, put
+from dashboard.plain_text import plain
 from dashboard.privacy import delta_text, epsilon_text
 from dashboard.session import store
 from server.store import AuditKind, AuditRecord, AuditVerdict
@@ -61,7 +62,7 @@ def alarm_banner(run_id: str) -> None:
     st.html(FRAME)
     st.error(
         f"**{ALARM}.** {ALARM_MEANING}\n\n{KINDS[latest.kind]}, "
-        f"{latest.at:%Y-%m-%d}: {latest.words}",
+        f"{latest.at:%Y-%m-%d}: {plain(latest.words)}",
         icon=":material/gpp_bad:",
     )
 
@@ -107,10 +108,10 @@ def show(audits: Sequence[AuditRecord], run_name: str) -> None:
     """Put the audits on the page: a table, then the newest of each kind in words."""
     st.markdown("#### Audits")
     if not audits:
-        st.caption(f"No audit yet: run `fedlens audit` on the run's folder ({run_name}).")
+        st.caption(f"No audit yet: run `fedlens audit` on the run's folder ({plain(run_name)}).")
         return
     st.caption(CAPTION)
     verdicts = coloured(table(audits), "Verdict", _colour)
     put(verdicts, "Table of audits with their verdicts and figures", height=height(len(audits)))
     for audit in newest(audits):
-        st.markdown(f"- **{KINDS[audit.kind]}:** {audit.words}")
+        st.markdown(f"- **{KINDS[audit.kind]}:** {plain(audit.words)}")

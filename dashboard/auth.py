@@ -19,7 +19,7 @@ from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import anyio
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -32,10 +32,11 @@ from server.store import Member, Store, StoreError
 OPEN_PATHS = frozenset({"/_stcore/health"})
 LOGIN_PATH, LOGOUT_PATH = "/login", "/logout"
 SHORTEST_TOKEN = 16
-LARGEST_FORM = 4096
+LARGEST_FORM = 16 * 1024  # a long password, each letter of it escaped
 SESSION_SECONDS = 7 * 24 * 3600
 WRONG_TOKEN = "That is not the token of this dashboard."  # noqa: S105
 WRONG_PASSWORD = "Name or password are not right."  # noqa: S105
+LOGIN_ACTOR = "login page"
 TOO_MANY = "Too many tries at once: wait half a minute and try again."
 
 # The browser itself refuses to talk to any other machine, whatever a page might contain.
@@ -83,6 +84,7 @@ class SessionTokens:
     def open_by_token(self, offered: str) -> str | None:
         """A cookie's value for the access token; ``None`` for another one."""
         if not self.is_token(offered):
+            self._store.log_once(LOGIN_ACTOR, "access token refused")
             return None
         owner = self._store.owner_account(self._owner)
         return None if owner.disabled else self._store.sign_in(owner, SESSION_SECONDS)
@@ -90,7 +92,10 @@ class SessionTokens:
     def open_by_password(self, name: str, password: str) -> str | None:
         """A cookie's value for a name with its password; ``None`` where they are not right."""
         account = self._store.check_password(name, password)
-        return None if account is None else self._store.sign_in(account, SESSION_SECONDS)
+        if account is None:
+            self._store.log_refusal(LOGIN_ACTOR, name)
+            return None
+        return self._store.sign_in(account, SESSION_SECONDS)
 
     def close(self, value: str) -> None:
         """End a session."""
@@ -128,7 +133,8 @@ class AuthMiddleware:
             await self._http(scope, receive, _with_security_headers(send))
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if await self._visitor(scope) is not None:
+        # Streamlit lets any page of the same machine in, and asks another one for our address.
+        if _from_here(HTTPConnection(scope)) and await self._visitor(scope) is not None:
             await self._app(scope, receive, send)
         else:
             await send({"type": "websocket.close", "code": 1008})
@@ -195,7 +201,7 @@ class AuthMiddleware:
             max_age=SESSION_SECONDS,
             httponly=True,
             samesite="lax",
-            secure=request.url.scheme == "https",
+            secure=_is_encrypted(request),
         )
         return response
 
@@ -216,9 +222,10 @@ class AuthMiddleware:
         value = read_cookie(scope, self._tokens.cookie)
         if not value:
             return None
-        known = self._tokens.visitors.known(value)
-        if known is not None:
-            return known
+        if scope["type"] == "http" and scope["method"] in ("GET", "HEAD"):
+            known = self._tokens.visitors.known(value)
+            if known is not None:
+                return known
         return await anyio.to_thread.run_sync(self._tokens.visitors.look_up, value)
 
 
@@ -244,13 +251,22 @@ async def _body(request: Request) -> bytes:
     return body
 
 
-def _from_here(request: Request) -> bool:
-    """Whether a form was sent by our own page, as far as the browser says where from."""
+def _from_here(request: HTTPConnection) -> bool:
+    """Whether our own page sent this, as far as the browser says where from."""
     site = request.headers.get("sec-fetch-site", "same-origin")
     origin = request.headers.get("origin")
     if site not in ("same-origin", "none"):
         return False
     return origin is None or urlsplit(origin).netloc == request.headers.get("host")
+
+
+def _is_encrypted(request: Request) -> bool:
+    """Whether the browser speaks TLS, to us or to a proxy, wherever that runs.
+
+    What a header says here can only make a visitor's own cookie stricter.
+    """
+    said = request.headers.get("x-forwarded-proto", ""), request.headers.get("origin", "")
+    return request.url.scheme == "https" or said[0] == "https" or said[1].startswith("https://")
 
 
 def _see_other(target: str) -> RedirectResponse:

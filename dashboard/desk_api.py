@@ -22,6 +22,7 @@ from dashboard.visitors import ACCOUNT
 from server.store import Desk, Member, Store, StoredProject, StoredSample, StoreError
 
 LARGEST_REQUEST = 512 * 1024
+LONGEST_NUMBER = 10
 RECENT = 20
 
 
@@ -32,7 +33,7 @@ def desk_routes(store: Store) -> list[Route]:
         async def endpoint(request: Request) -> Response:
             return await _answer(request, store, work)
 
-        return Route(f"/desk/{{project_id:int}}/{path}", endpoint, methods=["POST"])
+        return Route(f"/desk/{{project_id}}/{path}", endpoint, methods=["POST"])
 
     return [route("sync", sync), route("leave", leave)]
 
@@ -75,8 +76,10 @@ async def _answer(
     body = await _body(request)
     if body is None:
         return PlainTextResponse(f"Give a JSON object of at most {LARGEST_REQUEST} bytes.", 400)
-    project_id = request.path_params["project_id"]
-    return await anyio.to_thread.run_sync(_work, store, project_id, account, body, work)
+    number = request.path_params["project_id"]
+    if not (number.isascii() and number.isdecimal() and len(number) < LONGEST_NUMBER):
+        return PlainTextResponse("There is no such project.", 404)
+    return await anyio.to_thread.run_sync(_work, store, int(number), account, body, work)
 
 
 def _work(
@@ -105,7 +108,9 @@ async def _body(request: Request) -> dict[str, Any] | None:
             return None
     try:
         found = json.loads(content)
-    except ValueError:
+        # Halves of letters, which JSON may hold, are no text that a database takes.
+        json.dumps(found, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
 

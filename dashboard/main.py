@@ -1,14 +1,13 @@
 """The script Streamlit runs: page set-up and navigation. Start it with :mod:`dashboard.serve`."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from urllib.parse import quote
 
 import streamlit as st
 
 from dashboard.account import account, account_line
 from dashboard.pages import PAGES, DashboardPage
-from dashboard.session import plain_errors, store
+from dashboard.session import nearby, plain_errors, store
 from dashboard.theme import put_style
 from foundation.registry import PluginError
 
@@ -45,7 +44,7 @@ def main() -> None:
         st.caption(
             "Every image here is **synthetic**: drawn from a generator that learned only from "
             "clipped, aggregated updates of users' devices. No user's data is in this store. "
-            f"Store: `{_nearby(store().place)}`"
+            f"Store: `{nearby(store().place)}`"
         )
 
 
@@ -56,12 +55,6 @@ def _pages() -> Iterator[DashboardPage]:
             yield PAGES[name]
         except PluginError as error:
             st.warning(str(error), icon=":material/extension_off:")
-
-
-def _nearby(place: str) -> str:
-    """A path as seen from here, where that is shorter; other places as they are."""
-    here = f"{Path.cwd()}/"
-    return place.removeprefix(here)
 
 
 main()

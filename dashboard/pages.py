@@ -43,6 +43,7 @@ PAGES: Registry[DashboardPage] = Registry(
             "runs",
             "run",
             "diagnosis",
+            "findings",
             "samples",
             "compare",
             "annotate",

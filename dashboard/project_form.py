@@ -10,6 +10,7 @@ import streamlit as st
 from dashboard.account import require
 from dashboard.frames import Frame, frame, rows_of
 from dashboard.label_sets import KINDS, default_labels, read_labels
+from dashboard.plain_text import plain
 from dashboard.session import run_title, store
 from server.store import ProjectRecord, Purpose, QueueOrder, RunRecord, SampleFilter, StoreError
 
@@ -101,7 +102,7 @@ def _create(
     name: str, run_id: str, instructions: str, table: Frame, more: Mapping[str, Any]
 ) -> int | None:
     if name.strip() in {project.name for project in store().projects()}:
-        st.error(f"There is a project {name.strip()!r} already: choose another name.")
+        st.error(f"There is a project {plain(name.strip())} already: choose another name.")
         return None
     try:
         actor = require("manage")
@@ -116,6 +117,6 @@ def _create(
         )
         store().log(actor.name, "project made", name.strip())
     except StoreError as error:
-        st.error(f"The project was not made. {error}")
+        st.error(f"The project was not made. {plain(error)}")
         return None
     return made

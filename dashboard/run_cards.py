@@ -8,8 +8,9 @@ from dashboard.audits import ALARM, has_alarm
 from dashboard.badges import STATUS
 from dashboard.faults import panel
 from dashboard.pages import PAGES
+from dashboard.plain_text import plain
 from dashboard.privacy import NOT_PRIVATE, bounds, delta_text, epsilon_text
-from dashboard.session import RUN_PARAMETER
+from dashboard.session import RUN_PARAMETER, store
 from dashboard.theme import picture, put_card, tag, text
 from dashboard.thumbnails import thumbnail
 from server.store import RoundRecord, RunRecord
@@ -32,7 +33,7 @@ def show(run: RunRecord, last: RoundRecord | None) -> None:
                 PAGES[page].in_navigation(),
                 label=label,
                 query_params={RUN_PARAMETER: run.run_id},
-                help=f"{label}: {run.name}",
+                help=f"{label}: {plain(run.name)}",
             )
 
 
@@ -69,6 +70,8 @@ def _tags(run: RunRecord) -> str:
         tags += tag(ALARM, "bad")
     elif not run.private:
         tags += tag(NOT_PRIVATE, "bad")
+    if store().pinned_references().get(run.data_name) == run.run_id:
+        tags += tag("pinned reference", "on")
     return tags + panel.hint_tag(run.run_id)
 
 

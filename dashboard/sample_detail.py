@@ -8,8 +8,10 @@ from numpy.typing import NDArray
 
 from dashboard import images
 from dashboard.badges import provenance
+from dashboard.plain_text import plain
 from dashboard.privacy import NOT_PRIVATE
 from dashboard.session import store
+from dashboard.theme import tag
 from server.store import RunRecord, StoredSample, decode_png
 
 CLOSE_UP = 252
@@ -21,18 +23,10 @@ def plane(sample: StoredSample) -> NDArray[np.uint8]:
     return pixels[0] if pixels.shape[0] == 1 else np.moveaxis(pixels, 0, -1)
 
 
-def answers_about(run_id: str, sample_id: int) -> list[str]:
+def answers_about(sample_id: int) -> list[str]:
     """The labels in force on a sample, over all projects of its run."""
-    found = []
-    for project in store().projects():
-        if project.run_id != run_id:
-            continue
-        names = {label.label_id: label.name for label in store().labels(project.project_id)}
-        for answer in store().annotations(project.project_id):
-            if answer.sample_id == sample_id:
-                words = "skipped" if answer.label_id is None else names[answer.label_id]
-                found.append(f"{words} ({project.name})")
-    return found
+    said = store().labels_on(sample_id)
+    return [f"{'skipped' if label is None else label} ({project})" for project, label in said]
 
 
 def show(run: RunRecord, sample: StoredSample) -> None:
@@ -48,11 +42,14 @@ def show(run: RunRecord, sample: StoredSample) -> None:
     if not batch.private:
         st.badge(NOT_PRIVATE, color="red", icon=":material/warning:")
     with st.container(border=True, key="provenance"):
-        st.markdown(provenance(run, batch, sample))
+        st.markdown(plain(provenance(run, batch, sample)))
     st.caption(
         f"Sample {sample.sample_id} · requested class {sample.requested_class} · "
         f"{pixels.shape[1]} × {pixels.shape[0]} pixels, shown {factor} times as large · "
         f"pixels' SHA-256 {sample.sha256[:16]}…"
     )
-    labels = answers_about(run.run_id, sample.sample_id)
-    st.markdown("**Labels:** " + ("; ".join(labels) if labels else "none yet"))
+    tags = store().tags_of([sample.sample_id]).get(sample.sample_id, [])
+    if tags:
+        st.html("".join(map(tag, tags)))
+    labels = answers_about(sample.sample_id)
+    st.markdown("**Labels:** " + (plain("; ".join(labels)) if labels else "none yet"))

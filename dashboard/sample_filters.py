@@ -28,7 +28,8 @@ class Wanted:
 
     def total(self) -> int:
         """How many they are; a whole batch, which may be of a million, is not counted anew."""
-        narrowed = self.filter.requested_class is not None or self.filter.label_id is not None
+        given = (self.filter.requested_class, self.filter.label_id, self.filter.tag)
+        narrowed = any(one is not None for one in given)
         if self.batch is None or narrowed:
             return store().count_samples(self.filter)
         return self.batch.count
@@ -57,7 +58,8 @@ def label_options(run_id: str) -> dict[int, str]:
 def choose(run: RunRecord) -> Wanted:
     """Show the filters; give back what they leave."""
     labels = label_options(run.run_id)
-    which, requested, label = st.columns([2, 1, 1])
+    tags = store().tags(run.run_id)
+    which, requested, label, tagged = st.columns([2, 1, 1, 1])
     with which:
         batch = choose_batch(run)
     with requested:
@@ -70,11 +72,16 @@ def choose(run: RunRecord) -> Wanted:
             lambda one: "All" if one == ALL else labels[int(one)],
             "label",
         )
+    with tagged:
+        tag = choice(
+            "Tag", [ALL, *tags], lambda o: "All" if o == ALL else f"{o} ({tags[o]:,})", "tag"
+        )
     wanted = SampleFilter(
         run_id=run.run_id,
         batch_id=None if batch is None else batch.batch_id,
         requested_class=None if number == ALL else int(number),
         label_id=None if given == ALL else int(given),
+        tag=None if tag == ALL else tag,
     )
     return Wanted(wanted, batch)
 

@@ -104,11 +104,13 @@ def _application(tokens: SessionTokens, store: Store, started: Callable[[], None
 
     from dashboard.auth import AuthMiddleware
     from dashboard.desk_api import desk_routes
+    from dashboard.processes import end_all
 
     @asynccontextmanager
     async def lifespan(_app: App) -> AsyncIterator[None]:
         started()
         yield
+        end_all()
 
     return App(
         MAIN_SCRIPT,

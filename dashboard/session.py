@@ -6,11 +6,13 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TypeVar
 
 import streamlit as st
 
 from dashboard.options import STORE_VARIABLE
+from dashboard.plain_text import plain
 from server.store import RunRecord, Store, StoreError, open_store
 from server.store.engine import locate
 
@@ -62,7 +64,7 @@ def plain_errors() -> Iterator[None]:
     try:
         yield
     except StoreError as error:
-        st.error(f"The store cannot answer: {error}", icon=":material/database_off:")
+        st.error(f"The store cannot answer: {plain(error)}", icon=":material/database_off:")
         st.button("Try again", key="try_again")
         st.stop()
     except Exception as error:  # a page that fails must not show another program's texts
@@ -92,7 +94,7 @@ def pick(
         asked = st.session_state[remembered]
     if asked is not None and asked not in things:
         what = label.lower()
-        st.warning(f"There is no {what} {asked!r} in this store; showing the newest one.")
+        st.warning(f"There is no {what} {plain(asked)} in this store; showing the newest one.")
     chosen = st.selectbox(
         label,
         ids,
@@ -138,6 +140,11 @@ def choice(
 def pick_run(runs: list[RunRecord]) -> RunRecord:
     """A picker of runs, of which there is at least one, the newest first."""
     return pick("Run", {run.run_id: run for run in runs}, run_title, RUN_PARAMETER)
+
+
+def nearby(place: str) -> str:
+    """A path as seen from here, where that is shorter; other places as they are."""
+    return place.removeprefix(f"{Path.cwd()}/")
 
 
 def run_title(run: RunRecord) -> str:

@@ -11,7 +11,8 @@ from server.store import Member, Store, StoreError
 ACCOUNT = "fedlens.account"
 """Key of an ASGI scope under which the visitor's account lies."""
 REMEMBERED_SECONDS = 2.0
-"""So long may a session still open files after it has ended in another process."""
+"""So long may a session still open files after it has ended elsewhere. Whatever changes something,
+and each websocket, is looked up anew."""
 _MOST = 1000
 
 

@@ -65,13 +65,16 @@ def _pages(store_url: str, run_id: str | None) -> dict[str, str]:
         batches = ranked(store.batches(run.run_id))
         wanted = SampleFilter(batch_id=batches[0].batch_id if batches else -1)
         first = store.samples(wanted, limit=1)
+        alone = len(runs) == 1 and len(batches) > 1
     picked = f"&sample={first[0].sample_id}" if first else ""
+    # One run alone is compared with itself: its faithful batch with its curated one.
+    other = f"&batch2={batches[1].batch_id}" if alone else ""
     return {
         "runs": "/",
         "run": f"/run?run={run.run_id}",
         "diagnosis": f"/diagnosis?run={run.run_id}",
         "samples": f"/samples?run={run.run_id}{picked}",
-        "compare": f"/compare?run={run.run_id}",
+        "compare": f"/compare?run={run.run_id}{other}",
         "annotate": "/annotate",
     }
 

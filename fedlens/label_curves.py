@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -23,10 +23,13 @@ def label_curve(
     *,
     epochs: int,
     shares: Sequence[float] = (1.0,),
+    progress: Callable[[int, StudentResult], None] | None = None,
 ) -> list[tuple[int, StudentResult]]:
     """Train students on the samples that people gave a class in a project, with their labels.
 
     Where a filter hides something of samples, test images go through it too.
+
+    ``progress`` is told of each student once it is trained: its labels, and what it reached.
 
     Returns:
         For each share, the fewest labels first: how many labels, and the student.
@@ -51,8 +54,11 @@ def label_curve(
     # Equal shares of a shuffle: labels come in the order of a queue.
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(config.seed))
     counts = sorted({max(1, round(share * len(labels))) for share in shares})
-    return [
-        (count, tested_student(config, directory, images[part], labels[part], epochs))
-        for count in counts
-        for part in [order[:count].sort().values]
-    ]
+    curve = []
+    for count in counts:
+        part = order[:count].sort().values
+        student = tested_student(config, directory, images[part], labels[part], epochs)
+        curve.append((count, student))
+        if progress is not None:
+            progress(count, student)
+    return curve

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from shlex import quote
 
 from accountant.ledger.population import Population
 from accountant.probing import ProbePrice, price_of
@@ -71,8 +72,8 @@ class ProbeOffer:
     def command(self, run_dir: str) -> str:
         """What asks it."""
         return (
-            f"fedlens probe {run_dir} --probe {self.probe} --epsilon {self.price.asked_epsilon:g} "
-            f"--delta {self.price.delta:g}"
+            f"fedlens probe {quote(run_dir)} --probe {quote(self.probe)} "
+            f"--epsilon {self.price.asked_epsilon:g} --delta {self.price.delta:g}"
         )
 
 

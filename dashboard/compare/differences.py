@@ -11,6 +11,7 @@ from dashboard.compare.blind import TRIALS, BlindTest
 from dashboard.compare.sides import Side, mean_pictures, null_of
 from dashboard.compare.statistics import Difference, differences
 from dashboard.frames import frame, put
+from dashboard.plain_text import plain
 from dashboard.session import store
 from server.store import RunRecord, StoredSample
 
@@ -48,7 +49,9 @@ def show_statistics(one: Side, other: Side, runs: list[RunRecord]) -> None:
     put(frame([_row(each) for each in found]), "Table of how the two batches differ")
     if null:
         names = ", ".join(side.run.name for side in null)
-        st.caption(f"Null between seeds from {names}: beyond ±3 is more than chance of training.")
+        st.caption(
+            f"Null between seeds from {plain(names)}: beyond ±3 is more than chance of training."
+        )
     else:
         st.caption(NO_NULL)
 

@@ -1,7 +1,11 @@
 // Draws a sprite as a grid that fits the width it is given; a click or Enter picks an image.
+// Where several may be chosen: Shift and a click chooses all up to it, Ctrl or Cmd and a click or the
+// space bar one more or less, Shift and an arrow key goes on, Escape chooses none.
 
 const GAP = 3;
 const MARK = "#d1711b";
+const CHOSEN = "#1b5f9e";
+const CHOSEN_AFTER_MS = 200;
 const states = new WeakMap();
 
 export default function (component) {
@@ -13,8 +17,10 @@ export default function (component) {
   }
   // The newest callback and data replace the old ones; listeners are added only once.
   state.pick = (id) => component.setTriggerValue("picked", id);
+  state.tell = (ids) => component.setTriggerValue("chosen", ids);
   update(state, data);
   return () => {
+    clearTimeout(state.later);
     state.resize.disconnect();
     states.delete(parentElement);
     state.root.remove();
@@ -33,7 +39,9 @@ function create(parent) {
   root.append(canvas, under);
   parent.querySelector("div").append(root);
   const state = { root, canvas, under, image: null, sprite: "", data: null, columns: 1, at: -1 };
-  canvas.addEventListener("click", (event) => choose(state, indexAt(state, event)));
+  state.chosen = new Set();
+  state.from = -1;
+  canvas.addEventListener("click", (event) => click(state, event));
   canvas.addEventListener("mousemove", (event) => name(state, indexAt(state, event)));
   canvas.addEventListener("mouseleave", () => name(state, -1));
   canvas.addEventListener("keydown", (event) => walk(state, event));
@@ -43,9 +51,15 @@ function create(parent) {
 }
 
 function update(state, data) {
+  const again = state.data && state.data.turn !== data.turn;
   state.data = data;
-  state.at = data.ids.indexOf(data.selected);
-  const label = `${data.ids.length} synthetic samples. Arrow keys move, Enter opens one.`;
+  const known = new Set(data.ids);
+  state.chosen = new Set(again ? [] : [...state.chosen].filter((id) => known.has(id)));
+  const picked = data.ids.indexOf(data.selected);
+  if (!state.chosen.size || state.at >= data.ids.length) state.at = picked;
+  const label = `${data.ids.length} synthetic samples. Arrow keys move, Enter opens one${
+    data.several ? ", the space bar chooses one more or less" : ""
+  }.`;
   state.canvas.setAttribute("aria-label", label);
   name(state, -1);
   if (state.sprite === data.sprite) {
@@ -91,6 +105,15 @@ function draw(state) {
       image, sourceX, sourceY, data.width, data.height, x, y, width, height,
     );
   }
+  context.strokeStyle = CHOSEN;
+  context.lineWidth = 3;
+  for (let i = 0; i < count; i += 1) {
+    if (state.chosen.has(data.ids[i])) {
+      const [x, y] = corner(state, i);
+      context.strokeRect(x + 1, y + 1, width - 2, height - 2);
+    }
+  }
+  canvas.dataset.chosen = String(state.chosen.size);
   if (state.at >= 0) {
     const [x, y] = corner(state, state.at);
     context.strokeStyle = MARK;
@@ -123,9 +146,52 @@ function name(state, index) {
     shown >= 0 ? state.data.names[shown] : "Click a sample to see where it comes from.";
 }
 
+function click(state, event) {
+  const index = indexAt(state, event);
+  if (index < 0) return;
+  if (state.data.several && event.shiftKey) {
+    between(state, state.from < 0 ? Math.max(0, state.at) : state.from, index);
+  } else if (state.data.several && (event.ctrlKey || event.metaKey)) {
+    toggle(state, index);
+  } else {
+    choose(state, index);
+  }
+}
+
+function between(state, from, to) {
+  for (let i = Math.min(from, to); i <= Math.max(from, to); i += 1) {
+    state.chosen.add(state.data.ids[i]);
+  }
+  state.from = from;
+  state.at = to;
+  changed(state);
+}
+
+function toggle(state, index) {
+  const id = state.data.ids[index];
+  if (!state.chosen.delete(id)) state.chosen.add(id);
+  state.from = state.at = index;
+  changed(state);
+}
+
+function none(state) {
+  if (!state.chosen.size) return;
+  state.chosen.clear();
+  changed(state);
+}
+
+// Told a moment later, once: keys come faster than a page is drawn.
+function changed(state) {
+  draw(state);
+  name(state, state.at);
+  clearTimeout(state.later);
+  state.later = setTimeout(() => state.tell([...state.chosen]), CHOSEN_AFTER_MS);
+}
+
 function choose(state, index) {
   if (index < 0) return;
-  state.at = index;
+  none(state);
+  state.at = state.from = index;
   draw(state);
   name(state, index);
   state.pick(state.data.ids[index]);
@@ -136,13 +202,25 @@ function walk(state, event) {
   const steps = {
     ArrowLeft: -1, ArrowRight: 1, ArrowUp: -state.columns, ArrowDown: state.columns,
   };
-  if (event.key === "Enter" && state.at >= 0) {
+  const { several } = state.data;
+  if (several && event.key === " " && state.at >= 0) {
+    event.preventDefault();
+    toggle(state, state.at);
+  } else if (several && event.key === "Escape") {
+    none(state);
+  } else if (event.key === "Enter" && state.at >= 0) {
     event.preventDefault();
     choose(state, state.at);
   } else if (event.key in steps) {
     event.preventDefault();
     const last = state.data.ids.length - 1;
-    state.at = Math.min(last, Math.max(0, state.at < 0 ? 0 : state.at + steps[event.key]));
+    const before = state.at;
+    const at = Math.min(last, Math.max(0, before < 0 ? 0 : before + steps[event.key]));
+    if (several && event.shiftKey && before >= 0) {
+      between(state, before, at);
+      return;
+    }
+    state.at = at;
     draw(state);
     name(state, state.at);
   }

@@ -19,7 +19,12 @@ _GRID = st.components.v2.component(
 
 
 def grid_data(
-    sprite: Sprite, ids: Sequence[int], names: Sequence[str], selected: int | None, tile: int
+    sprite: Sprite,
+    ids: Sequence[int],
+    names: Sequence[str],
+    selected: int | None,
+    tile: int,
+    turn: int | None = None,
 ) -> dict[str, Any]:
     """What the canvas is drawn from.
 
@@ -29,6 +34,7 @@ def grid_data(
         names: what to call each image, shown under the pointer and read aloud.
         selected: id of the image to frame.
         tile: shown side of an image's larger dimension, pixels.
+        turn: where several may be chosen, a number; with another one none is chosen any more.
 
     Raises:
         ValueError: ids and names do not match the sprite.
@@ -47,18 +53,47 @@ def grid_data(
         "names": list(names),
         "selected": selected,
         "tile": tile,
+        "several": turn is not None,
+        "turn": turn,
     }
 
 
-def grid(data: Mapping[str, Any], *, key: str, on_pick: Callable[[int], None]) -> None:
-    """Put the grid on the page; ``on_pick`` is given the id of an image that was clicked."""
+def grid(
+    data: Mapping[str, Any],
+    *,
+    key: str,
+    on_pick: Callable[[int], None],
+    on_choose: Callable[[list[int]], None] | None = None,
+) -> None:
+    """Put the grid on the page.
+
+    Args:
+        data: of :func:`grid_data`.
+        key: of the widget.
+        on_pick: given the id of an image that was clicked.
+        on_choose: given the ids of all that are chosen, where several may be.
+    """
 
     def picked() -> None:
         sample_id = picked_id(getattr(st.session_state.get(key), "picked", None), data["ids"])
         if sample_id is not None:
             on_pick(sample_id)
 
-    _GRID(data=dict(data), key=key, on_picked_change=picked)
+    def chosen() -> None:
+        ids = chosen_ids(getattr(st.session_state.get(key), "chosen", None), data["ids"])
+        if ids is not None and on_choose is not None:
+            on_choose(ids)
+
+    _GRID(data=dict(data), key=key, on_picked_change=picked, on_chosen_change=chosen)
+
+
+def chosen_ids(value: object, ids: Sequence[int]) -> list[int] | None:
+    """The ids the browser sent, those that are shown, each once; ``None`` for what is no list."""
+    if not isinstance(value, list):
+        return None
+    known = set(ids)
+    whole = [one for one in value if isinstance(one, int) and not isinstance(one, bool)]
+    return [one for one in dict.fromkeys(whole) if one in known]
 
 
 def picked_id(value: object, ids: Sequence[int]) -> int | None:

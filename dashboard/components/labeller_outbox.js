@@ -25,12 +25,22 @@ function loadOutbox(scope) {
   try {
     for (let i = 0; i < localStorage.length; i += 1) {
       const name = localStorage.key(i);
-      if (name.startsWith(`${scope}/`)) events.push(JSON.parse(localStorage.getItem(name)));
+      if (name.startsWith(`${scope}/`)) addTo(events, localStorage.getItem(name));
     }
   } catch {
-    return []; // storage is forbidden or was tampered with: only this page's answers are kept
+    // Storage is forbidden: only this page's answers are kept.
   }
   return events.sort((a, b) => a.at - b.at || a.order - b.order);
+}
+
+// One that was tampered with must not keep the others from being sent.
+function addTo(events, text) {
+  try {
+    const event = JSON.parse(text);
+    if (event && typeof event.uuid === "string") events.push(event);
+  } catch {
+    // No answer of ours.
+  }
 }
 
 let order = 0;

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 HOPELESS = 0.5
@@ -27,6 +27,8 @@ class KeptFinding:
     high: float
     q_value: float
     classes: tuple[int, ...]
+    instead: tuple[tuple[str, float], ...] = ()
+    """Other faults in words that would explain the same, with their relative likelihoods."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,25 @@ class KeptDiagnosis:
     hypotheses: int
     looks: Mapping[str, list[dict[str, str]]] = field(default_factory=dict)
     """By fault: samples before and after it, as base64 PNGs with their labels."""
+
+    def to_json(self) -> dict[str, Any]:
+        """In the command's own layout, as `read_answer` takes it."""
+        return {
+            "findings": [asdict(one) | {"classes": list(one.classes)} for one in self.findings],
+            "omnibus": {"p_value": self.omnibus},
+            "smallest_detectable": {
+                name: share if math.isfinite(share) else None
+                for name, share in self.smallest.items()
+            },
+            "reference": {
+                "name": self.reference,
+                "images": self.images,
+                "fits": self.fits,
+                "why": self.why,
+            },
+            "releases": list(self.releases),
+            "hypotheses": self.hypotheses,
+        }
 
     @property
     def too_noisy(self) -> bool:
@@ -117,4 +138,8 @@ def _finding(one: Any) -> KeptFinding:
         high=min(1.0, float(one["high"])),
         q_value=float(one["q_value"]),
         classes=tuple(int(number) for number in one["classes"]),
+        instead=tuple(
+            (str(other["says"]), float(other["likelihood"]))
+            for other in one.get("alternatives", [])
+        ),
     )

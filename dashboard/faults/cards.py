@@ -6,38 +6,33 @@ import math
 
 from dashboard.faults import words
 from dashboard.faults.answer import KeptDiagnosis, KeptFinding, percent
-from dashboard.theme import picture, put_card, tag, text
+from dashboard.markup import picture, tag, text
 
 TICKS = (0, 25, 50, 75, 100)
 
 
-def show(answer: KeptDiagnosis, classes: int) -> None:
-    """Put the whole answer on the page."""
+def verdict(answer: KeptDiagnosis) -> tuple[str, str]:
+    """The card of an answer without findings, and its kind."""
     if not answer.fits:
-        _refused(answer)
-        return
-    if answer.findings:
-        for finding in answer.findings:
-            put_card(_finding(finding, answer, classes), "found")
-    elif answer.too_noisy:
-        _noisy(answer)
-    else:
-        _clear(answer)
-    put_card(_rest(answer))
-    put_card(_unseen(answer))
+        return _refused(answer), "refused"
+    return (_noisy(), "") if answer.too_noisy else (_clear(answer), "clear")
 
 
-def _refused(answer: KeptDiagnosis) -> None:
-    put_card(
+def remainder(answer: KeptDiagnosis) -> list[str]:
+    """The cards below: what is left, and what could not have been seen."""
+    return [_rest(answer), _unseen(answer)] if answer.fits else []
+
+
+def _refused(answer: KeptDiagnosis) -> str:
+    return (
         '<p class="over">Nothing is claimed</p><h2>The reference is of another kind</h2>'
         f"<p>{text(answer.why)}</p><p>Records of another source fake faults, so none is named "
-        f"against <b>{text(answer.reference)}</b>. {text(words.next_steps(answer))}</p>",
-        "refused",
+        f"against <b>{text(answer.reference)}</b>. {text(words.next_steps(answer))}</p>"
     )
 
 
-def _noisy(answer: KeptDiagnosis) -> None:
-    put_card(
+def _noisy() -> str:
+    return (
         '<p class="over">No verdict</p><h2>Too noisy to judge</h2><p>At this run\'s noise most '
         "faults would stay unseen even in half of the users. That nothing was found is "
         "<b>no</b> evidence that nothing is there: more users, or a larger warm-up budget, would "
@@ -45,18 +40,18 @@ def _noisy(answer: KeptDiagnosis) -> None:
     )
 
 
-def _clear(answer: KeptDiagnosis) -> None:
+def _clear(answer: KeptDiagnosis) -> str:
     seen = sorted(share for share in answer.smallest.values() if math.isfinite(share))
     middle = percent(seen[len(seen) // 2]) if seen else "–"
-    put_card(
+    return (
         '<p class="over">Verdict</p><h2>No fault found</h2><p>None of '
         f"{answer.hypotheses} hypotheses fits better than chance. Half of the library would have "
-        f"been seen from {text(middle)} of the users on; smaller shares may hide below.</p>",
-        "clear",
+        f"been seen from {text(middle)} of the users on; smaller shares may hide below.</p>"
     )
 
 
-def _finding(finding: KeptFinding, answer: KeptDiagnosis, classes: int) -> str:
+def found(finding: KeptFinding, answer: KeptDiagnosis, classes: int) -> str:
+    """The card of one finding, with samples before and after the fault."""
     smallest = answer.smallest.get(finding.fault, math.inf)
     return (
         '<div class="finding"><div><p class="over">Found in the released sums</p>'
@@ -74,6 +69,7 @@ def _facts(finding: KeptFinding, classes: int, smallest: float) -> str:
         ("Where", words.where(finding, classes)),
         ("How sure", words.sure(finding)),
         ("What else it could be", words.elsewise(finding.fault)),
+        ("Other faults instead", words.by_numbers(finding)),
         ("Seen from", f"{percent(min(1.0, smallest))} of users on, at this run's noise"),
         ("Name", finding.fault),
     )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
-import hashlib
 import json
 import subprocess
 import sys
@@ -15,13 +13,22 @@ from typing import Any, Literal
 
 from dashboard.faults.answer import AnswerError, KeptDiagnosis, read_answer
 from dashboard.faults.places import RunPlace
+from dashboard.processes import counted, reason
+from server.kept_diagnoses import (
+    MOST_PICTURED,
+    KeptAnswer,
+    keep_answer,
+    kept_at,
+    key_of,
+    read_kept,
+)
 
-FOLDER = "diagnosis"
-FORMAT = "fedlens-diagnosis-1"
 MOST_SECONDS = 1800
-_PICTURED = 6
-_LAST = 300
+MOST_AT_ONCE = 20
+"""Questions that may be under way or wait: each page that is opened may ask one."""
 State = Literal["waiting", "running", "failed"]
+# Of the whole program: any visitor can make Streamlit forget the object that holds the jobs.
+_TURN = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -36,14 +43,12 @@ class Question:
     @property
     def key(self) -> str:
         """Changes whenever the answer may: with the reference and with the releases on disk."""
-        said = [self.reference, self.run.run_id]
-        said += [f"{path.name} {path.stat().st_size}" for path in self.run.releases()]
-        return hashlib.sha256("\n".join(said).encode()).hexdigest()[:20]
+        return key_of(self.run.path, self.run.run_id, self.reference)
 
     @property
     def kept_at(self) -> Path:
         """The file that holds the answer, once there is one."""
-        return self.run.path / FOLDER / f"{self.key}.json"
+        return kept_at(self.run.path, self.run.run_id, self.reference)
 
 
 @dataclass
@@ -68,14 +73,7 @@ class Diagnoses:
         self._jobs: dict[Path, Job] = {}
         self._answers: dict[Path, tuple[int, KeptDiagnosis]] = {}
         """By the file that keeps it: when that was written, 0 where it could not be."""
-        self._lock, self._turn = threading.Lock(), threading.Lock()
-        self._process: subprocess.Popen[str] | None = None
-        atexit.register(self.stop)
-
-    def stop(self) -> None:
-        """End the process that is under way: a server that ends leaves none behind."""
-        if self._process is not None and self._process.poll() is None:
-            self._process.kill()
+        self._lock = threading.Lock()
 
     def answer(self, question: Question) -> KeptDiagnosis | None:
         """The answer that is kept, if there is one that can be read."""
@@ -108,7 +106,11 @@ class Diagnoses:
             there = self._jobs.get(question.kept_at)
             if there is not None and there.state != "failed":
                 return there
+            going = sum(one.state != "failed" for one in self._jobs.values())
             job = self._jobs[question.kept_at] = Job()
+            if going >= MOST_AT_ONCE:
+                job.state, job.why = "failed", f"{going} others wait already: try again later."
+                return job
         # A daemon, so that it does not hold up the end of the server.
         arguments = (question, job, samples, classes)
         threading.Thread(target=self._work, args=arguments, daemon=True).start()
@@ -117,17 +119,22 @@ class Diagnoses:
     def _work(
         self, question: Question, job: Job, samples: list[dict[str, Any]], classes: int
     ) -> None:
-        with self._turn:
+        with _TURN:
             job.state = "running"
             try:
                 found = _last_object(self._said(command_of(question), ""))
-                looks = self._pictured(found, samples, classes)
-                answer = read_answer(found, looks)
-                if not _keep(question, found, looks):
-                    self._answers[question.kept_at] = (0, answer)
+                # The command keeps its answer itself, where the run's folder can be written to.
+                if self.answer(question) is None:
+                    self._take(question, found, self._pictured(found, samples, classes))
                 del self._jobs[question.kept_at]
             except (_Failed, AnswerError, OSError) as error:
                 job.state, job.why = "failed", str(error)
+
+    def _take(self, question: Question, found: Any, looks: Any) -> None:
+        """Keep an answer: on disk, or here alone where that cannot be."""
+        answer = read_answer(found, looks)
+        if not keep_answer(question.kept_at, KeptAnswer(question.reference, found, looks)):
+            self._answers[question.kept_at] = (0, answer)
 
     def _pictured(self, found: Any, samples: list[dict[str, Any]], classes: int) -> Any:
         """Pictures of the findings; none where they cannot be made, which is no reason to fail."""
@@ -137,7 +144,7 @@ class Diagnoses:
             "findings": found["findings"],
             "samples": samples,
             "classes": classes,
-            "most": _PICTURED,
+            "most": MOST_PICTURED,
         }
         try:
             said = self._said([sys.executable, "-m", "dashboard.faults.looks"], json.dumps(asked))
@@ -149,14 +156,16 @@ class Diagnoses:
         """What a process writes.
 
         Raises:
-            _Failed: it ended with an error, whose last line is the reason, or took too long.
+            _Failed: it ended with an error, or took too long.
         """
         pipe = subprocess.PIPE
         # Our own interpreter and module; paths and names are single arguments, never a shell's.
-        with subprocess.Popen(  # noqa: S603
-            command, stdin=pipe, stdout=pipe, stderr=pipe, text=True
-        ) as process:
-            self._process = process
+        with (
+            subprocess.Popen(  # noqa: S603
+                command, stdin=pipe, stdout=pipe, stderr=pipe, text=True
+            ) as process,
+            counted(process),
+        ):
             try:
                 said, wrong = process.communicate(given, timeout=MOST_SECONDS)
             except subprocess.TimeoutExpired:
@@ -164,9 +173,7 @@ class Diagnoses:
                 minutes = MOST_SECONDS // 60
                 raise _Failed(f"It took more than {minutes} minutes and was stopped.") from None
         if process.returncode:
-            lines = [line for line in wrong.splitlines() if line.strip()]
-            status = f"It ended with status {process.returncode}."
-            raise _Failed(lines[-1][:_LAST] if lines else status)
+            raise _Failed(reason(process.returncode, wrong))
         return said
 
 
@@ -176,8 +183,10 @@ class _Failed(Exception):
 
 def command_of(question: Question) -> list[str]:
     """The command that answers a question."""
-    command = [sys.executable, "-m", "fedlens.cli", "diagnose", str(question.run.path), "--json"]
-    return [*command, "--reference", question.reference] if question.reference else command
+    # An absolute path and a flag with its value: neither can begin as another flag does.
+    path = str(question.run.path.absolute())
+    command = [sys.executable, "-m", "fedlens.cli", "diagnose", path, "--json"]
+    return [*command, f"--reference={question.reference}"] if question.reference else command
 
 
 def _last_object(text: str) -> Any:
@@ -188,30 +197,9 @@ def _last_object(text: str) -> Any:
         raise _Failed("Its last line was no JSON.") from None
 
 
-def _keep(question: Question, found: Any, looks: Any) -> bool:
-    """Write the answer beside the run; whether that folder could be written to."""
-    content = {
-        "format": FORMAT,
-        "reference": question.reference,
-        "diagnosis": found,
-        "looks": looks,
-    }
-    path = question.kept_at
-    try:
-        path.parent.mkdir(exist_ok=True)
-        part = path.with_suffix(".part")
-        part.write_text(json.dumps(content), encoding="utf-8")
-        part.replace(path)
-    except OSError:
-        return False
-    return True
-
-
 def _read(path: Path) -> KeptDiagnosis | None:
+    kept = read_kept(path)
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if content["format"] != FORMAT:
-            return None
-        return read_answer(content["diagnosis"], content["looks"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return None if kept is None else read_answer(kept.diagnosis, kept.looks)
+    except AnswerError:
         return None

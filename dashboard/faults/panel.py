@@ -5,16 +5,14 @@ from __future__ import annotations
 import streamlit as st
 
 from dashboard.faults.answer import KeptDiagnosis
+from dashboard.faults.examples import examples
 from dashboard.faults.jobs import Diagnoses, Job, Question
 from dashboard.faults.places import RunPlace, places
-from dashboard.images import base64_text
-from dashboard.session import RUN_PARAMETER, store_url
+from dashboard.sample_filters import classes_of
+from dashboard.session import RUN_PARAMETER, store, store_url
 from dashboard.theme import tag
-from dashboard.thumbnails import by_class, newest_batch
-from server.store import RunRecord, StoredSample
+from server.store import RunRecord
 
-EACH, MOST_CLASSES = 6, 40
-"""Samples of a class that faults are shown on, of so many classes at most."""
 ENDED = ("finished", "stopped-by-budget")
 
 
@@ -35,22 +33,31 @@ def place_of(run_id: str) -> RunPlace | None:
     return run_places(store_url()).get(run_id)
 
 
+def pinned_place(run_id: str) -> RunPlace | None:
+    """The folder of the run that is pinned as this one's reference, if it can be compared with."""
+    pinned = store().reference_of(run_id)
+    place = None if pinned is None else place_of(pinned)
+    return place if place is not None and place.releases() else None
+
+
 def kept(run_id: str) -> KeptDiagnosis | None:
-    """The answer of a run against its own data's public test images, if there is one."""
+    """The answer of a run that is kept.
+
+    Against the pinned reference run, or else against the public test images of its own data.
+    """
     place = place_of(run_id)
     if place is None or not place.releases():
         return None
-    return diagnoses().answer(Question(place))
+    pinned = pinned_place(run_id)
+    against = None if pinned is None else diagnoses().answer(Question(place, str(pinned.path)))
+    return against or diagnoses().answer(Question(place))
 
 
 def ask(run: RunRecord, question: Question) -> Job:
     """Have a question answered in the background."""
-    shown = examples(run)
-    return diagnoses().ask(
-        question,
-        [{"png": base64_text(one.png), "label": one.requested_class} for one in shown],
-        max((one.requested_class for one in shown), default=-1) + 1,
-    )
+    classes = classes_of(run.run_id)
+    shown = examples(store(), run.run_id, classes)
+    return diagnoses().ask(question, shown, max(classes, default=-1) + 1)
 
 
 def look(run: RunRecord) -> KeptDiagnosis | None:
@@ -69,15 +76,6 @@ def under_way(run_id: str) -> bool:
     place = place_of(run_id)
     job = diagnoses().job(Question(place)) if place and place.releases() else None
     return job is not None and job.state != "failed"
-
-
-def examples(run: RunRecord) -> list[StoredSample]:
-    """A few samples of the batch that is most like the users' data, the classes in turn."""
-    batch = newest_batch(run.run_id)
-    if batch is None:
-        return []
-    classes = by_class(batch, EACH, MOST_CLASSES)
-    return [one[turn] for turn in range(EACH) for one in classes if turn < len(one)]
 
 
 def hint_tag(run_id: str) -> str:

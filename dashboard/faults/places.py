@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from server.kept_diagnoses import releases_of, run_id_in
 from server.store.engine import locate
 
 RUNS_VARIABLE = "FEDLENS_RUNS"
 """Environment variable with a folder of run folders, where they do not lie beside the store."""
-LEDGER, RELEASES = "ledger.jsonl", "releases"
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class RunPlace:
 
     def releases(self) -> list[Path]:
         """The released sums that it kept, in the order of its rounds."""
-        return sorted((self.path / RELEASES).glob("round-*.safetensors"))
+        return releases_of(self.path)
 
 
 def places(store_url: str) -> dict[str, RunPlace]:
@@ -39,7 +38,7 @@ def places(store_url: str) -> dict[str, RunPlace]:
     """
     found: dict[str, RunPlace] = {}
     for folder in _candidates(store_url):
-        run_id = _run_id(folder / LEDGER)
+        run_id = run_id_in(folder)
         if run_id is not None and run_id not in found:
             found[run_id] = RunPlace(run_id, folder)
     return found
@@ -56,13 +55,3 @@ def _candidates(store_url: str) -> Iterator[Path]:
                 yield from sorted(path for path in root.iterdir() if path.is_dir())
             except OSError:
                 continue
-
-
-def _run_id(ledger: Path) -> str | None:
-    """The run's id in the first line of its ledger; None where that is no ledger."""
-    try:
-        with ledger.open(encoding="utf-8") as file:
-            header = json.loads(file.readline())["header"]
-        return str(header["run_id"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None

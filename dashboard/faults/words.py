@@ -67,6 +67,14 @@ def elsewise(fault: str) -> str:
     return ELSE.get(fault, OTHERWISE)
 
 
+def by_numbers(finding: KeptFinding) -> str:
+    """Which other faults of the library would explain the same sums, and how well."""
+    if not finding.instead:
+        return "No other fault of the library would: each is less than a thousandth as likely."
+    named = "; ".join(f"{says}, {percent(likely)} as likely" for says, likely in finding.instead)
+    return f"{named[:1].upper()}{named[1:]}."
+
+
 def rest(answer: KeptDiagnosis) -> str:
     """What the omnibus test says."""
     after = "beyond the findings" if answer.findings else "at all"

@@ -84,8 +84,10 @@ def render() -> None:
         with left:
             one = _side(runs, "A", RUN_PARAMETER, "batch")
         with right:
-            # Another run than A's, where there is one.
+            # Another run than A's, where there is one: the pinned reference run first.
             others = [run for run in runs if one and run.run_id != one.run.run_id]
+            pinned = None if one is None else store().reference_of(one.run.run_id)
+            others.sort(key=lambda run: run.run_id != pinned)
             other = _side([*others, *[r for r in runs if r not in others]], "B", OTHER, "batch2")
         if one is None or other is None:
             st.info("One side has no samples yet.")

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import streamlit as st
 
+from dashboard.account import account, require
 from dashboard.badges import privacy_warning
 from dashboard.faults import cards, panel
+from dashboard.faults.answer import KeptDiagnosis, KeptFinding
 from dashboard.faults.confirm import confirm
 from dashboard.faults.jobs import Job, Question
 from dashboard.faults.places import RunPlace
+from dashboard.findings import pieces
+from dashboard.findings.evidence import frozen, hypothesis_of
 from dashboard.pages import PAGES, DashboardPage
 from dashboard.sample_filters import classes_of
-from dashboard.session import pick_run, plain_errors, store, store_url
+from dashboard.session import nearby, pick_run, plain_errors, store, store_url
 from dashboard.theme import put_card, text
-from server.store import RunRecord
+from server.store import FindingRecord, RunRecord
 
 REFRESH_SECONDS = 2
 AGAINST = "against"
 """Of the address: the reference."""
+OWN = "own"
+"""Instead of a reference's name: the public test images of the run's own data."""
 PUBLIC = ("mnist", "fashion-mnist", "embedded")
 WHAT = (
     "A run has released noised sums anyway. They are compared with what users of public records "
@@ -26,15 +32,20 @@ WHAT = (
 
 
 def references(run: RunRecord, places: dict[str, RunPlace]) -> dict[str, str]:
-    """What a run may be compared with, in words, by what the command calls it."""
-    own = {"": f"Test images of {run.data_name}, public"}
+    """What a run may be compared with, in words, by what the command calls it.
+
+    The default stands first: the pinned reference run, or else the run's own data.
+    """
+    pinned = panel.pinned_place(run.run_id)
+    first = {} if pinned is None else {str(pinned.path): f"Pinned reference run {pinned.name}"}
+    own = {OWN: f"Test images of {run.data_name}, public"}
     others = {name: f"Test images of {name}, public" for name in PUBLIC if name != run.data_name}
     earlier = {
         str(place.path): f"Earlier run {place.name}"
         for run_id, place in places.items()
         if run_id != run.run_id and place.releases()
     }
-    return own | earlier | others
+    return first | own | {**earlier, **first} | others
 
 
 def _reference(run: RunRecord) -> str:
@@ -48,11 +59,11 @@ def _reference(run: RunRecord) -> str:
         format_func=lambda one: offered[one],
         key=f"reference-{run.run_id}",
     )
-    if chosen:
+    if chosen != ids[0]:
         st.query_params[AGAINST] = chosen
     elif AGAINST in st.query_params:
         del st.query_params[AGAINST]
-    return chosen or ""
+    return "" if chosen == OWN else chosen
 
 
 def _unreadable(run: RunRecord, place: RunPlace | None) -> str | None:
@@ -74,6 +85,7 @@ def _unreadable(run: RunRecord, place: RunPlace | None) -> str | None:
 @st.fragment(run_every=REFRESH_SECONDS)
 def _waiting(run: RunRecord, question: Question) -> None:
     with plain_errors():
+        require("look")
         job = panel.diagnoses().job(question)
         if job is None or job.state == "failed":
             st.rerun()
@@ -107,9 +119,9 @@ def _answer(run: RunRecord, question: Question) -> None:
     answer = panel.diagnoses().answer(question)
     if answer is not None:
         classes = len(classes_of(run.run_id))
-        cards.show(answer, classes)
+        _cards(run, answer, classes)
         if answer.fits and answer.findings:
-            confirm(answer.findings[0], run, str(question.run.path), classes)
+            confirm(answer.findings[0], run, nearby(str(question.run.path)), classes)
         return
     job = panel.diagnoses().job(question)
     if job is not None and job.state == "failed":
@@ -118,6 +130,40 @@ def _answer(run: RunRecord, question: Question) -> None:
     if job is None:
         panel.ask(run, question)
     _waiting(run, question)
+
+
+def _cards(run: RunRecord, answer: KeptDiagnosis, classes: int) -> None:
+    """The answer, each fault with a way to keep it as a finding."""
+    found = answer.findings if answer.fits else ()
+    if not found:
+        put_card(*cards.verdict(answer))
+    for finding in found:
+        put_card(cards.found(finding, answer, classes), "found")
+        _keep(run, finding, answer)
+    for inner in cards.remainder(answer):
+        put_card(inner)
+
+
+def _keep(run: RunRecord, finding: KeptFinding, answer: KeptDiagnosis) -> None:
+    """A link to the finding that was kept of this fault, or a button that keeps one."""
+    there = [one for one in store().findings(run_id=run.run_id) if one.fault == finding.fault]
+    if there:
+        st.page_link(
+            PAGES["findings"].in_navigation(),
+            label=f"Finding {there[0].finding_id}: {pieces.STATUS[there[0].status][0].lower()}",
+            icon=":material/bug_report:",
+            query_params={"finding": str(there[0].finding_id)},
+        )
+    elif account().may("manage") and st.button(
+        "Keep as a finding", key=f"keep-{finding.fault}", icon=":material/bug_report:"
+    ):
+        author = require("manage").name
+        record = FindingRecord(
+            run_id=run.run_id, hypothesis=hypothesis_of(finding), fault=finding.fault
+        )
+        made = store().add_finding(record, author=author)
+        store().add_evidence(made, "diagnosis", frozen(answer, finding.fault), author=author)
+        st.rerun()
 
 
 def _links(run: RunRecord) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Callable, Mapping
 from functools import partial
 from html import escape
 from urllib.parse import quote
@@ -10,15 +11,17 @@ from urllib.parse import quote
 import streamlit as st
 
 from dashboard import agreement_tables as tables
-from dashboard.account import account, require
+from dashboard.account import account, require, require_later
 from dashboard.badges import privacy_warning
 from dashboard.frames import frame
 from dashboard.images import base64_text
 from dashboard.pages import DashboardPage
 from dashboard.session import pick, plain_errors, store
+from dashboard.students import panel as students
 from server.store import (
     EXPORTERS,
     Exporter,
+    Member,
     Store,
     StoredLabel,
     StoredProject,
@@ -84,14 +87,17 @@ def _exports(project: StoredProject) -> None:
     st.caption(
         "Each file holds the samples' provenance and both privacy statements. Labels come back by "
         "`fedlens labels import`, onto samples that are here already. A student is trained on them "
-        f"with `fedlens student RUN_DIR --project {project.name!r} --curve`."
+        "with this command:"
     )
+    # For a shell, into which people copy it: a name must not become a command there.
+    st.code(f"fedlens student RUN_DIR --project {shlex.quote(project.name)} --curve", "bash")
+    allowed = require_later("review")
     with st.container(horizontal=True):
         for name in EXPORTERS:
             exporter = EXPORTERS[name]
             st.download_button(
                 exporter.title,
-                partial(_exported, name, exporter, store(), project, account().name),
+                partial(_exported, name, exporter, store(), project, allowed),
                 file_name=f"labels-{project.project_id}{exporter.suffix}",
                 mime=exporter.media_type,
                 key=f"export-{name}-{project.project_id}",
@@ -100,9 +106,13 @@ def _exports(project: StoredProject) -> None:
 
 
 def _exported(
-    name: str, exporter: Exporter, source: Store, project: StoredProject, actor: str
+    name: str,
+    exporter: Exporter,
+    source: Store,
+    project: StoredProject,
+    allowed: Callable[[], Member],
 ) -> bytes:
-    source.log(actor, "exported", f"{project.name} ({name})")
+    source.log(allowed().name, "exported", f"{project.name} ({name})")
     return exporter.export(source.labelled_samples(project.project_id))
 
 
@@ -131,6 +141,7 @@ def render() -> None:
         rows = tables.label_by_class(counts, labels)
         st.dataframe(frame(rows), hide_index=True, alt="Labels by requested class")
         _jump(project, counts, labels)
+        students.show(project, sum(counts.values()))
         _exports(project)
 
 

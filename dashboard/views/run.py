@@ -8,9 +8,11 @@ import math
 import streamlit as st
 
 from dashboard import audits, charts, ledger_table, percentiles, strips
+from dashboard.account import account, require
 from dashboard.badges import privacy_warning, run_badges
 from dashboard.faults import panel
 from dashboard.pages import PAGES, DashboardPage
+from dashboard.plain_text import plain
 from dashboard.privacy import ASSUMPTIONS, bounds, delta_text, epsilon_text
 from dashboard.session import RUN_PARAMETER, pick_run, plain_errors, store
 from dashboard.theme import put_card, text
@@ -30,14 +32,14 @@ def _header(run: RunRecord) -> None:
     privacy_warning(run)
     run_badges(run)
     st.caption(
-        f"Data {run.data_name} · {run.users:,} users on {run.nodes} nodes · started "
-        f"{run.created_at:%Y-%m-%d} · id {run.run_id} · configuration "
+        f"Data {plain(run.data_name)} · {run.users:,} users on {run.nodes} nodes · started "
+        f"{run.created_at:%Y-%m-%d} · id {plain(run.run_id)} · configuration "
         f"{run.config_sha256[:12]}"
     )
     if run.status == "running":
         st.caption(f"This page renews itself every {REFRESH_SECONDS} seconds.")
     if run.stop_reason:
-        st.info(f"Why it stopped: {run.stop_reason}", icon=":material/flag:")
+        st.info(f"Why it stopped: {plain(run.stop_reason)}", icon=":material/flag:")
 
 
 def _hint(run: RunRecord) -> None:
@@ -80,7 +82,7 @@ def _figures(run: RunRecord, rounds: list[RoundRecord]) -> None:
             column.metric(label, epsilon_text(one.epsilon), border=True)
         st.caption(ASSUMPTIONS)
     with st.expander("What is guaranteed, in words"):
-        st.markdown(run.guarantee)
+        st.markdown(plain(run.guarantee))
 
 
 def _privacy_charts(run: RunRecord, rounds: list[RoundRecord]) -> None:
@@ -153,6 +155,27 @@ def _stop_refreshing(run: RunRecord) -> None:
         st.rerun()
 
 
+def _pin(run: RunRecord) -> None:
+    """Whether other runs over this data are compared with this one; a switch for those who may."""
+    pinned = store().pinned_references().get(run.data_name) == run.run_id
+    if not account().may("manage"):
+        if pinned:
+            st.caption(
+                f"Pinned reference: runs over {plain(run.data_name)} are compared with this one."
+            )
+        return
+    label = "Unpin as reference" if pinned else "Pin as reference"
+    about = f"Compare and Diagnosis take it as default for other runs over {plain(run.data_name)}."
+    if st.button(label, icon=":material/keep:", help=about, key=f"pin-{pinned}"):
+        author = require("manage").name
+        if pinned:
+            store().unpin_reference(run.run_id)
+        else:
+            store().pin_reference(run.run_id, author=author)
+        store().log(author, "reference unpinned" if pinned else "reference pinned", run.name)
+        st.rerun()
+
+
 def _settings(run: RunRecord) -> None:
     with st.expander("Configuration"):
         st.code(json.dumps(dict(run.config), indent=1, sort_keys=True), language="json")
@@ -172,11 +195,13 @@ def render() -> None:
         if going_on:
             st.session_state["refreshing"] = run.run_id
         st.fragment(_refreshed, run_every=REFRESH_SECONDS if going_on else None)(run.run_id)
+        _pin(run)
         _settings(run)
 
 
 def _refreshed(run_id: str) -> None:
     with plain_errors():
+        require("look")
         _live(run_id)
 
 

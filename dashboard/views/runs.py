@@ -7,6 +7,7 @@ import math
 import streamlit as st
 
 from dashboard import run_cards
+from dashboard.account import require
 from dashboard.audits import ALARM, RED, has_alarm
 from dashboard.badges import STATUS
 from dashboard.faults import panel
@@ -98,6 +99,7 @@ def _shown(runs: list[RunRecord]) -> list[RunRecord]:
 def _cards(ids: list[str]) -> None:
     """Cards that renew themselves while something is going on."""
     with plain_errors():
+        require("look")
         columns = st.columns(2, gap="medium")
         for place, run_id in enumerate(ids):
             run = store().run(run_id)

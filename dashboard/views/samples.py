@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import streamlit as st
 
-from dashboard import images, sample_detail, sample_map
+from dashboard import images, sample_detail, sample_map, sample_marks
 from dashboard.badges import privacy_warning
 from dashboard.components.grid import grid, grid_data
 from dashboard.pages import DashboardPage
@@ -89,9 +90,11 @@ def _grid(
         [name_of(sample) for sample in shown],
         selected=None if picked is None else picked.sample_id,
         tile=tile,
+        turn=sample_marks.turn(run.run_id),
     )
+    choose = partial(sample_marks.choose, run.run_id)
     with st.container(height=GRID_HEIGHT, border=True):
-        grid(data, key=f"grid-{run.run_id}", on_pick=_pick)
+        grid(data, key=f"grid-{run.run_id}", on_pick=_pick, on_choose=choose)
 
 
 def _detail(run: RunRecord, shown: list[StoredSample], picked: StoredSample | None) -> None:
@@ -143,6 +146,7 @@ def render() -> None:
                 if opened.open:
                     sample_map.show(shown, f"map-{run.run_id}", _pick)
         with right:
+            sample_marks.show(run, [one.sample_id for one in shown], picked)
             _detail(run, shown, picked)
 
 

@@ -31,7 +31,7 @@ def _add(visitor: Member) -> None:
         require("administer")
         store().add_account(given.strip(), chosen, secret, actor=visitor.name)
     except StoreError as error:
-        st.error(f"The account was not added: {error}")
+        st.error(f"The account was not added: {plain(error)}")
     else:
         st.rerun()
 
@@ -44,7 +44,8 @@ def _accounts(visitor: Member) -> None:
             f"Role of {one.name}",
             ROLES,
             index=ROLES.index(one.role),
-            key=f"role-{one.user_id}",
+            # Named by what is in force: what an open page shows of earlier is never written back.
+            key=f"role-{one.user_id}-{one.role}",
             label_visibility="collapsed",
             disabled=one.user_id == visitor.user_id,
         )
@@ -52,7 +53,7 @@ def _accounts(visitor: Member) -> None:
             _change(one.name, chosen)
         words = "Enable" if one.disabled else "Disable"
         own = one.user_id == visitor.user_id
-        if state.button(words, key=f"disable-{one.user_id}", disabled=own):
+        if state.button(words, key=f"{words.lower()}-{one.user_id}", disabled=own):
             actor = require("administer")
             store().set_disabled(one.name, not one.disabled, actor=actor.name)
             st.rerun()

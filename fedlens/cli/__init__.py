@@ -18,6 +18,7 @@ VERBS = (
     "resume",
     "samples",
     "diagnose",
+    "findings",
     "power",
     "probe",
     "student",

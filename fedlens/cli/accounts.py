@@ -76,7 +76,8 @@ def run(args: argparse.Namespace) -> int:
         if args.action == "log":
             entries = [vars(one) | {"day": str(one.day)} for one in store.log_entries()]
             for one in entries:
-                say(f"{one['day']}  {one['actor']}: {one['action']} {one['subject']}".rstrip())
+                line = f"{one['day']}  {one['actor']}: {one['action']} {one['subject']}".rstrip()
+                say("".join(sign if sign.isprintable() else "?" for sign in line))
             found: dict[str, object] = {"log": entries}
         else:
             accounts = store.accounts()
@@ -95,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _password(args: argparse.Namespace) -> str:
     if args.password_stdin:
-        return sys.stdin.readline().rstrip("\n")
+        return sys.stdin.readline().rstrip("\r\n")
     if not sys.stdin.isatty():
         raise WrongUse("no terminal to ask for a password on: give --password-stdin")
     first = getpass.getpass("Password: ")

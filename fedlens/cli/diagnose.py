@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from fedlens.runs import Run
     from server.diagnosis.report import Diagnosis
 
+IMAGES = 2000
 NONE = "none"
 PICTURE = Path("pictures") / "diagnosis.png"
 
@@ -42,7 +43,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         help="with --reference none: directory of a sound run over data of the same kind, to learn "
         "how much such samples hint at by chance (default: what handwritten digits do)",
     )
-    add("--images", type=int, default=2000, help="images of the reference that are looked at")
+    add("--images", type=int, default=IMAGES, help="images of the reference that are looked at")
     add(
         "--thorough",
         action="store_true",
@@ -55,6 +56,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 def run(args: argparse.Namespace) -> int:
     """Diagnose, print, draw."""
     from fedlens.diagnosing import diagnose
+    from fedlens.keeping import keep_diagnosis
     from fedlens.runs import open_run
     from foundation.errors import ExitStatus
     from simulations.plots.diagnosis import plot_diagnosis
@@ -74,10 +76,15 @@ def run(args: argparse.Namespace) -> int:
         )
     picture = chosen.path / PICTURE
     plot_diagnosis(found, picture)
+    kept = None
+    if args.images == IMAGES and not args.thorough:  # as the dashboard would have asked
+        kept = keep_diagnosis(chosen, found, args.reference)
     if args.json:
         print_json(found.to_json())
     else:
         _print(found, picture)
+        if kept is not None:
+            say(f"kept for the dashboard: {kept}")
     return ExitStatus.DONE
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from server.store import Store, StoredProject
 
 ACTOR = "command line"
+LARGEST_FILE = 1024**3
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -107,6 +108,9 @@ def _import(store: Store, args: argparse.Namespace) -> dict[str, object]:
     from server.store import read_labels_file
 
     project = _project(store, args.project)
+    size = args.file.stat().st_size
+    if size > LARGEST_FILE:
+        raise WrongUse(f"{args.file} has {size} bytes: an import takes at most {LARGEST_FILE}")
     labels = read_labels_file(args.file.read_bytes())
     added = store.import_labels(project.project_id, labels)
     store.log(ACTOR, "imported", f"{project.name} ({added} answers)")

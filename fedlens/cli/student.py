@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import TYPE_CHECKING
 
 from fedlens.cli.flags import add_json_flag, add_run_argument
@@ -71,7 +72,13 @@ def run(args: argparse.Namespace) -> int:
         with open_store(run.store) as store:
             shares = CURVE if args.curve else (1.0,)
             curve = label_curve(
-                config, directory, store, args.project, epochs=args.epochs, shares=shares
+                config,
+                directory,
+                store,
+                args.project,
+                epochs=args.epochs,
+                shares=shares,
+                progress=_say_student if args.curve else None,
             )
         used, result = curve[-1]
     else:
@@ -79,12 +86,12 @@ def run(args: argparse.Namespace) -> int:
         measure = measure_student if args.labels == "requested" else measure_taught_student
         result = measure(config, directory, images=used, epochs=args.epochs)
     tests = "filtered real" if config.privatizer.active else "real"
-    for labels, student in curve[:-1]:
-        say(f"{student.accuracy:.1%} right, trained on {labels} labels")
     say(f"{result.accuracy:.1%} of {tests} test images right, trained on {used} synthetic samples")
     say("simulation only: the test images are real and in no budget")
     if args.json:
         found: dict[str, object] = {
+            "tested_on": f"{tests} test images of {config.data.name}",
+            "simulation_only": True,
             "student_accuracy": result.accuracy,
             "per_class": _clean(result.per_class),
         }
@@ -92,6 +99,12 @@ def run(args: argparse.Namespace) -> int:
             found["curve"] = [{"labels": n, "student_accuracy": s.accuracy} for n, s in curve]
         print_json({**found, "images": used, "seconds": round(result.seconds, 2)})
     return 0
+
+
+def _say_student(labels: int, student: StudentResult) -> None:
+    """At once, so that a program which reads this knows how far it is."""
+    say(f"{student.accuracy:.1%} right, trained on {labels} labels")
+    sys.stdout.flush()
 
 
 def _clean(values: tuple[float, ...]) -> list[float | None]:

@@ -12,6 +12,12 @@ from server.store.accounts import PERMISSIONS, ROLES, LogEntry, Member, Permissi
 from server.store.audits import AuditRecord
 from server.store.errors import StoreError, StoreVersionError
 from server.store.exporters import EXPORTERS, Exporter, LabelledSample
+from server.store.findings import (
+    FindingEntry,
+    FindingRecord,
+    FindingStatus,
+    StoredFinding,
+)
 from server.store.imports import ImportedLabel, read_labels_file
 from server.store.labelling import (
     Annotation,

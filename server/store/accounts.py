@@ -11,6 +11,7 @@ import hashlib
 import hmac
 import re
 import secrets
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -45,7 +46,7 @@ PERMISSIONS: Mapping[Role, frozenset[Permission]] = {
 
 SHORTEST_PASSWORD = 10
 LONGEST_PASSWORD = 1000
-_NAME = re.compile(r"[\w][\w .@+-]{0,59}")
+_NAME = re.compile(r"\w(?:[\w .@+-]{0,58}[\w.@+-])?")
 # 2^15 blocks of 8 x 128 bytes: 32 MiB and about a tenth of a second for each guess.
 _COST, _BLOCK, _PARALLEL = 15, 8, 1
 _MEMORY = 64 * 1024 * 1024
@@ -88,13 +89,13 @@ class AccountMethods(Transactions):
         Raises:
             StoreError: the name is taken or cannot be one, no such role, a short password.
         """
-        require(bool(_NAME.fullmatch(name)), "name", name, "1 to 60 letters, digits and . @ + - _")
+        plain = bool(_NAME.fullmatch(name)) and unicodedata.normalize("NFKC", name) == name
+        require(plain, "name", name, "give 1 to 60 letters, digits and . @ + - _")
         check_choice("role", role, Role)
         hashed = None if password is None else _hash(password)
         with self._writing() as session:
+            _require_new(session, name)
             user_id = ensure_user(session, name)
-            if session.get(AccountTable, user_id) is not None:
-                raise StoreError(f"name = {name!r}: there is such an account already")
             row = AccountTable(user_id=user_id, role=role, password=hashed, disabled=False)
             session.add(row)
             _log(session, actor, "account added", f"{name} ({role})")
@@ -107,16 +108,29 @@ class AccountMethods(Transactions):
             return [_account(row, name) for row, name in session.execute(rows)]
 
     def set_role(self, name: str, role: Role, *, actor: str) -> None:
-        """Give an account another role, from its next request on."""
+        """Give an account another role, from its next request on.
+
+        Raises:
+            StoreError: no such role or account, or the last admin that may come in.
+        """
         check_choice("role", role, Role)
         with self._writing() as session:
-            _by_name(session, name).role = role
+            row = _by_name(session, name)
+            if role != "admin":
+                _require_other_admin(session, row, name)
+            row.role = role
             _log(session, actor, "role changed", f"{name} ({role})")
 
     def set_disabled(self, name: str, disabled: bool, *, actor: str) -> None:
-        """Shut an account out, its sessions too, or let it in again; its answers stay."""
+        """Shut an account out, its sessions too, or let it in again; its answers stay.
+
+        Raises:
+            StoreError: no such account, or the last admin that may come in.
+        """
         with self._writing() as session:
             row = _by_name(session, name)
+            if disabled:
+                _require_other_admin(session, row, name)
             row.disabled = disabled
             if disabled:
                 session.execute(delete(SignInTable).where(SignInTable.user_id == row.user_id))
@@ -191,6 +205,31 @@ class AccountMethods(Transactions):
                 session.delete(row)
                 _log(session, "" if user is None else user.name, "signed out", "")
 
+    def sign_out_everywhere(self, name: str, *, actor: str) -> None:
+        """End all sessions of an account."""
+        with self._writing() as session:
+            row = _by_name(session, name)
+            session.execute(delete(SignInTable).where(SignInTable.user_id == row.user_id))
+            _log(session, actor, "signed out everywhere", name)
+
+    def log_refusal(self, actor: str, name: str) -> None:
+        """Note once a day that someone was refused under an account's name.
+
+        Other names are not written down: people type passwords there by mistake.
+        """
+        with self._reading() as session:
+            known = _accounts_named(session, name)
+        if known:
+            self.log_once(actor, "sign-in refused", name)
+
+    def log_once(self, actor: str, action: str, subject: str = "") -> None:
+        """Add to what has been done, unless the day has it already."""
+        said = {"day": today(), "actor": actor, "action": action, "subject": subject}
+        with self._reading() as session:
+            there = session.scalars(select(LogTable).filter_by(**said).limit(1)).first()
+        if there is None:
+            self.log(actor, action, subject)
+
     def log(self, actor: str, action: str, subject: str = "") -> None:
         """Add to what has been done, by day."""
         with self._writing() as session:
@@ -203,12 +242,35 @@ class AccountMethods(Transactions):
             return [to_record(LogEntry, row) for row in session.scalars(newest)]
 
 
-def _by_name(session: Session, name: str) -> AccountTable:
+def _accounts_named(session: Session, name: str) -> list[AccountTable]:
     statement = select(AccountTable).join(UserTable).where(UserTable.name == name)
-    found = session.scalars(statement).one_or_none()
-    if found is None:
+    return list(session.scalars(statement))
+
+
+def _by_name(session: Session, name: str) -> AccountTable:
+    found = _accounts_named(session, name)
+    if not found:
         raise StoreError(f"name = {name!r}: the store has no such account")
-    return found
+    return found[0]
+
+
+def _require_new(session: Session, name: str) -> None:
+    """Names that differ in capitals alone are one name to the people who read them."""
+    taken = session.scalars(select(UserTable.name).join(AccountTable))
+    if name.casefold() in {one.casefold() for one in taken}:
+        raise StoreError(f"name = {name!r}: there is such an account already")
+
+
+def _require_other_admin(session: Session, row: AccountTable, name: str) -> None:
+    """Two admins who shut each other out at once wait here for each other."""
+    admins = select(AccountTable).where(AccountTable.role == "admin", ~AccountTable.disabled)
+    locked = session.scalars(
+        admins.order_by(AccountTable.user_id)
+        .with_for_update()
+        .execution_options(populate_existing=True)
+    )
+    if {one.user_id for one in locked} == {row.user_id}:
+        raise StoreError(f"name = {name!r}: the last admin; make another one first")
 
 
 def _account(row: AccountTable, name: str) -> Member:

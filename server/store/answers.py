@@ -38,7 +38,10 @@ def annotate_in(session: Session, answer: Annotation) -> tuple[StoredAnnotation,
     """Append an answer and say that it is new; the same ``client_uuid`` again is the row there."""
     there = _by_uuid(session, answer.client_uuid)
     if there is not None:
-        parts = ("project_id", "sample_id", "user_id", "label_id", "skip_reason")
+        if (there.project_id, there.user_id) != (answer.project_id, answer.user_id):
+            # In words that tell nothing of what another person said.
+            raise _another_s(answer.client_uuid)
+        parts = ("sample_id", "label_id", "skip_reason")
         require_same(f"answer {answer.client_uuid!r}", there, answer, *parts)
         return to_record(StoredAnnotation, there), False
     _check_belongs(session, answer)
@@ -99,8 +102,12 @@ def _taken_back(
     taken = session.get(AnnotationTable, there.supersedes_id) if there.supersedes_id else None
     is_undo = there.label_id is None and there.skip_reason is None
     if taken is None or not is_undo or (there.project_id, there.user_id) != (project_id, user_id):
-        raise StoreError(f"client_uuid = {there.client_uuid!r} is another answer's: make a new one")
+        raise _another_s(there.client_uuid)
     return to_record(StoredAnnotation, taken)
+
+
+def _another_s(client_uuid: str) -> StoreError:
+    return StoreError(f"client_uuid = {client_uuid!r} is another answer's: make a new one")
 
 
 def _append(session: Session, row: AnnotationTable) -> StoredAnnotation:

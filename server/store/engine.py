@@ -21,6 +21,8 @@ from server.store.errors import StoreError
 
 BUSY_SECONDS = 10
 CONNECT_SECONDS = 10
+VERSION_TABLE = "fedlens_version"
+"""Holds the schema's revision."""
 
 _SQLITE_HEADER = b"SQLite format 3\x00"
 

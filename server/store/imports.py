@@ -19,7 +19,9 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from server.store.answers import annotate_in
+from server.store.checks import require
 from server.store.errors import StoreError
+from server.store.exporters.tables import unquoted
 from server.store.labelling import Annotation
 from server.store.projects import ensure_user, labels_of, require_project
 from server.store.queues import QueueMethods
@@ -28,6 +30,10 @@ from server.store.schema_team import TaskTable
 
 _NAMESPACE = uuid.UUID("0f3b2b0c-7f0e-4a53-9a86-7d4f4d1c2c11")
 _SHOWN = 3
+_COLUMNS = ("sha256", "label", "annotator", "note", "more_labels")
+LONGEST_NAME = 200
+IMPORTED = "import-"
+"""Ids of imported answers begin so."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +48,15 @@ class ImportedLabel:
     note: str | None = None
     more_labels: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        name = self.annotator
+        fits = len(name) <= LONGEST_NAME and name.isprintable()
+        require(fits, "annotator", name[:80], f"give a name of one line, {LONGEST_NAME} at most")
+        for part in (self.label or "", self.note or "", *self.more_labels):
+            # JSON may hold halves of letters, which no database takes.
+            whole = part.isascii() or not any("\ud800" <= sign <= "\udfff" for sign in part)
+            require(whole, "text", part[:80], "it is no text")
+
 
 def read_labels_file(content: bytes) -> list[ImportedLabel]:
     """Read Label Studio's JSON or our table (CSV), whichever it is.
@@ -53,9 +68,12 @@ def read_labels_file(content: bytes) -> list[ImportedLabel]:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise StoreError(f"the file is no text (byte {error.start}): give CSV or JSON") from None
-    if text.lstrip()[:1] in ("[", "{"):
-        return _from_label_studio(text)
-    return _from_csv(text)
+    try:
+        if text.lstrip()[:1] in ("[", "{"):
+            return _from_label_studio(text)
+        return _from_csv(text)
+    except csv.Error as error:
+        raise StoreError(f"the table cannot be read: {error}") from None
 
 
 class ImportMethods(QueueMethods):
@@ -123,7 +141,7 @@ def _samples_by_digest(session: Session, project_id: int) -> dict[str, list[int]
 def _identity(project_id: int, sample_id: int, one: ImportedLabel) -> str:
     """The same answer of the same file has the same id, so that it is stored once."""
     said = [project_id, sample_id, one.annotator, one.label, *one.more_labels]
-    return str(uuid.uuid5(_NAMESPACE, json.dumps(said)))
+    return IMPORTED + str(uuid.uuid5(_NAMESPACE, json.dumps(said)))
 
 
 def _from_csv(text: str) -> list[ImportedLabel]:
@@ -131,31 +149,26 @@ def _from_csv(text: str) -> list[ImportedLabel]:
     missing = {"sha256", "label", "annotator"} - set(reader.fieldnames or ())
     if missing:
         raise StoreError(f"the table has no column {sorted(missing)[0]!r}: export one to see how")
-    found = []
-    for number, row in enumerate(reader, start=2):
-        _require_digest(row["sha256"], f"line {number}")
-        more = [one.strip() for one in (row.get("more_labels") or "").split(";")]
-        found.append(
-            ImportedLabel(
-                sha256=row["sha256"],
-                label=_unquoted(row["label"]) or None,
-                annotator=_unquoted(row["annotator"] or "") or "somebody",
-                note=_unquoted(row.get("note") or "") or None,
-                more_labels=tuple(one for one in more if one),
-            )
-        )
-    return found
+    return [_line(number, row) for number, row in enumerate(reader, start=2)]
 
 
-def _unquoted(text: str) -> str:
-    """A cell without the quote that keeps spreadsheets from running it."""
-    return text[1:] if text[:1] == "'" and text[1:2] in "=+-@\t\r" else text
+def _line(number: int, row: Mapping[str, str | None]) -> ImportedLabel:
+    cells = {name: unquoted(row.get(name) or "") for name in _COLUMNS}
+    _require_digest(cells["sha256"], f"line {number}")
+    more = [one.strip() for one in cells["more_labels"].split(";")]
+    return ImportedLabel(
+        sha256=cells["sha256"],
+        label=cells["label"] or None,
+        annotator=cells["annotator"] or "somebody",
+        note=cells["note"] or None,
+        more_labels=tuple(one for one in more if one),
+    )
 
 
 def _from_label_studio(text: str) -> list[ImportedLabel]:
     try:
         tasks = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise StoreError(f"the file is no JSON: {error}") from None
     found = []
     for number, task in enumerate(tasks if isinstance(tasks, list) else [tasks], start=1):

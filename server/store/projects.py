@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlalchemy import insert, select
 from sqlalchemy.orm import Session
 
+from server.store.checks import require
 from server.store.errors import StoreError
 from server.store.labelling import ProjectRecord, StoredLabel, StoredProject
 from server.store.records import utc_now
@@ -12,6 +13,8 @@ from server.store.rows import insert_once, require_run, require_same, to_record,
 from server.store.schema import LabelTable, ProjectTable, UserTable
 from server.store.transactions import Transactions
 
+LONGEST_NAME = 200
+LONGEST_INSTRUCTIONS = 20_000
 _FIXED = ("run_id", "instructions", "purpose", "order", "seed", "overlap", "blind", "several")
 
 
@@ -58,6 +61,16 @@ def ensure_user(session: Session, name: str) -> int:
     return session.scalars(wanted).one() if there is None else there
 
 
+def _require_lines(record: ProjectRecord) -> None:
+    """Names stand in logs and terminals, where a line break or an escape would forge another."""
+    for name in (record.name, *(label.name for label in record.labels)):
+        fits = len(name) <= LONGEST_NAME and name.isprintable()
+        require(fits, "name", name[:80], f"give one line of at most {LONGEST_NAME} letters")
+    long = len(record.instructions)
+    most = LONGEST_INSTRUCTIONS
+    require(long <= most, "instructions", f"{long} characters", f"at most {most}")
+
+
 class ProjectMethods(Transactions):
     """Annotators, projects and their labels."""
 
@@ -70,8 +83,9 @@ class ProjectMethods(Transactions):
         """Store a project with its labels; give back its id. The same again changes nothing.
 
         Raises:
-            StoreError: if another project has this name.
+            StoreError: if another project has this name, or a name is no short line.
         """
+        _require_lines(record)
         with self._writing() as session:
             require_run(session, record.run_id)
             values = to_values(record, "labels") | {"created_at": utc_now(), "queued_batch": 0}

@@ -7,6 +7,7 @@ is stored all the same, as one more opinion.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -209,6 +210,12 @@ class QueueMethods(Transactions):
             require_user(session, user_id)
             ids = unanswered_by(project_id, user_id).order_by(*_ORDER).limit(limit)
             return _in_order(session, list(session.scalars(ids)))
+
+    def queued(self, project_id: int, sample_ids: Collection[int]) -> frozenset[int]:
+        """Those of some samples that the project's queue serves."""
+        there = select(TaskTable.sample_id).where(TaskTable.project_id == project_id)
+        with self._reading() as session:
+            return frozenset(session.scalars(there.where(TaskTable.sample_id.in_(sample_ids))))
 
     def serve(
         self,

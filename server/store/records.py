@@ -301,3 +301,5 @@ class SampleFilter:
     """Samples to which someone's label in force is this one."""
     sha256: str | None = None
     """Samples with exactly these pixels."""
+    tag: str | None = None
+    """Samples that somebody gave this tag."""

@@ -246,6 +246,9 @@ class SampleTable(Base):
     __table_args__ = (
         UniqueConstraint("batch_id", "position"),
         Index("ix_samples_agreement", "batch_id", "agreement"),
+        # Pages and counts of a million samples are found without a look at their pictures.
+        Index("ix_samples_stored", "batch_id", "sample_id"),
+        Index("ix_samples_class", "batch_id", "requested_class", "sample_id"),
     )
 
 

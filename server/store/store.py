@@ -8,14 +8,17 @@ from server.store.accounts import AccountMethods
 from server.store.answers import AnswerMethods
 from server.store.audits import AuditMethods
 from server.store.engine import clear_errors, locate, make_engine, prepare_file
+from server.store.findings import FindingMethods
 from server.store.imports import ImportMethods
 from server.store.privatizers import PrivatizerMethods
 from server.store.projects import ProjectMethods
 from server.store.queues import QueueMethods
 from server.store.reviews import ReviewMethods
 from server.store.runs import RunMethods
+from server.store.sample_answers import SampleAnswerMethods
 from server.store.samples import SampleMethods
-from server.store.upgrades import require_current, upgrade
+from server.store.tags import TagMethods
+from server.store.upgrades import head, require_current, upgrade
 
 
 def open_store(url: str | Path, *, create: bool = False) -> Store:
@@ -41,7 +44,7 @@ def open_store(url: str | Path, *, create: bool = False) -> Store:
     except BaseException:
         engine.dispose()
         raise
-    return Store(engine, location)
+    return Store(engine, location, head())
 
 
 class Store(
@@ -49,12 +52,15 @@ class Store(
     AuditMethods,
     PrivatizerMethods,
     SampleMethods,
+    SampleAnswerMethods,
     ProjectMethods,
     AnswerMethods,
     ReviewMethods,
     ImportMethods,
     QueueMethods,
     AccountMethods,
+    FindingMethods,
+    TagMethods,
 ):
     """Runs, releases, generated samples and labels. Made by :func:`open_store`.
 

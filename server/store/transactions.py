@@ -8,16 +8,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
-from sqlalchemy import Engine
+from sqlalchemy import Engine, column, select, table
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from foundation.dates import set_file_date, today
-from server.store.engine import Location, clear_errors
+from server.store.engine import VERSION_TABLE, Location, clear_errors
+from server.store.errors import StoreVersionError
 
 _ATTEMPTS = 20
 _FILES = ("", "-wal", "-shm")
 """What SQLite keeps beside each other, by the ends of their names."""
+
+_REVISION = table(VERSION_TABLE, column("version_num")).c.version_num
 
 ResultT = TypeVar("ResultT")
 
@@ -25,8 +28,10 @@ ResultT = TypeVar("ResultT")
 class Transactions:
     """A database with its pool of connections; what goes wrong in one becomes a ``StoreError``."""
 
-    def __init__(self, engine: Engine, location: Location) -> None:
+    def __init__(self, engine: Engine, location: Location, revision: str | None = None) -> None:
+        """Nothing is written once the schema is at another revision than ``revision``."""
         self._engine = engine
+        self._revision = revision
         self._location = location
         self._day = today()
 
@@ -60,8 +65,20 @@ class Transactions:
     def _writing(self) -> Iterator[Session]:
         writer = self._engine.execution_options(write=True)
         with clear_errors(self._location), Session(writer) as session, session.begin():
+            self._require_revision(session)
             yield session
         self._date_files()
+
+    def _require_revision(self, session: Session) -> None:
+        """A newer program may upgrade the store while this one has it open."""
+        if self._revision is None:
+            return
+        found = session.scalar(select(_REVISION))
+        if found != self._revision:
+            raise StoreVersionError(
+                f"the store {self.place} was brought to revision {found} meanwhile, this program "
+                f"works with {self._revision}: start it again, with the newer fedlens"
+            )
 
     def _date_files(self) -> None:
         """Leave SQLite's files with the day on which the store was opened, and no time."""
@@ -76,6 +93,7 @@ class Transactions:
             with clear_errors(self._location):
                 try:
                     with Session(writer) as session, session.begin():
+                        self._require_revision(session)
                         return work(session)
                 except IntegrityError:
                     continue

@@ -24,11 +24,10 @@ from alembic.script import ScriptDirectory
 from alembic.util.exc import CommandError
 from sqlalchemy import Connection, inspect, text
 
+from server.store.engine import VERSION_TABLE as VERSION_TABLE
 from server.store.engine import Location, clear_errors, locate, make_engine, prepare_file
 from server.store.errors import StoreError, StoreVersionError
 from server.store.schema import Base
-
-VERSION_TABLE = "fedlens_version"
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _LOCK = 0x6665646C656E73  # "fedlens": PostgreSQL's advisory lock, one upgrade at a time

@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dashboard.faults.jobs import FORMAT, Question
+from dashboard.faults.jobs import Question
 from dashboard.faults.places import RunPlace
+from server.kept_diagnoses import FORMAT
 
 TURNED = {
     "fault": "rotate90",

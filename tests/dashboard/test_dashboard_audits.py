@@ -61,7 +61,7 @@ def test_audits_are_a_table_and_words(open_page: Opener, store_at: tuple[str, St
     app = open_page("run")
     assert not app.exception and not app.error
     said = "\n".join(part.value for part in app.markdown)
-    assert "142 of 200" in said and "no more than ε = 1.5" in said
+    assert "142 of 200" in said and "no more than ε = 1\\.5" in said
     assert "an older one" not in said
     shown = app.dataframe[0].value
     assert list(shown["Verdict"]) == ["cannot detect", "nothing found", "nothing found"]

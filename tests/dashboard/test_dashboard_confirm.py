@@ -26,7 +26,7 @@ def test_a_card_says_what_is_asked_what_it_costs_and_how_near_it_is():
     shown = card(offer_for(finding("rotate90"), CONFIG, 10), "runs/<demo>")
     for said in ("better_after:rotate270", "DP ε = 0.3", "Bayesian DP", "±2.6 points"):
         assert said in shown
-    assert "fedlens probe runs/&lt;demo&gt; --probe" in shown and "<demo>" not in shown
+    assert "fedlens probe &#x27;runs/&lt;demo&gt;&#x27; --probe" in shown and "<demo>" not in shown
 
 
 def test_a_population_that_cannot_pay_shows_on_the_card():

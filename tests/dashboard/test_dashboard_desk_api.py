@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from dashboard.answers import scope_of
 from dashboard.auth import AuthMiddleware, SessionTokens
 from dashboard.desk_api import LARGEST_REQUEST, desk_routes
-from server.store import Role, Store
+from server.store import Role, SampleFilter, Store
 
 HEADERS = {"x-fedlens-desk": "1"}
 
@@ -128,3 +128,90 @@ def test_a_tab_that_leaves_gives_its_samples_back(store: Store, project: int) ->
         leaving = asked(store, project, tab=tab)
         assert desk.post(f"/desk/{project}/leave", json=leaving, headers=HEADERS).json() == {}
     assert desk.post(f"/desk/{project}/sync", json=second, headers=HEADERS).json()["queue"] == first
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"[" * 100_000, b'{"scope": ' + b"[" * 100_000, b'{"tab": "\\ud800"}'],
+    ids=["deep", "deep inside", "half a letter"],
+)
+def test_json_that_would_break_the_server_is_refused(
+    store: Store, project: int, content: bytes
+) -> None:
+    desk = client(store)
+    assert desk.post(f"/desk/{project}/sync", content=content, headers=HEADERS).status_code == 400
+
+
+@pytest.mark.parametrize("number", ["9" * 30, "9" * 5000, "-1", "1e3", "٣"])
+def test_a_project_that_no_store_can_have_is_not_found(
+    store: Store, project: int, number: str
+) -> None:
+    answer = client(store).post(f"/desk/{number}/sync", json={}, headers=HEADERS)
+    assert answer.status_code == 404
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"sample_id": 10**30},
+        {"sample_id": 1e300},
+        {"sample_id": -1},
+        {"label_id": 10**30},
+        {"lead_ms": 10**30},
+        {"more_labels": [10**30]},
+        {"kind": "undo", "sample_id": 10**30},
+        {"uuid": "import-0"},
+        {"note": "x" * 3000},
+    ],
+)
+def test_an_answer_that_cannot_be_is_refused_in_one_sentence(
+    store: Store, project: int, changes: dict[str, Any]
+) -> None:
+    label = store.labels(project)[0].label_id
+    event = {"uuid": "a", "kind": "answer", "sample_id": 1, "label_id": label} | changes
+    body = asked(store, project, events=[event])
+    answer = client(store).post(f"/desk/{project}/sync", json=body, headers=HEADERS)
+    assert answer.status_code == 200
+    assert answer.json()["acked"] == []
+    assert 0 < len(answer.json()["error"]) < 300
+    assert store.annotation_history(project) == []
+
+
+def test_what_was_never_in_the_queue_takes_no_answer(store: Store, project: int) -> None:
+    """A sample of the same run in a batch that the project does not label."""
+    strips = [one for one in store.batches("run-1") if one.purpose == "strip"]
+    sample = store.samples(SampleFilter(run_id="run-1", purpose="strip"))[0]
+    assert strips and sample.batch_id in {one.batch_id for one in strips}
+    label = store.labels(project)[0].label_id
+    event = {"uuid": "a", "kind": "answer", "sample_id": sample.sample_id, "label_id": label}
+    body = asked(store, project, events=[event])
+    said = client(store).post(f"/desk/{project}/sync", json=body, headers=HEADERS).json()
+    assert "none that this project labels" in said["error"]
+    assert store.annotation_history(project) == []
+
+
+def test_another_person_s_answer_cannot_be_asked_for_by_its_id(store: Store, project: int) -> None:
+    desk, other = client(store), client(store, name="bob")
+    first = desk.post(f"/desk/{project}/sync", json=asked(store, project), headers=HEADERS).json()
+    sample, labels = first["queue"][0]["id"], store.labels(project)
+    event = {"uuid": "a", "kind": "answer", "sample_id": sample, "label_id": labels[3].label_id}
+    body = asked(store, project, events=[event])
+    desk.post(f"/desk/{project}/sync", json=body, headers=HEADERS)
+    told = set()
+    for label in labels:
+        event = {"uuid": "a", "kind": "answer", "sample_id": sample, "label_id": label.label_id}
+        body = asked(store, project, "bob", events=[event])
+        said = other.post(f"/desk/{project}/sync", json=body, headers=HEADERS).json()
+        assert said["acked"] == []
+        told.add(said["error"])
+    assert len(told) == 1
+
+
+def test_of_a_very_long_list_only_the_first_are_taken(
+    store: Store, project: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dashboard.answers.MOST_EVENTS", 3)
+    events = [{"uuid": f"u{n}", "kind": "undo"} for n in range(5)]
+    body = asked(store, project, events=events)
+    said = client(store).post(f"/desk/{project}/sync", json=body, headers=HEADERS).json()
+    assert said["acked"] == ["u0", "u1", "u2"]

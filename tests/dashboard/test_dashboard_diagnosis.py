@@ -7,18 +7,22 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import diagnosed
 import populated
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from dashboard import processes
 from dashboard.faults import jobs, words
 from dashboard.faults.answer import AnswerError, percent, read_answer
 from dashboard.faults.jobs import Diagnoses, Question
 from dashboard.faults.looks import pictures
 from dashboard.faults.places import RunPlace, places
 from dashboard.images import base64_text
+from fedlens.keeping import keep_diagnosis
+from server.kept_diagnoses import MOST_PICTURED
 from server.store import Store
 
 Opener = Callable[..., AppTest]
@@ -58,6 +62,13 @@ def test_a_finding_says_what_in_whom_where_how_sure_and_what_else(
     ):
         assert expected in text
     assert "found to be of another kind" not in text
+    assert "each is less than a thousandth as likely" in text
+
+
+def test_other_explanations_are_named_with_how_likely_they_are() -> None:
+    other = {"fault": "tilt", "says": "tilted", "likelihood": 0.04}
+    kept = read_answer(diagnosed.said(findings=[{**diagnosed.TURNED, "alternatives": [other]}]))
+    assert words.by_numbers(kept.findings[0]) == "Tilted, 4.0% as likely."
 
 
 def test_the_runs_and_the_run_say_what_was_found(open_page: Opener, place: RunPlace) -> None:
@@ -140,20 +151,54 @@ def test_a_failed_diagnosis_gives_the_last_line_of_its_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     diagnoses = Diagnoses()
-    wrong = "import sys; sys.stderr.write('first\\nreference of another size\\n'); sys.exit(2)"
-    monkeypatch.setattr(jobs, "command_of", lambda _: [sys.executable, "-c", wrong])
-    question = Question(diagnosed.folder_of(tmp_path))
-    diagnoses.ask(question, [], 10)
-    answered(diagnoses, question)
-    job = diagnoses.job(question)
-    assert job is not None
-    assert job.why == "reference of another size"
+    for line, shown in (
+        ("fedlens: reference of another size", "reference of another size"),
+        ("KeyError: '/srv/hidden'", "It ended with status 2. The server's log says more."),
+    ):
+        wrong = f"import sys; print('first', {line!r}, sep='\\n', file=sys.stderr); sys.exit(2)"
+        command = [sys.executable, "-c", wrong]
+        monkeypatch.setattr(jobs, "command_of", lambda _, command=command: command)
+        question = Question(diagnosed.folder_of(tmp_path))
+        diagnoses.ask(question, [], 10)
+        answered(diagnoses, question)
+        job = diagnoses.job(question)
+        assert job is not None
+        assert job.why == shown
 
 
 def test_the_command_is_given_paths_and_references_as_single_arguments(tmp_path: Path) -> None:
-    command = jobs.command_of(Question(RunPlace("r", tmp_path / "a b;c"), "--weird name"))
+    command = jobs.command_of(Question(RunPlace("r", tmp_path / "a b;c"), "--out x"))
     assert str(tmp_path / "a b;c") in command
-    assert command[-2:] == ["--reference", "--weird name"]
+    assert command[-1] == "--reference=--out x"
+    named = jobs.command_of(Question(RunPlace("r", Path("--out"))))
+    assert not [one for one in named if one.startswith("--out")]
+
+
+def test_only_so_many_questions_wait_and_one_is_answered_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over all objects: a visitor can clear Streamlit's caches, which hold them."""
+    sleeping = [sys.executable, "-c", "import time; time.sleep(60)"]
+    monkeypatch.setattr(jobs, "command_of", lambda _: sleeping)
+    monkeypatch.setattr(jobs, "MOST_AT_ONCE", 2)
+    place = diagnosed.folder_of(tmp_path)
+    first, second = Diagnoses(), Diagnoses()
+    for turn in ("a", "b"):
+        first.ask(Question(place, turn), [], 10)
+    refused = first.ask(Question(place, "c"), [], 10)
+    assert (refused.state, refused.why[:14]) == ("failed", "2 others wait ")
+    second.ask(Question(place, "d"), [], 10)
+    for _ in range(100):
+        if processes.running():
+            break
+        time.sleep(0.05)
+    time.sleep(0.3)
+    assert processes.running() == 1
+    asked = [(first, Question(place, "a")), (first, Question(place, "b"))]
+    for diagnoses, question in [*asked, (second, Question(place, "d"))]:
+        while (job := diagnoses.job(question)) is not None and job.state != "failed":
+            processes.stop_all()
+            time.sleep(0.05)
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"format": "older"}', "\x00"])
@@ -202,3 +247,25 @@ def test_shares_and_chances_are_said_in_few_digits() -> None:
     assert "fewer than one in a million" in words.sure(finding)
     assert words.where(finding, 10) == "All classes alike"
     assert words.elsewise("of a plug-in") == words.OTHERWISE
+
+
+def test_what_the_command_found_is_what_the_dashboard_opens_with(
+    place: RunPlace, store_at: tuple[str, Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    earlier = tmp_path / "earlier"
+    earlier.mkdir()
+    diagnosed.folder_of(earlier, "run-0")
+    config = SimpleNamespace(data=SimpleNamespace(name="embedded"))
+    run = SimpleNamespace(path=place.path, store=store_at[0], id="run-1", config=config)
+    found = SimpleNamespace(to_json=lambda: FOUND)
+    monkeypatch.chdir(tmp_path)
+    for given, asked in ((None, ""), ("embedded", ""), ("mnist", "mnist"), ("earlier", earlier)):
+        kept = keep_diagnosis(run, found, given)  # type: ignore[arg-type]
+        question = Question(place, str(asked))
+        assert kept == question.kept_at
+        answer = Diagnoses().answer(question)
+        assert answer is not None and answer.findings == read_answer(FOUND).findings
+        assert len(answer.looks["rotate90"]) == MOST_PICTURED
+    before = Question(place, str(earlier)).kept_at
+    (earlier / "releases" / "round-000002.safetensors").write_bytes(b"more sums")
+    assert Question(place, str(earlier)).kept_at != before, "the reference has changed"

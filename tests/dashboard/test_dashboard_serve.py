@@ -7,6 +7,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,42 @@ def test_the_token_is_in_no_log_and_the_end_is_quick(url: str, tmp_path: Path) -
     log = stop_dashboard(served)
     assert TOKEN not in log
     assert "Traceback" not in log
+
+
+BUSY = """
+import sys, time
+from pathlib import Path
+from dashboard.faults import jobs
+from dashboard.faults.places import RunPlace
+from dashboard.serve import serve
+
+sleep = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(60)"
+jobs.command_of = lambda _: [sys.executable, "-c", sleep, sys.argv[2]]
+asked = jobs.Question(RunPlace("r", Path(sys.argv[2]).parent))
+serve(sys.argv[1], port=0, announce=lambda _: jobs.Diagnoses().ask(asked, [], 10))
+"""
+
+
+def test_a_server_that_is_ended_leaves_no_diagnosis_behind(url: str, tmp_path: Path) -> None:
+    """By SIGTERM, after which no exit handler of Python runs."""
+    told = tmp_path / "pid"
+    with subprocess.Popen([sys.executable, "-c", BUSY, url, str(told)], cwd=tmp_path) as process:
+        for _ in range(400):
+            if told.exists() and told.read_text():
+                break
+            time.sleep(0.05)
+        process.terminate()
+        process.wait(20)
+    number = int(told.read_text())
+    for _ in range(40):
+        try:
+            state = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0]
+        except FileNotFoundError:
+            return
+        if state == "Z":
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"process {number} is still there")
 
 
 def test_a_random_token_is_announced_once_the_page_answers(url: str, tmp_path: Path) -> None:

@@ -85,6 +85,7 @@ def test_pages_explain_an_empty_store(open_page: Opener, page: str) -> None:
 
 def test_a_disabled_account_sees_nothing(open_page: Opener, team: tuple[Store, int]) -> None:
     as_role(team[0], "admin")
+    team[0].add_account("other", "admin", actor="test")
     team[0].set_disabled("tester", True, actor="test")
     app = open_page("runs")
     assert not app.exception
@@ -156,7 +157,7 @@ def test_an_admin_keeps_accounts(open_page: Opener, team: tuple[Store, int]) -> 
     accounts = {one.name: one for one in store.accounts()}
     assert accounts["cy@example.org"].role == "annotator"
     number = accounts["cy@example.org"].user_id
-    app.selectbox(key=f"role-{number}").set_value("reviewer").run()
+    app.selectbox(key=f"role-{number}-annotator").set_value("reviewer").run()
     app.button(key=f"disable-{number}").click().run()
     changed = {one.name: one for one in store.accounts()}["cy@example.org"]
     assert (changed.role, changed.disabled) == ("reviewer", True)

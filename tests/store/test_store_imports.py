@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import tarfile
@@ -21,6 +22,7 @@ from server.store import (
     pixel_digest,
     read_labels_file,
 )
+from server.store.imports import IMPORTED
 
 NASTY = "=1+1<script>"
 
@@ -187,3 +189,98 @@ def test_label_studio_s_own_converter_reads_it(store: Store, project: int, tmp_p
     lines = (tmp_path / "out" / "result.csv").read_text().splitlines()
     assert len(lines) == 4  # a head, and the three answers that are no skips
     assert "unknown class" in lines[-1]
+
+
+HEAD = "sha256,label,annotator,note,more_labels\n"
+DIGEST = "0" * 64
+
+
+def label_studio(**said: object) -> bytes:
+    chosen = {"type": "choices", "value": {"choices": ["zero"]}}
+    annotation = {"result": [chosen], "completed_by": "ann"} | said
+    task = {"data": {"sample_sha256": DIGEST}, "annotations": [annotation]}
+    return json.dumps([task]).encode()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"[" * 100_000,
+        f"{HEAD}{DIGEST},{'x' * 200_000},ann\n".encode(),
+        f"{HEAD}{DIGEST},zero,{'x' * 300}\n".encode(),
+        f'{HEAD}{DIGEST},zero,"ann\n2026-01-01  admin: decided"\n'.encode(),
+        label_studio(completed_by="\x1b[2Jann"),
+        label_studio(completed_by="\ud800"),
+        label_studio(result=[{"type": "choices", "value": {"choices": ["\ud800"]}}]),
+    ],
+    ids=["deep", "huge cell", "long name", "two lines", "escape", "half a letter", "half a label"],
+)
+def test_a_hostile_file_is_refused_in_one_sentence(content: bytes) -> None:
+    with pytest.raises(StoreError) as refused:
+        read_labels_file(content)
+    assert len(str(refused.value)) < 300
+    assert "\n" not in str(refused.value)
+
+
+def test_a_line_that_ends_early_is_a_skip_by_somebody(store: Store, project: int) -> None:
+    digest = store.samples(SampleFilter())[0].sha256
+    (one,) = read_labels_file(f"{HEAD}{digest}\n".encode())
+    assert (one.label, one.annotator, one.more_labels) == (None, "somebody", ())
+    with pytest.raises(StoreError, match="names no sample"):
+        read_labels_file(f"{HEAD},zero\n".encode())
+
+
+RISKY = (
+    "=1+1",
+    "\n=1+1",
+    "\r=1+1",
+    "zero\r=1+1,2",
+    'zero"\r\n=1+1',
+    " =1+1",
+    "＝1+1",
+    "'=1+1",
+    "''",
+    "plain",
+)
+
+
+def test_no_cell_begins_as_a_formula_and_each_comes_back(store: Store, project: int) -> None:
+    """As spreadsheets read it, to which a carriage return ends a line as well."""
+    sample = store.samples(SampleFilter())[3].sample_id
+    label = store.labels(project)[0].label_id
+    for note in RISKY:
+        answer = Annotation(
+            client_uuid=str(uuid.uuid4()),
+            project_id=project,
+            sample_id=sample,
+            user_id=store.ensure_user("cy"),
+            label_id=label,
+            note=note,
+        )
+        store.annotate(answer)
+        content = exported(store, project, "csv")
+        notes = [one.note for one in read_labels_file(content) if one.annotator == "cy"]
+        assert notes == [note]
+        for row in csv.reader(io.StringIO(content.decode(), newline="")):
+            assert not any(cell.lstrip().startswith(("=", "+", "-", "@", "＝")) for cell in row)
+        assert len(list(csv.reader(io.StringIO(content.decode(), newline="")))) == 6
+
+
+def test_a_desk_cannot_take_the_id_of_an_import(store: Store, project: int) -> None:
+    """Ids of an import follow from its file, which an annotator may guess."""
+    store.import_labels(project, read_labels_file(exported(store, project, "csv")))
+    names = store.user_names()
+    ids = {
+        one.client_uuid
+        for one in store.annotations(project)
+        if names[one.user_id].endswith("(imported)")
+    }
+    assert len(ids) == 4
+    assert all(one.startswith(IMPORTED) for one in ids)
+
+
+@pytest.mark.parametrize("name", ["two\nlines", "\x1b[31mred", "x" * 201, "\u202eevil"])
+def test_a_project_s_name_is_one_short_line(store: Store, name: str) -> None:
+    paid_run(store)
+    with pytest.raises(StoreError, match="one line"):
+        store.create_project(a_project(name=name))

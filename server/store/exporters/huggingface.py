@@ -83,7 +83,15 @@ def _features() -> dict[str, Any]:
 
 def _card(samples: Sequence[LabelledSample]) -> str:
     count = len({one.sample_id for one in samples})
-    size = "n<1K" if count < 1000 else "1K<n<10K" if count < 10_000 else "10K<n<100K"
+    size = (
+        "n<1K"
+        if count < 1000
+        else "1K<n<10K"
+        if count < 10_000
+        else "10K<n<100K"
+        if count < 100_000
+        else "100K<n<1M"
+    )
     labels = sorted({one.final_label for one in samples if one.final_label})
     return "\n".join(
         (

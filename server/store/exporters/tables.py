@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from server.store.exporters.registry import Exporter
 from server.store.exporters.samples import LabelledSample, statements
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
 class _CsvExporter:
@@ -20,7 +20,7 @@ class _CsvExporter:
         """One line an answer, without pixels, each with both privacy statements."""
         names = [name for name in LabelledSample.__dataclass_fields__ if name != "png"]
         text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
+        writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
         writer.writerow(names)
         writer.writerows([_cell(getattr(sample, name)) for name in names] for sample in samples)
         return text.getvalue().encode()
@@ -41,10 +41,22 @@ class _ZipExporter:
 
 
 def _cell(value: object) -> object:
-    """A value as a cell; texts that a spreadsheet would run as a formula get a quote before."""
+    """A value as a cell; texts that a spreadsheet would run as a formula get a quote before.
+
+    So do those with a quote there: what is read back is what was written.
+    """
     if isinstance(value, tuple):
         value = "; ".join(value)
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+    return f"'{value}" if isinstance(value, str) and _is_risky(value) else value
+
+
+def unquoted(text: str) -> str:
+    """A cell as it was before it got a quote."""
+    return text[1:] if text.startswith("'") and _is_risky(text[1:]) else text
+
+
+def _is_risky(text: str) -> bool:
+    return text.startswith(_FORMULA) or text.lstrip().startswith((*_FORMULA, "'"))
 
 
 TABLE: Exporter = _CsvExporter()

@@ -1,0 +1,34 @@
+"""Synthetic samples that faults are shown on, for the dashboard and the command alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dashboard.images import base64_text
+from dashboard.sample_filters import ranked
+from server.kept_diagnoses import SAMPLES_EACH
+from server.store import SampleFilter, Store
+
+MOST_CLASSES = 40
+
+
+def examples(store: Store, run_id: str, classes: Sequence[int]) -> list[dict[str, str | int]]:
+    """A few samples of the batch that is most like the users' data, the classes in turn.
+
+    Each is ``png`` in base64 and its ``label``; none where the run has no samples yet.
+    """
+    batches = ranked(store.batches(run_id))
+    if not batches:
+        return []
+    found = [
+        store.samples(
+            SampleFilter(batch_id=batches[0].batch_id, requested_class=one), limit=SAMPLES_EACH
+        )
+        for one in classes[:MOST_CLASSES]
+    ]
+    return [
+        {"png": base64_text(one[turn].png), "label": one[turn].requested_class}
+        for turn in range(SAMPLES_EACH)
+        for one in found
+        if turn < len(one)
+    ]

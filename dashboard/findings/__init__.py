@@ -1,0 +1,1 @@
+"""What engineers found: its evidence, frozen as it was, its page, and a report to share."""

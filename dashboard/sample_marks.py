@@ -1,0 +1,104 @@
+"""Several samples at once: tagged, or kept as evidence of a finding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from dashboard.account import account, require
+from dashboard.session import store
+from server.store import RunRecord, StoredSample
+
+LONGEST_TAG = 40
+HOW = (
+    "Shift and a click chooses all up to it, Ctrl and a click or the space bar one more or less, "
+    "Escape none."
+)
+
+
+def _key(run_id: str) -> str:
+    return f"chosen-{run_id}"
+
+
+def _turn(run_id: str) -> str:
+    return f"turn-{run_id}"
+
+
+def turn(run_id: str) -> int:
+    """A number for the grid; with another one it forgets what was chosen."""
+    return int(st.session_state.get(_turn(run_id), 0))
+
+
+def choose(run_id: str, sample_ids: list[int]) -> None:
+    """Take up what the browser says is chosen."""
+    st.session_state[_key(run_id)] = sample_ids
+
+
+def _clear(run_id: str) -> None:
+    st.session_state[_key(run_id)] = []
+    st.session_state[_turn(run_id)] = turn(run_id) + 1
+
+
+def chosen(run_id: str, shown: Sequence[int], picked: StoredSample | None) -> list[int]:
+    """The samples that are chosen of those shown, or else the one that is enlarged."""
+    there = set(shown)
+    kept = [one for one in st.session_state.get(_key(run_id), []) if one in there]
+    return kept or ([] if picked is None else [picked.sample_id])
+
+
+def show(run: RunRecord, shown: Sequence[int], picked: StoredSample | None) -> None:
+    """What may be done with the samples that are chosen, for roles that may."""
+    if not account().may("review"):
+        return
+    ids = chosen(run.run_id, shown, picked)
+    several = f"{len(ids):,} samples chosen" if len(ids) != 1 else "1 sample chosen"
+    with st.expander(several if ids else "Choose samples to tag them", expanded=len(ids) > 1):
+        st.caption(HOW)
+        if ids:
+            _tagging(run, ids)
+            if account().may("manage"):
+                _evidence(run, ids)
+            if len(ids) > 1:
+                st.button("Choose none", on_click=_clear, args=(run.run_id,))
+
+
+def _tagging(run: RunRecord, ids: list[int]) -> None:
+    given = sorted({tag for tags in store().tags_of(ids).values() for tag in tags})
+    known = list(store().tags(run.run_id))
+    tag = st.selectbox(
+        "Tag",
+        known,
+        index=None,
+        accept_new_options=True,
+        placeholder="A new tag, or one that there is",
+        key=f"tag-{run.run_id}",
+    )
+    with st.container(horizontal=True):
+        if st.button("Add tag", disabled=not tag):
+            added = store().tag_samples(ids, str(tag), author=require("review").name)
+            st.toast(f"{added:,} samples tagged")
+            st.rerun()
+        if st.button("Take tag away", disabled=tag not in given):
+            author = require("review").name
+            gone = store().untag_samples(ids, str(tag))
+            store().log(author, "tag taken away", f"{tag}, {gone} samples of run {run.name}")
+            st.rerun()
+
+
+def _evidence(run: RunRecord, ids: list[int]) -> None:
+    """Offer the findings of the run."""
+    found = {one.finding_id: one for one in store().findings(run_id=run.run_id)}
+    if not found:
+        st.caption("Findings of this run, once there are any, take samples as evidence.")
+        return
+    number = st.selectbox(
+        "Finding",
+        list(found),
+        format_func=lambda one: f"{one}: {found[one].hypothesis}",
+        key=f"evidence-{run.run_id}",
+    )
+    if st.button("Add as evidence"):
+        author = require("manage").name
+        added = store().add_samples_to_finding(number, ids, author=author)
+        st.toast(f"{added:,} samples added to finding {number}")

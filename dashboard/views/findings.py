@@ -1,0 +1,232 @@
+"""Findings: what engineers think is wrong with users' data, the evidence, and what became of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+
+import streamlit as st
+
+from dashboard.account import account, require, require_later
+from dashboard.badges import privacy_warning
+from dashboard.faults import panel
+from dashboard.findings import pieces
+from dashboard.findings.evidence import (
+    diagnoses_in,
+    frozen,
+    probes_of,
+    samples_in,
+)
+from dashboard.findings.report import report
+from dashboard.pages import PAGES, DashboardPage
+from dashboard.plain_text import plain
+from dashboard.sample_filters import ALL, classes_of
+from dashboard.session import RUN_PARAMETER, choice, plain_errors, run_title, store
+from dashboard.theme import put_card
+from server.store import (
+    FindingRecord,
+    FindingStatus,
+    Member,
+    RunRecord,
+    Store,
+    StoredFinding,
+    StoreError,
+)
+from server.store.findings import LONGEST_HYPOTHESIS, LONGEST_NOTE
+
+FINDING = "finding"
+"""Of the address: the one that is open."""
+AT_ONCE = 20
+
+
+def _asked() -> StoredFinding | None:
+    """The finding that the address names, if there is one."""
+    said = st.query_params.get(FINDING, "")
+    if not (said.isascii() and said.isdigit() and len(said) < 10):
+        return None
+    try:
+        return store().finding(int(said))
+    except StoreError:
+        st.warning(f"There is no finding {said} in this store.")
+        return None
+
+
+def _filtered(runs: list[RunRecord]) -> list[StoredFinding]:
+    """The findings that the filters leave; what they are set to stands in the address."""
+    by_id = {run.run_id: run for run in runs}
+    authors = sorted({one.author for one in store().findings()})
+    of_run, of_status, of_author = st.columns(3)
+    with of_run:
+        run = choice("Run", [ALL, *by_id], lambda o: _all(o) or run_title(by_id[o]), RUN_PARAMETER)
+    with of_status:
+        words = {str(name): shown for name, (shown, _) in pieces.STATUS.items()}
+        status = choice("Status", [ALL, *words], lambda o: _all(o) or words[o], "status")
+    with of_author:
+        author = choice("Author", [ALL, *authors], lambda o: _all(o) or o, "author")
+    chosen: FindingStatus | None = next((one for one in pieces.STATUS if one == status), None)
+    return store().findings(
+        run_id=None if run == ALL else run,
+        status=chosen,
+        author=None if author == ALL else author,
+    )
+
+
+def _all(option: str) -> str:
+    return "All" if option == ALL else ""
+
+
+def _page(found: list[StoredFinding]) -> list[StoredFinding]:
+    pages = math.ceil(len(found) / AT_ONCE)
+    if pages < 2:
+        return found
+    number = choice("Page", [str(i + 1) for i in range(pages)], lambda i: f"{i} of {pages}", "page")
+    first = (int(number) - 1) * AT_ONCE
+    return found[first : first + AT_ONCE]
+
+
+def _list(runs: list[RunRecord]) -> None:
+    found = _filtered(runs)
+    by_id = {run.run_id: run for run in runs}
+    if not found:
+        st.info(
+            "**No findings here.** Keep one from a card of the page *Diagnosis*, or write one down "
+            "below."
+        )
+    for one in _page(found):
+        put_card(pieces.heading(one, by_id[one.run_id]))
+        where = PAGES["findings"].in_navigation()
+        st.page_link(where, label="Open", query_params={FINDING: str(one.finding_id)})
+    if account().may("manage"):
+        _write_down(by_id)
+
+
+def _write_down(runs: dict[str, RunRecord]) -> None:
+    with (
+        st.expander("Write a finding down"),
+        st.form("new_finding", clear_on_submit=True, border=False),
+    ):
+        run_id = st.selectbox(
+            "Of the run", list(runs), format_func=lambda one: run_title(runs[one])
+        )
+        words = st.text_input(
+            "Hypothesis", max_chars=LONGEST_HYPOTHESIS, placeholder="What is wrong, in whose data?"
+        )
+        if st.form_submit_button("Keep it"):
+            record = FindingRecord(run_id=run_id, hypothesis=words)
+            made = store().add_finding(record, author=require("manage").name)
+            _open(made)
+
+
+def _open(finding_id: int) -> None:
+    st.query_params[FINDING] = str(finding_id)
+    st.rerun()
+
+
+def _detail(finding: StoredFinding) -> None:
+    run, history = store().run(finding.run_id), store().finding_history(finding.finding_id)
+    back = PAGES["findings"].in_navigation()
+    st.page_link(back, label="All findings", icon=":material/arrow_back:")
+    privacy_warning(run)
+    left, right = st.columns([1.7, 1], gap="large")
+    with left:
+        put_card(pieces.heading(finding, run), "found" if finding.status == "confirmed" else "")
+        kept = diagnoses_in(history)
+        if kept:
+            classes = len(classes_of(run.run_id))
+            for inner, kind in pieces.diagnosis(kept[0][1], finding.fault, classes):
+                put_card(inner, kind)
+        for entry in history:
+            if entry.kind == "probe":
+                put_card(pieces.probe(entry.content))
+        shown = samples_in(history, store())
+        if shown:
+            put_card(pieces.samples(shown))
+    with right:
+        _report(finding)
+        if account().may("manage"):
+            _judge(finding)
+            _add_evidence(finding, run)
+        put_card(pieces.history(history))
+
+
+def _report(finding: StoredFinding) -> None:
+    st.download_button(
+        "Report to share",
+        partial(_reported, finding.finding_id, store(), require_later("look")),
+        file_name=f"finding-{finding.finding_id}.html",
+        mime="text/html",
+        icon=":material/ios_share:",
+        on_click="ignore",
+        help="One file with the pictures in it, both privacy statements and the evidence.",
+    )
+
+
+def _reported(finding_id: int, source: Store, allowed: Callable[[], Member]) -> bytes:
+    source.log(allowed().name, "exported", f"finding {finding_id}")
+    return report(source, finding_id).encode()
+
+
+def _judge(finding: StoredFinding) -> None:
+    """What became of it, and why."""
+    with st.form(f"judge-{finding.finding_id}", clear_on_submit=True):
+        options = list(pieces.STATUS)
+        status = st.selectbox(
+            "Status",
+            options,
+            index=options.index(finding.status),
+            format_func=lambda one: pieces.STATUS[one][0],
+        )
+        note = st.text_area("Note", max_chars=LONGEST_NOTE)
+        words = st.text_input("Hypothesis", finding.hypothesis, max_chars=LONGEST_HYPOTHESIS)
+        if st.form_submit_button("Save"):
+            author = require("manage").name
+            number = finding.finding_id
+            store().reword_finding(number, words, author=author)
+            store().set_finding_status(number, status, author=author, note=note)
+            st.rerun()
+
+
+def _add_evidence(finding: StoredFinding, run: RunRecord) -> None:
+    """Buttons for what is at hand: the run's diagnosis, and probes beside it."""
+    answer = panel.kept(run.run_id)
+    probes = probes_of(panel.place_of(run.run_id))
+    with st.expander("Add evidence"):
+        if answer is not None and st.button("The run's diagnosis as it is now"):
+            content = frozen(answer, finding.fault)
+            author = require("manage").name
+            store().add_evidence(finding.finding_id, "diagnosis", content, author=author)
+            st.rerun()
+        for number, content in enumerate(probes):
+            if st.button(f"Answer of the probe {plain(content['probe'])}", key=f"probe-{number}"):
+                author = require("manage").name
+                store().add_evidence(finding.finding_id, "probe", content, author=author)
+                st.rerun()
+        st.caption(
+            "Samples are added on the page *Samples*: choose some there, then this finding. The "
+            "answers of probes are offered once `fedlens probe` has asked beside the run."
+        )
+        st.page_link(
+            PAGES["samples"].in_navigation(),
+            label="Choose samples",
+            query_params={RUN_PARAMETER: run.run_id},
+        )
+
+
+def render() -> None:
+    """Show the page."""
+    st.title("Findings")
+    with plain_errors():
+        require("look")
+        runs = store().runs()
+        if not runs:
+            st.info("**No runs yet.** The page *Runs* says how to start one.")
+            return
+        asked = _asked()
+        if asked is None:
+            _list(runs)
+        else:
+            _detail(asked)
+
+
+PAGE = DashboardPage("Findings", ":material/bug_report:", "findings", 27, render)
