@@ -62,7 +62,8 @@ def add_bugs_parser(tables: argparse._SubParsersAction[argparse.ArgumentParser])
 
 def run(args: argparse.Namespace) -> int:
     """Measure what is missing, write results and page."""
-    from studies.bugs.study import TRAINED, BugStudy
+    from studies.bugs.study import BugStudy
+    from studies.bugs.trained import TRAINED
 
     if args.page is not None and args.page.suffix != ".md":
         raise WrongUse(f"--page {args.page}: give a file name that ends in .md")

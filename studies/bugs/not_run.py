@@ -7,6 +7,7 @@ from collections import Counter
 from studies.bugs.measuring import method
 from studies.bugs.plan import FULL, LEFT_OUT_OF_QUICK, trials_of
 from studies.bugs.results import BugResults
+from studies.bugs.trained import TRAINED
 
 CHANGED = """\
 When this page was written the code of the diagnosis or of the faults had changed since it was
@@ -34,6 +35,10 @@ def not_run(results: BugResults) -> list[str]:
     lines += [f"Of the {total:,} trials of the whole plan {count:,} were not run:", ""]
     lines += [f"- {where}: {n} of {whole[where]}" for where, n in missing.items() if n]
     lines.append("")
-    if not results.looks:
+    looked = {one.fault for one in results.looks}
+    waiting = [f"`{fault}`" for fault in TRAINED if fault not in looked]
+    if not looked:
         lines += ["No run was really trained for this page.", ""]
+    elif waiting:
+        lines += [f"No really trained run was looked at for {', '.join(waiting)}.", ""]
     return lines

@@ -18,8 +18,6 @@ from studies.framework.store import TrialStore
 from studies.framework.trials import Report
 
 TRIALS, RESULTS, PAGE, IMAGES = "trials", "bugs.json", "bugs.md", "images"
-TRAINED = ("rotate90", "tilt", "stuck_column")
-"""Faults of really trained runs."""
 
 
 @dataclass(frozen=True)

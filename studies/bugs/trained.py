@@ -15,6 +15,8 @@ from studies.framework.store import TrialStore
 from studies.framework.trials import Report
 
 SHARE = 0.3
+TRAINED = ("rotate90", "tilt", "stuck_column")
+"""Faults of really trained runs."""
 UNDOES = {
     "rotate90": "better_after:rotate270",
     "tilt": "better_after:tilt:amount=-20",
