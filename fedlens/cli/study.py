@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from fedlens.cli.flags import add_json_flag, add_seeds_flag, made_folder, parse_seeds
 from fedlens.cli.output import print_json, say, tell
+from fedlens.cli.study_bugs import add_bugs_parser
 from foundation.errors import ExitStatus, WrongUse
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     )
     add_json_flag(table)
     table.set_defaults(run=run)
+    add_bugs_parser(tables)
     _add_privatizer_studies(tables)
 
 

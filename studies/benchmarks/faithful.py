@@ -106,7 +106,7 @@ def main() -> None:
     for path in given.runs:
         run = JudgedRun(path)
         fault = _planted(run)
-        for judge, purpose in product(_judges(run, fault), PURPOSES):
+        for judge, purpose in product(judges_of(run, fault), PURPOSES):
             found = judged(judge, run, clean, fault, purpose)
             shares = (f"{x:.3f}" for x in (found.called, found.falsely, found.rightly))
             less, knows = (
@@ -139,7 +139,7 @@ def _planted(run: JudgedRun) -> PlantedFault:
     return faults[0]
 
 
-def _judges(run: JudgedRun, fault: PlantedFault) -> list[Judge]:
+def judges_of(run: JudgedRun, fault: PlantedFault) -> list[Judge]:
     """One that is told of no class, and one that knows which class was asked for."""
     dataset, _ = simulated_federation(run.config.data, run.config.seed)
     real = from_pixels(dataset.test_images)

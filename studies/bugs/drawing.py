@@ -1,0 +1,70 @@
+"""Diagnoses of what runs would release, at any size of the noise."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from server.diagnosis.diagnose import by_fault, judged
+from server.diagnosis.fitting import joint_shares, selected, unexplained
+from server.diagnosis.inquiry import Inquiry
+from server.diagnosis.reference import Reference
+from studies.benchmarks.bug_draws import DrawnDiagnosis, Projected
+
+
+class NoisyDraws:
+    """An inquiry as if the noise of all releases were larger by one factor.
+
+    Everything is in units of the noise: users' updates, what they are compared with, and so the
+    products of both, which are smaller by the factor's square.
+    """
+
+    def __init__(self, inquiry: Inquiry, reference: Reference, noise: float) -> None:
+        """Take up what depends on the noise.
+
+        Args:
+            inquiry: with noise 1; nothing may be added to it later.
+            reference: that it compares with.
+            noise: how many times the noise is larger.
+        """
+        gram = inquiry.geometry.gram
+        self._inquiry, self._reference, self._noise = inquiry, reference, noise
+        self._geometry = inquiry.geometry.rescaled(np.full(len(gram), 1 / noise))
+        values, vectors = np.linalg.eigh(gram)
+        self._root = vectors * np.sqrt(np.maximum(values, 0)) / noise
+        self._names = [one.fault.name for one in inquiry.hypotheses]
+
+    @property
+    def smallest_detectable(self) -> dict[str, float]:
+        """By fault, as the diagnosis itself says."""
+        model = self._inquiry.with_users(self._inquiry.observed.users, self._noise)
+        return by_fault(self._inquiry.hypotheses, model)
+
+    def draw(self, sound: Projected, faulty: Projected, share: float, seed: int) -> DrawnDiagnosis:
+        """A run in which a share of all users, picked among the faulty, has a fault.
+
+        Args:
+            sound: all users' updates at noise 1, [users, vectors].
+            faulty: of the first ones with the fault, [some, vectors].
+            share: of all users.
+            seed: of who has the fault, and of the noise.
+        """
+        source = np.random.default_rng(seed)
+        picked = source.permutation(len(faulty))[: round(share * len(sound))]
+        total = sound.sum(0) + (faulty[picked] - sound[picked]).sum(0)
+        noise = self._root @ source.standard_normal(self._root.shape[1])
+        return self._said(total / len(sound) / self._noise**2 + noise)
+
+    def _said(self, seen: Projected) -> DrawnDiagnosis:
+        difference = self._inquiry.observed.difference
+        model = self._geometry.model(seen, difference=difference)
+        taken = selected(model, self._names)
+        places = [place for place, _ in taken]
+        rest = unexplained(model, places)
+        shares = joint_shares(model, places) if places else None
+        return DrawnDiagnosis(
+            tuple(self._names[place] for place in places),
+            () if shares is None else tuple(float(one) for one in shares.values),
+            () if shares is None else tuple(shares.interval(i) for i in range(len(places))),
+            rest.p_value,
+            judged(self._reference, rest, len(taken)).fits,
+        )

@@ -1,0 +1,86 @@
+"""Words of the page, apart from its figures."""
+
+HEAD = """\
+# Which faults does a diagnosis find, and in how few users?
+
+Written by `fedlens study bugs` from what it measured; do not edit.
+
+```bash
+fedlens study bugs --quick
+fedlens study bugs --data-dir DATA
+```
+
+The first takes about ten minutes on two cores and needs no download; without `--quick` the command
+fills in whatever its folder still lacks of the whole plan, and can be stopped at any time.
+
+**All of this is simulation.** {draws:,} diagnoses in {trials:,} trials; seeds: {seeds}. Each is of
+what a run of preset `demo` would release by its warm-up and its focused critic, at the DP ε of its
+whole schedule: the annotator's part of the budget is spent and not read. Users hold 10 images each.
+Who has the fault and the noise are new in each draw; each seed has users, a reference of {images}
+images and stand-ins for samples of its own, which share no image. Draws of one seed share all
+three, so that they differ less than runs would: intervals in brackets are 95% binomial ones and
+take them for independent. States of later tasks are those of ε = {states:g} throughout. These
+diagnoses look at the library's own amounts alone; `fedlens diagnose` also looks between them. The
+code that was measured has the digest `{method}`.
+"""
+
+SMALLEST = """\
+## The smallest detectable share
+
+First what the diagnosis says of itself (it would find the fault in nine of ten runs; mean over
+seeds). In brackets what was measured: the least share of users that was tried from which on nine of
+ten draws named the fault as the surest finding and believed the reference. *never*: in no share; –:
+in none that was tried. Where the two differ, believe the second.
+"""
+
+CLEAN = """\
+## False alarms
+
+Users without a fault. *Refused*: the reference was taken for one of another source, and nothing was
+claimed.
+"""
+
+TOGETHER = """\
+## All faults together
+
+What is said of the share counts the draws that named the fault: where few do, they are those whose
+noise made it look large.
+"""
+
+UNKNOWN = """\
+## Faults that are in no library
+
+The fault is in users' data, and the library that the diagnosis tries is without it. The omnibus
+test should say that something is left; a near relation may be named in its place.
+"""
+
+OTHERS = """\
+## Other references
+
+At ε = {epsilons}. Of an earlier run the warm-up alone can be subtracted, with the noise of both;
+public images stand for its samples, which is the best case. A reference of another source must be
+refused.
+"""
+
+EVERY = """\
+## Every fault
+
+Draws that named it first, in percent, by share of users.
+"""
+
+SIDE_BY_SIDE = """\
+## Ways of looking side by side, in really trained runs
+
+Preset `demo`, each run with its own seed, DP ε = {epsilon:.2f} at δ = 1e-5. One run each: these
+are examples, not rates. The eye is a network that knows real sound and faulty images of each class.
+Its errors are measured on another sound run, so that it is the best eye there is; its interval
+counts the chance of the samples, not that of the run, and the rows of sound users show what that
+leaves out. The probe costs ({probe_epsilon:g}, {probe_delta:g})-DP beside the run; the ε in its row
+is that of all that these users were asked until then, probes for other rows too. What it counts
+is no share of faulty users: some sound ones may count too, as the rows of sound users say.
+"""
+
+SHEETS = """\
+Samples of sound users, of users of whom {share:.0%} hold turned images, and of the latter by an
+iterative convolutional critic, all three at the same classical DP ε for users\
+"""

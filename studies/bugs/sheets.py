@@ -1,0 +1,65 @@
+"""What Triastcyn & Faltings (2020) show in figure 2, with real runs of today at their own ε."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from models.pixels import as_pixels
+from server.store import Purpose
+from studies.benchmarks.faithful import JudgedRun
+from studies.bugs.trained import CALIBRATION, FOLDER, SHARE, Product
+from studies.framework.beside import Sheet, draw_beside
+from studies.framework.trials import Report
+
+ALTERED, CLASSICAL = "rotate90", "rotate90-classical"
+PAPERS_PRESET = "wgan"
+"""A convolutional WGAN critic with clipped, noised updates: the paper's family."""
+ROWS = 6
+
+
+def draw_sheets(product: Product, out: Path, path: Path, report: Report) -> Path | None:
+    """Correct, altered, and altered by the paper's family of critics, at the same classical ε.
+
+    Returns:
+        The PNG file; None where the first two runs are not there.
+    """
+    folder = out / FOLDER
+    if not all((folder / name / "summary.json").is_file() for name in (CALIBRATION, ALTERED)):
+        return None
+    epsilon = float(product.open_run(folder / ALTERED).summary.epsilon["dp"])
+    classical = folder / CLASSICAL
+    if not (classical / "summary.json").is_file():
+        report(f"training run {CLASSICAL}")
+        settings = {"seed": 2, "data.fault": f"{ALTERED}:{SHARE}"}
+        product.simulate(
+            PAPERS_PRESET,
+            out=classical,
+            settings=settings,
+            epsilon=epsilon,
+            delta=1e-5,
+            student=False,
+            overwrite=True,
+        )
+    sheets = [
+        _sheet(product, folder / CALIBRATION, "correct", "faithful"),
+        _sheet(product, folder / ALTERED, "altered", "faithful"),
+        _sheet(product, classical, "altered, iterative critic", "curated"),
+    ]
+    draw_beside(sheets, rows=ROWS, path=path)
+    return path
+
+
+def _sheet(product: Product, path: Path, title: str, purpose: Purpose) -> Sheet:
+    run = product.open_run(path)
+    images, labels = JudgedRun(str(path)).samples(purpose)
+    order = np.argsort(labels.numpy(), kind="stable")
+    epsilon = run.summary.epsilon["dp"]
+    delta = run.summary.delta["dp"]
+    fault = run.config.data.fault or "no fault"
+    caption = (
+        f"synthetic, {purpose}; {run.config.data.users:,} users, {fault}; "
+        f"DP ε = {epsilon:.3g} at δ = {delta:g} for a user with all images"
+    )
+    return Sheet(title, as_pixels(images[order]), labels.numpy()[order], caption)
