@@ -12,9 +12,8 @@ from scipy.stats import norm
 from server.diagnosis.model import LinearModel, Square, Vector
 
 FALSE_DISCOVERIES = 0.03
-"""The largest q value of a finding. Stricter than the 5% of clean runs with a finding that are aimed
-at: q values come out a little too small, below .05 in 6% of 600 draws of clean runs beside three
-references."""
+"""The largest q value of a finding. At most 5% of clean runs are to have one, and q values come out
+a little too small: below .05 in 6% of 600 draws of clean runs beside three references."""
 MOST = 5
 """Findings at most."""
 DRAWS = 10_000
