@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
+from numpy.typing import NDArray
 
 from server.diagnosis.diagnose import by_fault, judged
 from server.diagnosis.fitting import joint_shares, selected, unexplained
 from server.diagnosis.inquiry import Inquiry
 from server.diagnosis.reference import Reference
-from studies.benchmarks.bug_draws import DrawnDiagnosis, Projected
+
+Projected = NDArray[np.float64]
+"""Each user's updates as the diagnosis sees them, [users, vectors]."""
+
+
+@dataclass(frozen=True)
+class DrawnDiagnosis:
+    """What a diagnosis says of one draw."""
+
+    found: tuple[str, ...]
+    """Faults, surest first."""
+    shares: tuple[float, ...]
+    intervals: tuple[tuple[float, float], ...]
+    p_value: float
+    """Of the omnibus test."""
+    fits: bool
+    """Whether the reference was believed."""
 
 
 class NoisyDraws:

@@ -14,7 +14,7 @@ from server.diagnosis.expected import ReferenceSums
 from server.diagnosis.hypotheses import Hypothesis
 from server.diagnosis.inquiry import Inquiry
 from server.diagnosis.reference import Reference
-from studies.benchmarks.bug_draws import Projected
+from studies.bugs.drawing import Projected
 
 AT_ONCE = 250
 """Users whose updates are computed together."""

@@ -15,8 +15,8 @@ import numpy as np
 import models.faults
 import server.diagnosis
 from foundation.json_values import json_value
-from studies.benchmarks import bug_draws
-from studies.benchmarks.bug_draws import Projected
+from studies.bugs import drawing
+from studies.bugs.drawing import Projected
 from studies.bugs.plan import BugTrial
 from studies.bugs.tallies import BugTally, tallied
 from studies.bugs.worlds import BugWorld
@@ -63,7 +63,7 @@ def method() -> str:
     folders = (server.diagnosis.__path__[0], models.faults.__path__[0])
     files = [path for folder in folders for path in sorted(Path(folder).glob("*.py"))]
     found = hashlib.sha256()
-    for path in [*files, Path(str(bug_draws.__file__))]:
+    for path in [*files, Path(str(drawing.__file__))]:
         found.update(path.read_bytes())
     return found.hexdigest()[:12]
 

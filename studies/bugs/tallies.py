@@ -10,7 +10,7 @@ from typing import Any
 
 from scipy.stats import beta
 
-from studies.benchmarks.bug_draws import DrawnDiagnosis
+from studies.bugs.drawing import DrawnDiagnosis
 
 FLAGGED = 0.05
 """The omnibus test's p value up to which it says that something is left."""

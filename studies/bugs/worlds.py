@@ -28,8 +28,7 @@ from server.diagnosis.reference import Reference
 from server.diagnosis.stand_ins import planned
 from server.kept_releases import KeptRelease
 from server.schedule import scaled
-from studies.benchmarks.bug_draws import DrawnDiagnosis, Projected
-from studies.bugs.drawing import NoisyDraws
+from studies.bugs.drawing import DrawnDiagnosis, NoisyDraws, Projected
 from studies.bugs.held import Crowd
 from studies.bugs.plan import CLASSES, SCANS, BugTrial
 from studies.framework.errors import StudyError

@@ -14,9 +14,8 @@ from models.faults import FAULTS
 from models.faults.protocol import Variant
 from server.diagnosis.hypotheses import Hypothesis
 from server.diagnosis.inquiry import Inquiry
-from studies.benchmarks.bug_draws import DrawnDiagnosis
 from studies.bugs import measuring, worlds
-from studies.bugs.drawing import NoisyDraws
+from studies.bugs.drawing import DrawnDiagnosis, NoisyDraws
 from studies.bugs.held import Crowd
 from studies.bugs.plan import QUICK, BugPlan, BugTrial, foreign_to, found_data, trials_of
 from studies.bugs.results import BugResults, by_share, measured_share
