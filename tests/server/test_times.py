@@ -134,6 +134,9 @@ def test_the_store_has_no_column_for_a_time_or_a_duration_of_a_run(rounds, run_s
         ("annotations", "created_at"),
         ("sign_ins", "expires_at"),
         ("leases", "until"),
+        ("findings", "created_at"),
+        ("findings", "changed_at"),
+        ("finding_entries", "happened_at"),
         ("privatizer_curves", "at"),
     }
     lengths = {
