@@ -6,15 +6,10 @@ from dataclasses import dataclass
 
 import streamlit as st
 
+from dashboard.batch_kinds import KINDS, ranked
 from dashboard.session import choice, store
 from server.store import RunRecord, SampleFilter, StoredBatch
 
-KINDS: dict[str, tuple[int, str]] = {
-    "faithful": (0, "faithful, to look for faults in"),
-    "curated": (1, "curated, to label and teach with"),
-    "strip": (2, "a few each round"),
-}
-"""For each kind of batch its rank and its words: the samples most like users' data stand first."""
 ALL = "all"
 
 
@@ -33,11 +28,6 @@ class Wanted:
         if self.batch is None or narrowed:
             return store().count_samples(self.filter)
         return self.batch.count
-
-
-def ranked(batches: list[StoredBatch]) -> list[StoredBatch]:
-    """Batches with the one to open first: by kind, then the newest."""
-    return sorted(batches, key=lambda one: (KINDS[one.purpose][0], -one.round, -one.batch_id))
 
 
 def batch_title(batch: StoredBatch) -> str:

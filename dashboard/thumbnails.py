@@ -5,7 +5,8 @@ from __future__ import annotations
 import streamlit as st
 
 from dashboard import images
-from dashboard.sample_filters import classes_of, ranked
+from dashboard.batch_kinds import ranked
+from dashboard.sample_filters import classes_of
 from dashboard.session import store
 from server.store import RunRecord, SampleFilter, StoredBatch, StoredSample
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
 
-from dashboard.sample_filters import ranked
+from dashboard.batch_kinds import ranked
 from server.store import SampleFilter, open_store
 
 CHROMIUM = "/usr/bin/chromium"

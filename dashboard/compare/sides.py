@@ -10,8 +10,8 @@ import numpy as np
 import streamlit as st
 from numpy.typing import NDArray
 
+from dashboard.batch_kinds import ranked
 from dashboard.compare.statistics import Sets
-from dashboard.sample_filters import ranked
 from dashboard.session import store
 from server.store import RunRecord, SampleFilter, StoredBatch, StoredSample, decode_png
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dashboard.batch_kinds import ranked
 from dashboard.images import base64_text
-from dashboard.sample_filters import ranked
 from server.kept_diagnoses import SAMPLES_EACH
 from server.store import SampleFilter, Store
 
