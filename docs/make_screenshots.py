@@ -24,7 +24,7 @@ SERVE = "import sys; from dashboard.serve import serve; serve(sys.argv[1], port=
 LINK = re.compile(r"(http://\S+)/\?token=\S+")
 WIDTH, TALLEST, SETTLE_MS = 1280, 1500, 2500
 DIAGNOSED_MS = 30 * 60_000
-"""A diagnosis that nobody has asked for yet is waited for so long."""
+"""A diagnosis that no one has asked for yet is waited for so long."""
 FRAME = "[data-testid='stMainBlockContainer']"
 
 

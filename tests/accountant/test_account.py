@@ -281,7 +281,7 @@ def test_rounding_up_adds_less_than_a_hundredth(epsilon):
 
 
 class TestAnEndThatMayHaveBeenChosen:
-    """Whoever stops after looking at releases has the guarantee of all that were planned."""
+    """An end that was chosen after looking at releases has the guarantee of the whole plan."""
 
     def test_differential_privacy_is_that_of_the_whole_plan(self):
         plan, done = charged(10).spending(), charged(4, evidence=released())

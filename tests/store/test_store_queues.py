@@ -1,4 +1,4 @@
-"""Shared queues: nobody gets what others are at, nothing is lost, and no desk blocks for long."""
+"""Shared queues: no one gets what others are at, nothing is lost, and no desk blocks for long."""
 
 from __future__ import annotations
 
