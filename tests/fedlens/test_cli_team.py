@@ -80,7 +80,7 @@ def test_accounts_are_kept_from_the_command_line(place: Path, monkeypatch, capsy
         (("add", "ann", "--password-stdin"), "short", "password of 5 characters"),
         (("add", "<b>", "--password-stdin"), "long enough", "name = '<b>'"),
         (("add", "ann"), "", "--password-stdin"),
-        (("role", "nobody-here", "viewer"), "", "no such account"),
+        (("role", "no-such-name", "viewer"), "", "no such account"),
     ],
 )
 def test_what_cannot_be_is_refused(
@@ -141,11 +141,11 @@ def test_labels_are_exported_whole(run: Path, capsys, name: str) -> None:
 
 def test_an_export_that_is_cut_off_leaves_what_was_there(run: Path, monkeypatch) -> None:
     out = run / "labels.csv"
-    out.write_text("of before")
+    out.write_text("earlier")
     monkeypatch.setattr("os.fsync", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     command = ["labels", "export", str(run), "--project", "digits", "--out", str(out)]
     assert main(command) == 1
-    assert out.read_text() == "of before"
+    assert out.read_text() == "earlier"
 
 
 def test_labels_are_imported_once(run: Path, capsys) -> None:

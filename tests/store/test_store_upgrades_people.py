@@ -63,7 +63,7 @@ def test_labels_of_an_older_store_are_kept_and_counted(
         assert store.accounts() == []
         desk = store.serve(1, 1, "tab")
         assert [one.sample_id for one in desk.samples] == [4]
-        # An annotator of before gets an account, and the answers stay theirs.
+        # An earlier annotator gets an account, and the answers stay theirs.
         assert store.add_account("ann", "annotator", "long enough", actor="test").user_id == 1
 
 
