@@ -90,6 +90,18 @@ def _free_for(project_id: int, user_id: int, now: datetime) -> Select[Any]:
     )
 
 
+def _one_desk_at_a_time(session: Session, project_id: int) -> None:
+    """Wait for a project's other desks, until this transaction ends.
+
+    Which samples are free is a count of leases. PostgreSQL counts those of the moment at which a
+    statement begins, so a lease that another desk takes while it runs would not count, and one
+    annotator too many would get the sample. Answers do not wait: they refer to the project's key,
+    which this lock leaves free. SQLite has one writer at a time anyway.
+    """
+    row = select(ProjectTable.project_id).where(ProjectTable.project_id == project_id)
+    session.execute(row.with_for_update(key_share=True))
+
+
 def _lease(
     session: Session, project: ProjectTable, user_id: int, tab: str, limit: int
 ) -> list[int]:
@@ -243,6 +255,7 @@ class QueueMethods(Transactions):
         self._bring_up_to_date(project_id)
 
         def work(session: Session) -> Desk:
+            _one_desk_at_a_time(session, project_id)
             project = require_project(session, project_id)
             require_user(session, user_id)
             held = _lease(session, project, user_id, tab, limit)

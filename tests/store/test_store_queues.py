@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 import uuid
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
+from sqlalchemy import text
 from store_builders import a_batch, a_project, paid_run, some_samples
 
 from server.store import Annotation, SampleFilter, Store, StoreError, queues
@@ -51,6 +53,27 @@ def test_two_desks_get_different_samples_and_asking_again_changes_nothing(store:
     assert first + second == all_samples(store)[:10]
     assert ids(store.serve(project, ann, "a", limit=5)) == first
     assert ids(store.serve(project, ann, "a", limit=5, known=frozenset(first[:2]))) == first[2:]
+
+
+@pytest.mark.parametrize("engine_name", ["postgres"], indirect=True)
+def test_a_lease_taken_while_a_desk_is_being_filled_counts(
+    store: Store, engine_name: str, monkeypatch
+) -> None:
+    project = a_queue(store, 4, overlap=1)
+    people = [store.ensure_user(name) for name in ("ann", "bob")]
+    store.queue(project, people[0], 1)
+    free_for = queues._free_for
+    # Each sample takes a while to look at, so that the second desk begins before the first is done.
+    slow = text("pg_sleep(0.1)::text IS NOT NULL")
+    monkeypatch.setattr(queues, "_free_for", lambda *given: free_for(*given).where(slow))
+
+    def serve(place: int) -> list[int]:
+        time.sleep(0.2 * place)
+        return ids(store.serve(project, people[place], "t", limit=4))
+
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(serve, range(2))
+    assert sorted(first + second) == all_samples(store)
 
 
 def test_two_tabs_of_one_annotator_never_show_one_sample(store: Store) -> None:
