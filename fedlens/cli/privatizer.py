@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from fedlens.cli.flags import SEEDS, add_json_flag, add_seeds_flag, made_folder, parse_seeds
 from fedlens.cli.output import print_json, program, say, tell
+from fedlens.cli.privatizer_attack import add_attack
 from foundation.errors import ExitStatus, WrongUse
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     _add_curve(actions)
     _add_export(actions)
+    add_attack(actions)
 
 
 def _add_curve(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
