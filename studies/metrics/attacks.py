@@ -29,6 +29,7 @@ from studies.attackers.knowledge import Knowledge, knowledge_of
 from studies.attackers.networks import NetworkAttacker
 from studies.attackers.protocol import Attacker
 from studies.attackers.vectors import VectorReader
+from studies.framework.tables import Row
 from studies.metrics.balanced import balanced_accuracy
 from studies.metrics.reading import reweighted, shares_of
 from studies.metrics.scores import score
@@ -178,6 +179,24 @@ def attack_filter(
     if not found:
         raise AttackError(f"attackers: none of {', '.join(names)} applies to this filter")
     return found
+
+
+CODE_COLUMNS = ("code_reader", "code_reader_x10", "code_nats")
+"""Columns that lead a study's table: who reads the code, of one release and of ten."""
+
+
+def code_columns(target: FilterTarget, steps: int) -> Row:
+    """`CODE_COLUMNS` of a filter, with all labelled records; empty where it shows no code."""
+    if channel_of(target.filter) is None:
+        return dict.fromkeys(CODE_COLUMNS)
+    effort = replace(FULL, reader_steps=steps, tree_rounds=max(10, min(250, steps // 10)))
+    one, ten = attack_filter(target, ["code"], releases=(1, 10), effort=effort, formula=False)
+    return {
+        "code_reader": one.balanced,
+        "code_reader_x10": ten.balanced,
+        "code_nats": one.nats,
+        "code_records": one.records,
+    }
 
 
 def strongest(attacks: Sequence[FilterAttack]) -> FilterAttack:
