@@ -89,15 +89,27 @@ class ConvReleaser(nn.Module):
         """
         return chosen(records, self._filtered(records, noise), choice if self.choices else None)
 
-    def _filtered(self, records: Tensor, noise: Tensor) -> Tensor:
+    def channel(self, records: Tensor, noise: Tensor, choice: Tensor | None = None) -> Tensor:
+        """All that a filtered image's release is computed from, float32 [n, code].
+
+        The code with its noise, of images and noise [n, *noise_shape]. Everything behind it is the
+        same for all records or noise of its own, so no reader of a release can know more than the
+        best reader of this (data processing). A record that goes out as it is, by its ``choice``,
+        passes no code: this is what would be sent if it were filtered.
+        """
         maps = F.relu(self.down2(F.relu(self.down1(records))))
-        code = self.encode(maps.flatten(1))
-        if self.coded:
-            code = code + noise[:, : self.coded]
+        code: Tensor = self.encode(maps.flatten(1))
+        return code + noise[:, : self.coded] if self.coded else code
+
+    def decoded(self, code: Tensor) -> Tensor:
+        """Images [n, c, h, w] of codes [n, code]: what is released before the output noise."""
         quarter = F.relu(self.decode(code)).view(-1, *self.quarter)
         half = F.relu(F.pixel_shuffle(self.up1(quarter), 2))
         full = F.pixel_shuffle(self.up2(half), 2).sigmoid()
-        released = self.low + (self.high - self.low) * full
+        return self.low + (self.high - self.low) * full
+
+    def _filtered(self, records: Tensor, noise: Tensor) -> Tensor:
+        released = self.decoded(self.channel(records, noise))
         if not self.output_noise_std:
             return released
         added = self.output_noise_std * noise[:, self.coded :].view_as(released)

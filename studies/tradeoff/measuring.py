@@ -1,7 +1,8 @@
 """What one filter is worth: who still reads the utility, and who reads the attribute, each afresh.
 
-Every attacker is fitted on the *filtered* attack part, which no filter was trained on, and scored
-on the filtered test part. Beside it stands the same attacker as fitted on raw records (*frozen*):
+Attackers who have the filter come first: one reads its noisy code and so bounds all others. Every
+other is fitted on the *filtered* attack part, which no filter was trained on, and scored on the
+filtered test part. Beside it stands the same attacker as fitted on raw records (*frozen*):
 it flatters a filter, since a real attacker trains again.
 """
 
@@ -12,17 +13,19 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from client.datasets.attributes.data import PrivateData, Split
+from privatizers.channels import channel_of
 from privatizers.classifiers import noise_shape_of
 from privatizers.export import example_inputs, latency_ms
 from privatizers.networks.information import InformationError, mutual_information
-from studies.attackers import ATTACKERS, FittedAttacker
+from studies.attackers import ATTACKERS, INFORMED, FittedAttacker
 from studies.attackers.formula import formula_of
 from studies.attackers.reading_nets import accuracy, read_images, read_points
+from studies.metrics.attacks import FULL, Effort, FilterAttack, attack_filter, target_of
+from studies.metrics.balanced import balanced_accuracy
 from studies.metrics.fairness import FairnessError, fairness
 from studies.metrics.reading import (
     CHUNK,
@@ -32,11 +35,10 @@ from studies.metrics.reading import (
     reweighted,
     shares_of,
 )
-from studies.metrics.scores import by_owner, score
+from studies.metrics.scores import score
 from studies.tradeoff.certified import certify
 from studies.tradeoff.points import IMAGES, SERIES, TrainedFilter, kind_of
 
-CONFIDENCE = 0.95
 RESAMPLES = 200
 PRIOR, POSITION, SIDE = "prior", "position", "side-information"
 """Lines of reference: knows the classes' shares, also the step of a series, also what is told."""
@@ -57,7 +59,8 @@ class AttackFigures:
     leak: float  # H(S) less its cross-entropy: I(S;Q) is at least that, in expectation
     leak_low: float  # of the interval of ``leak``
     leak_high: float  # of it
-    # balanced accuracy of the same attacker as fitted on raw records; None for raw ones
+    # balanced accuracy of the same attacker as fitted on raw records; None for raw ones, and for
+    # attackers who have the filter
     frozen: float | None = None
 
 
@@ -94,11 +97,13 @@ class FilterJudge:
 
     split: Split  # the source's parts
     provider: nn.Module | None  # the service's network, trained on raw records; None for series
-    names: tuple[str, ...]  # attackers by name
+    names: tuple[str, ...]  # attackers by name; those who have the filter may be among them
     reading_steps: int  # of fresh networks for the utility
     attacker_steps: int  # of the networks among the attackers, at least
     group: Tensor | None  # int64 [test], a protected attribute; None takes the sensitive attribute
     seed: int  # of noise, attackers and bootstraps
+    effort: Effort = FULL  # of attackers who have the filter
+    releases: tuple[int, ...] = (1,)  # of each record, that these see
 
     @cached_property
     def shares(self) -> Tensor:
@@ -140,10 +145,22 @@ class FilterJudge:
         inputs = example_inputs(trained.filter, self.split.test.records[0])
         if not noise_shape_of(trained.filter):
             inputs = (*inputs, inputs[0].new_zeros(1, 0))
+        attacks = {**self._informed(trained.filter), **attacks}
         certified = certify(trained.filter, self.split.train.records).nats
         latency = latency_ms(trained.filter, inputs)
         found = self._figures(trained.reader, reader, attacks, test)
         return replace(found, certified=certified, latency=latency)
+
+    def _informed(self, filter_: nn.Module) -> dict[str, AttackFigures]:
+        """What attackers who have the filter read; nothing where it shows no code."""
+        names = [name for name in self.names if name in INFORMED]
+        if not names or channel_of(filter_) is None:
+            return {}
+        target = target_of(filter_, self.split, FRESH_SEED + self.seed)
+        found = attack_filter(
+            target, names, releases=self.releases, effort=self.effort, formula=False
+        )
+        return {one.name: _figures_of(one) for one in found}
 
     def _figures(
         self,
@@ -161,7 +178,9 @@ class FilterJudge:
 
     def _fit(self, attack: PrivateData, reader: nn.Module | None) -> dict[str, FittedAttacker]:
         fresh, formula = (
-            build_attackers(self.names, self.attacker_steps),
+            build_attackers(
+                [name for name in self.names if name not in INFORMED], self.attacker_steps
+            ),
             formula_of(attack.name, reader),
         )
         every = fresh if formula is None else {**fresh, "formula": formula}
@@ -192,30 +211,10 @@ class FilterJudge:
             return {}
 
 
-def balanced_accuracy(answers: Tensor, test: PrivateData, seed: int) -> tuple[float, float, float]:
-    """Mean over classes of the share guessed right, and its bootstrap interval over owners.
-
-    Answers are int64, of the shape of ``test.sensitive``; without owners records are redrawn.
-    """
-    classes = test.sensitive_classes
-    hot = torch.nn.functional.one_hot(test.sensitive.reshape(len(test), -1), classes).double()
-    right = hot * (answers == test.sensitive).reshape(len(test), -1, 1)
-    cells = torch.cat([right.sum(1), hot.sum(1)], 1)
-    cells = by_owner(cells, test.owners)
-    source = np.random.default_rng(seed)
-    size = len(cells)
-    counts = source.multinomial(size, np.full(size, 1 / size), RESAMPLES)
-    drawn = _balanced(torch.from_numpy(counts).double() @ cells, classes)
-    middle = float(_balanced(cells.sum(0, keepdim=True), classes)[0])
-    ends = torch.tensor([(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], dtype=torch.float64)
-    low, high = torch.nanquantile(drawn, ends).tolist()
-    return middle, low, high
-
-
-def _balanced(cells: Tensor, classes: int) -> Tensor:
-    """Of rows [r, 2 · classes]: right answers by class, then records by class."""
-    right, count = cells[:, :classes], cells[:, classes:]
-    return torch.where(count > 0, right / count.clamp_min(1), torch.nan).nanmean(1)
+def _figures_of(one: FilterAttack) -> AttackFigures:
+    """The figures of an attacker who has the filter; on raw records there is no such one."""
+    ends = one.nats, one.nats_low, one.nats_high
+    return AttackFigures(one.balanced, one.low, one.high, one.accuracy, *ends)
 
 
 def least_sum_of(data: PrivateData) -> float | None:

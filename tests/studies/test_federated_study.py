@@ -44,7 +44,7 @@ TINY = {
     "privatizer.width": 4,
 }
 FIRST = ("raw", "filtered", "samples", "transfer", "taught")
-SETTINGS = FederatedSettings("private-thickness", ("logistic",), 10, samples=80, epochs=1)
+SETTINGS = FederatedSettings("private-thickness", ("logistic",), 10, 20, samples=80, epochs=1)
 
 
 @pytest.fixture(autouse=True)
@@ -75,7 +75,7 @@ def trained(config) -> FilteredRun:
     test = private_images(
         dataset.test_images[:600], dataset.test_labels[:600], sensitive.test[:600], 10
     )
-    return FilteredRun(config, Hiding(), None, test, test, 0)
+    return FilteredRun(config, Hiding(), None, test, test, 0, test)
 
 
 def test_a_run_is_trained_attacked_and_taken_up_again(monkeypatch, tmp_path):
