@@ -6,6 +6,7 @@ what the filter was trained on would be judged on memories of it), and both are 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -90,6 +91,14 @@ class PrivateData:
     def shape(self) -> tuple[int, ...]:
         """The shape of one record."""
         return tuple(self.records.shape[1:])
+
+    def digest(self) -> str:
+        """SHA-256, hex, of records, utility and sensitive attribute: equal data, equal digest."""
+        digest = hashlib.sha256()
+        for column in (self.records, self.utility, self.sensitive):
+            digest.update(f"{column.dtype}{tuple(column.shape)}".encode())
+            digest.update(column.contiguous().numpy().data)
+        return digest.hexdigest()
 
     def take(self, rows: Rows) -> PrivateData:
         """The records in ``rows``, in that order.

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import zipfile
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,7 +53,7 @@ def read_labelled_arrays(name: str, argument: str) -> OwnRecords:
         PrivateDataError: an array is missing, of another form, or holds pickled objects.
     """
     options = parse_options("npz", argument, DEFAULTS, needed=("sensitive",))
-    arrays = read_arrays(options.path, [value for value in _named(options) if value])
+    arrays = read_arrays(options.path, options.path, [value for value in _named(options) if value])
     records = arrays[options.values["records"]]
     columns = {
         key: _texts(options.path, options.values[key], arrays[options.values[key]], records)
@@ -77,33 +79,48 @@ def read_labelled_arrays(name: str, argument: str) -> OwnRecords:
     )
 
 
-def read_arrays(path: Path, names: list[str]) -> dict[str, NDArray[np.generic]]:
+def names_of(file: Path | IO[bytes], path: Path) -> list[str]:
+    """Names of an archive's arrays.
+
+    Raises:
+        PrivateDataError: it cannot be read, or unpacks to over 8 GiB.
+    """
+    try:
+        with zipfile.ZipFile(file) as archive:
+            members = archive.infolist()
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise PrivateDataError(f"{path}: no readable .npz archive ({error})") from error
+    if sum(member.file_size for member in members) > MOST_BYTES:
+        raise PrivateDataError(f"{path}: unpacks to over 8 GiB; split it")
+    return [member.filename.removesuffix(".npy") for member in members]
+
+
+def read_arrays(
+    file: Path | IO[bytes], path: Path, names: Sequence[str]
+) -> dict[str, NDArray[np.generic]]:
     """The arrays of these names.
+
+    Args:
+        file: the archive.
+        path: what it is called in errors.
+        names: of the arrays.
 
     Raises:
         PrivateDataError: one is missing or cannot be read, or together they are over 8 GiB.
     """
+    there = names_of(file, path)
+    if lacking := [name for name in names if name not in there]:
+        raise PrivateDataError(f"{path}: has no array {lacking[0]!r}; there are {', '.join(there)}")
     try:
-        with zipfile.ZipFile(path) as archive:
-            members = archive.infolist()
-        _check_members(path, members, names)
-        with np.load(path, allow_pickle=False) as content:
+        if not isinstance(file, Path):
+            file.seek(0)
+        with np.load(file, allow_pickle=False) as content:
             return {name: content[name] for name in names}
-    except PrivateDataError:
-        raise
     except (OSError, ValueError, EOFError, zlib.error, zipfile.BadZipFile) as error:
         raise PrivateDataError(
             f"{path}: no readable .npz archive of plain numbers and texts ({error}); write it with "
             "numpy.savez"
         ) from error
-
-
-def _check_members(path: Path, members: list[zipfile.ZipInfo], names: list[str]) -> None:
-    if sum(member.file_size for member in members) > MOST_BYTES:
-        raise PrivateDataError(f"{path}: unpacks to over 8 GiB; split it")
-    there = [member.filename.removesuffix(".npy") for member in members]
-    if lacking := [name for name in names if name not in there]:
-        raise PrivateDataError(f"{path}: has no array {lacking[0]!r}; there are {', '.join(there)}")
 
 
 def is_series(records: NDArray[np.generic]) -> bool:
