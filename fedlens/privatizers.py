@@ -24,6 +24,7 @@ from privatizers.fitting import FitConfig, FittedFilter
 from privatizers.fitting import fit_filter as fit
 
 if TYPE_CHECKING:
+    from fedlens.applying import Applied
     from studies.tradeoff.figures import Curve
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "Filter",
     "FitConfig",
     "FittedFilter",
+    "apply",
     "attack",
     "curve",
     "export",
@@ -50,10 +52,17 @@ class Filter:
     Attributes:
         network: in evaluation mode; takes records, noise and, where it has any, opt-in bits.
         shape: of one record.
+        unit: what an entry of a series is multiplied with to be in the units it was read in.
+        utility_names: what the classes of the utility are called, in the order of a service's
+            answers; empty where they have no names.
+        sensitive_names: the same of the sensitive attribute.
     """
 
     network: nn.Module
     shape: tuple[int, ...]
+    unit: float = 1.0
+    utility_names: tuple[str, ...] = ()
+    sensitive_names: tuple[str, ...] = ()
 
     @property
     def choices(self) -> int:
@@ -81,11 +90,15 @@ class Export:
         file: what was written, and how far it is off at most.
         choices: opt-in bits that it takes.
         latency_ms: median time of one record on one CPU thread.
+        utility_names: what the classes of the utility are called, in order.
+        sensitive_names: the same of the sensitive attribute.
     """
 
     file: Exported
     choices: int
     latency_ms: float
+    utility_names: tuple[str, ...] = ()
+    sensitive_names: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
@@ -96,6 +109,8 @@ class Export:
             "choices": self.choices,
             "difference": self.file.difference,
             "latency_ms_p50": self.latency_ms,
+            "utility_names": list(self.utility_names),
+            "sensitive_names": list(self.sensitive_names),
         }
 
 
@@ -108,37 +123,119 @@ def load(path: Path | str) -> Filter:
     """
     place = Path(path)
     if place.is_dir():
+        _check_run(place)
         from simulations.reading import kept_run_filter
 
         return Filter(*kept_run_filter(place))
-    from studies.tradeoff.filter_files import load_filter
+    if not place.exists():
+        raise WrongUse(
+            f"filter {place}: there is no such file; give one of a curve's folder filters/, or the "
+            "folder of a run that trained one"
+        )
+    from studies.tradeoff.filter_files import load_filter, load_units
 
-    return Filter(*load_filter(place))
+    units = load_units(place)
+    return Filter(*load_filter(place), units.unit, units.utility_names, units.sensitive_names)
 
 
-def export(path: Path | str, *, kind: Kind = "torch", out: Path | str | None = None) -> Export:
+def _check_run(folder: Path) -> None:
+    """Refuse a folder that is no run's, saying which files to give.
+
+    Raises:
+        WrongUse: it has no configuration of a run.
+    """
+    if (folder / "config.toml").is_file():
+        return
+    inner = folder if folder.name == "filters" else folder / "filters"
+    kept = sorted(path.name for path in inner.glob("*.safetensors"))
+    if kept:
+        raise WrongUse(
+            f"filter {folder}: is the folder of a curve; give one of its files, such as "
+            f"{inner / kept[0]}"
+        )
+    raise WrongUse(
+        f"filter {folder}: is neither a run (it has no config.toml) nor a curve (no "
+        "filters/*.safetensors); train one with `fedlens privatizer curve` or a run with "
+        "privatizer.kind"
+    )
+
+
+def export(path: Path | str, *, kind: Kind | None = None, out: Path | str | None = None) -> Export:
     """Write a filter as a file that devices run, its noise an input.
 
     A file that does not do what the filter does is refused and leaves nothing behind.
 
     Args:
         path: what `load` takes.
-        kind: ``torch`` (torch.export) or ``onnx`` (needs ``fedlens[export]``).
+        kind: ``torch`` (torch.export) or ``onnx`` (needs ``fedlens[export]``); by default what
+            ``out`` ends in says, else ``torch``.
         out: the file; by default beside or in ``path``, with the kind's suffix.
 
     Raises:
-        WrongUse: there is no such kind.
+        WrongUse: there is no such kind, or ``out`` ends as the other kind's files do.
         FedlensError: the filter cannot be loaded or exported.
     """
-    if kind not in SUFFIXES:
-        raise WrongUse(f"kind {kind!r}: choose one of {', '.join(SUFFIXES)}")
+    chosen = _kind(kind, out)
     place, loaded = Path(path), load(path)
     beside = place / "filter" if place.is_dir() else place
-    target = beside.with_suffix(SUFFIXES[kind]) if out is None else Path(out)
+    target = beside.with_suffix(SUFFIXES[chosen]) if out is None else Path(out)
     record = torch.zeros(loaded.shape)
-    file = export_filter(loaded.network, record, target, kind)
+    file = export_filter(loaded.network, record, target, chosen)
     inputs = example_inputs(loaded.network, record)
-    return Export(file, loaded.choices, latency_ms(load_exported(target, kind), inputs))
+    return Export(
+        file,
+        loaded.choices,
+        latency_ms(load_exported(target, chosen), inputs),
+        loaded.utility_names,
+        loaded.sensitive_names,
+    )
+
+
+def _kind(kind: Kind | None, out: Path | str | None) -> Kind:
+    """The kind that was asked for or that the file's name ends in; both have to agree."""
+    if kind is not None and kind not in SUFFIXES:
+        raise WrongUse(f"kind {kind!r}: choose one of {', '.join(SUFFIXES)}")
+    if out is None:
+        return kind or "torch"
+    suffix = Path(out).suffix.lower()
+    found = next((one for one, known in SUFFIXES.items() if known == suffix), None)
+    wanted = kind or found
+    if found is None or wanted is None or found != wanted:
+        ends = SUFFIXES[kind] if kind else " or ".join(SUFFIXES.values())
+        raise WrongUse(
+            f"out {out}: files of kind {kind or ' or '.join(SUFFIXES)} end in {ends}; name it so, "
+            "or choose the other kind"
+        )
+    return wanted
+
+
+def apply(
+    path: Path | str,
+    source: Path | str,
+    target: Path | str,
+    *,
+    records: str = "",
+) -> Applied:
+    """Write what a filter releases of people's records; nothing else is written.
+
+    Noise is the operating system's, fresh for each record. Every further release of a record tells
+    more of it. Where the filter takes opt-in bits, everybody's attribute is hidden.
+
+    Args:
+        path: what `load` takes.
+        source: a folder of pictures, a file ``.npz``, ``.npy``, ``.csv`` or ``.parquet``, or ``-``.
+        target: a new folder or file, or ``-``.
+        records: the array of an npz.
+
+    Raises:
+        WrongUse: source and target do not go together, or the target is there already.
+        FedlensError: the filter or the source cannot be used.
+    """
+    from fedlens.applying import Releaser, apply_filter, system_noise
+
+    loaded = load(path)
+    releaser = Releaser(loaded.network, loaded.shape, loaded.unit, system_noise)
+    return apply_filter(releaser, str(source), str(target), records)
 
 
 def curve(

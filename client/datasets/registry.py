@@ -24,6 +24,7 @@ DATASETS: Registry[DatasetSpec] = Registry(
         "fashion-mnist": "client.datasets.idx_sets:FASHION_MNIST",
         "image-folder": "client.datasets.folder:IMAGE_FOLDER",
         "npz": "client.datasets.arrays:NPZ",
+        "folder": "client.datasets.own.dataset:FOLDER",
     },
 )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from fedlens.cli.flags import SEEDS, add_json_flag, add_seeds_flag, made_folder, parse_seeds
 from fedlens.cli.output import print_json, program, say, tell
+from fedlens.cli.own_records import add_apply, add_column_flags, with_columns
 from fedlens.cli.privatizer_attack import add_attack
 from foundation.errors import ExitStatus, WrongUse
 
@@ -34,6 +35,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     _add_curve(actions)
     _add_export(actions)
     add_attack(actions)
+    add_apply(actions)
 
 
 def _add_curve(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -50,6 +52,7 @@ def _add_curve(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     add = curve.add_argument
     add("--method", required=True, choices=METHODS, help="what filters are trained")
     add("--data", default=DATA, help="source of records (default: %(default)s)")
+    add_column_flags(curve)
     add("--out", type=Path, help="folder (default: runs/privatizer-METHOD)")
     add(
         "--points",
@@ -86,8 +89,8 @@ def _add_export(actions: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     add = export.add_argument
     add("filter", type=Path, metavar="FILTER", help="file of a curve's filters/, or a run's folder")
-    add("--kind", choices=KINDS, default="torch", help="torch.export or ONNX (default: torch)")
-    add("--out", type=Path, help="file to write (default: beside or in FILTER, .pt2 or .onnx)")
+    add("--kind", choices=KINDS, help="torch.export or ONNX (default: as --out ends, else torch)")
+    add("--out", type=Path, help="file to write, .pt2 or .onnx (default: beside or in FILTER)")
     add_json_flag(export)
     export.set_defaults(run=run_export)
 
@@ -100,12 +103,13 @@ def run_curve_verb(args: argparse.Namespace) -> int:
     from privatizers.protocol import PrivatizerError
     from studies.tradeoff.store import store_curve
 
+    data = with_columns(args)
     out = made_folder(args.out or OUT / f"privatizer-{args.method}")
     seeds = parse_seeds(args.seeds, quick=args.quick)
     try:
         found = curve(
             args.method,
-            args.data,
+            data,
             out,
             seeds=seeds,
             points=args.points,

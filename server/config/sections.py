@@ -46,7 +46,8 @@ class DataConfig(Section):
     """Which data the simulated users hold, and how it is dealt out to them."""
 
     name: str = "embedded"
-    """A data set's name, or ``image-folder:PATH`` or ``npz:PATH``."""
+    """A data set's name, or ``image-folder:PATH``, ``npz:PATH`` or
+    ``folder:PATH,utility=COLUMN,sensitive=COLUMN`` (pictures with a manifest)."""
     dir: str = ""
     """Folder of the data set's files; empty for the usual places."""
     users: Count = 1000

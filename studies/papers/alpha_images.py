@@ -50,7 +50,7 @@ from privatizers.training import Stage, train_privatizer
 from studies.attackers import ATTACKERS
 from studies.attackers.formula import THRESHOLDS, FormulaAttacker, InkFormula
 from studies.attackers.protocol import Attacker
-from studies.attackers.reading_nets import accuracy, joint_adversary, learn
+from studies.attackers.reading_nets import accuracy, joint_adversary, learn, small_reader
 from studies.framework.charts import plot_lines, plot_sheet
 from studies.framework.pieces import Piece
 from studies.framework.settings import check_names, parse_points
@@ -169,7 +169,7 @@ def reproducing(settings: AlphaImagesSettings, train: PrivateData, seed: int) ->
     """A releaser that reproduces, and a network that reads digits: where every point starts."""
     generator = torch.Generator().manual_seed(seed)
     shape = check_image(train.shape)
-    reader = StudentCnn(shape, train.utility_classes, generator=generator)
+    reader = small_reader(shape, train.utility_classes, generator)
     learn(reader, train.records, train.utility, steps=settings.reading_steps, rate=2e-3, seed=seed)
     net = ConvReleaser(
         shape, settings.width, code=settings.code, output_noise_std=settings.output_noise_std,

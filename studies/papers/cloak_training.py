@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from client.datasets.attributes.data import PrivateData
-from models.classifiers import check_image
+from models.classifiers import ConvClassifier, check_image
 from models.lenet import LeNet5
+from models.shapes import SIDES
 from models.students import build_student
 from privatizers.black_box import Explorer, Follower, ask, train_substitute
 from privatizers.cloak import CloakObjective, CloakPrivatizer
@@ -135,10 +136,17 @@ class CloakTraining:
 
 
 def train_provider(training: CloakTraining) -> nn.Module:
-    """A LeNet that answers the utility from raw images; it ends frozen."""
+    """A LeNet that answers the utility from raw images; it ends frozen.
+
+    Images of other sizes than the LeNet's get a network of the same kind.
+    """
     generator, data = training.generator(1), training.data
     shape = check_image(data.shape)
-    net = LeNet5(shape, data.utility_classes, border=data.low, generator=generator)
+    net: nn.Module
+    if shape[1] == shape[2] and shape[1] in SIDES:
+        net = LeNet5(shape, data.utility_classes, border=data.low, generator=generator)
+    else:
+        net = ConvClassifier(shape, data.utility_classes, generator=generator)
     epochs = training.settings.provider_epochs
     fit_classifier(net, data.records, data.utility, epochs=epochs, generator=generator)
     return net.requires_grad_(False)

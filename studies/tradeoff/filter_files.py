@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import nn
 
+from client.datasets.attributes.data import PrivateData
 from privatizers.networks.filters import DenseFilter, LinearFilter, UNet
 from privatizers.networks.masks import MaskFilter
 from privatizers.networks.releasers import ConvReleaser, LstmReleaser
@@ -52,7 +54,29 @@ _READ: dict[str, Callable[[Any], Any]] = {
 _SHAPED = ("UNet", "DenseFilter", "ConvReleaser")  # Those whose first argument is a record's shape
 
 
-def save_filter(filter_: nn.Module, shape: Sequence[int], path: Path) -> Path:
+@dataclass(frozen=True)
+class RecordUnits:
+    """How a filter's records stand to what people have.
+
+    Attributes:
+        unit: what an entry of a series is multiplied with to be in the units it was read in.
+        utility_names: what the classes of the utility are called, in order; empty without names.
+        sensitive_names: the same of the sensitive attribute.
+    """
+
+    unit: float = 1.0
+    utility_names: tuple[str, ...] = ()
+    sensitive_names: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, data: PrivateData) -> RecordUnits:
+        """Those of the data that a filter is trained on."""
+        return cls(data.unit, data.utility_names, data.sensitive_names)
+
+
+def save_filter(
+    filter_: nn.Module, shape: Sequence[int], path: Path, units: RecordUnits | None = None
+) -> Path:
     """Write a filter of records of ``shape``; the folder is made.
 
     Raises:
@@ -66,6 +90,7 @@ def save_filter(filter_: nn.Module, shape: Sequence[int], path: Path) -> Path:
     if kind in _SHAPED:
         arguments["shape"] = tuple(shape)
     known = {"kind": kind, "shape": list(shape), "arguments": arguments}
+    known["records"] = asdict(units or RecordUnits())
     state = {name: value.contiguous() for name, value in filter_.state_dict().items()}
     save_file(state, path, {_KNOWN: json.dumps(known)})
     return path
@@ -97,6 +122,24 @@ def load_filter(path: Path) -> tuple[nn.Module, tuple[int, ...]]:
             "filters/"
         ) from None
     return filter_.eval().requires_grad_(False), shape
+
+
+def load_units(path: Path) -> RecordUnits:
+    """What a filter's file says of its records; plain units without names where it says nothing.
+
+    Raises:
+        PrivatizerError: the file is no filter's.
+        OSError: it cannot be read.
+    """
+    try:
+        with safe_open(path, framework="pt") as content:
+            known = json.loads((content.metadata() or {})[_KNOWN]).get("records", {})
+        names = (tuple(map(str, known.get(f"{one}_names", ()))) for one in ("utility", "sensitive"))
+        return RecordUnits(float(known.get("unit", 1.0)), *names)
+    except OSError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, SafetensorError):
+        raise PrivatizerError(f"{path} holds no filter that this version wrote") from None
 
 
 def _mask(arguments: Mapping[str, Any], state: Mapping[str, Any]) -> nn.Module:

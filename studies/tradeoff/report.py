@@ -17,6 +17,7 @@ from torch import nn
 
 from client.datasets.attributes import load_private
 from client.datasets.attributes.data import Split
+from client.datasets.attributes.options import without_path
 from privatizers.export import one_thread
 from privatizers.protocol import PrivatizerError
 from studies.attackers import ATTACKERS, BLIND, FRESH, INFORMED, STRONG
@@ -28,7 +29,7 @@ from studies.metrics.attacks import FULL, QUICK
 from studies.metrics.reading import released
 from studies.tradeoff.charts import plot_examples, plot_leak, plot_sensitive
 from studies.tradeoff.figures import Curve, CurvePoint
-from studies.tradeoff.filter_files import load_filter, save_filter
+from studies.tradeoff.filter_files import RecordUnits, load_filter, save_filter
 from studies.tradeoff.measuring import FRESH_SEED, FilterFigures, FilterJudge, least_sum_of
 from studies.tradeoff.points import (
     POINTS,
@@ -102,8 +103,10 @@ class CurvePlan:
         split = load_private(self.data, self.data_dir, seed)
         attack = self.attack_records or (2000 if self.quick else 10_000)
         test = self.test_records or (1000 if self.quick else len(split.test))
-        return Split(
-            split.train, split.attack.take(slice(0, attack)), split.test.take(slice(0, test))
+        return dataclasses.replace(
+            split,
+            attack=split.attack.take(slice(0, attack)),
+            test=split.test.take(slice(0, test)),
         )
 
 
@@ -122,6 +125,8 @@ def run_curve(plan: CurvePlan, tell: Report = lambda _: None) -> Curve:
 
 def _report(plan: CurvePlan, tell: Report) -> Curve:
     first = plan.load(plan.seeds[0])
+    for note in first.notes:
+        tell(f"{without_path(plan.data)}: {note}")
     recipe = build_recipe(plan.method, first.train, quick=plan.quick, changes=plan.changes)
     own = recipe.quick_points if plan.quick else recipe.points
     points = parse_operating_points(plan.method, plan.points or own)
@@ -178,7 +183,8 @@ class _Seed:
         for trained in self.recipe.filters(CurveJob(settings, train, provider, missing, self.seed)):
             measured = judge.measure(trained)
             seconds = time.perf_counter() - start
-            save_filter(trained.filter, train.shape, self.filter_path(trained.point))
+            path = self.filter_path(trained.point)
+            save_filter(trained.filter, train.shape, path, RecordUnits.of(train))
             measured = dataclasses.replace(measured, seconds=seconds)
             found[trained.point] = self._keep(trained.point, measured)
             worst = max(measured.attacks.values(), key=lambda one: one.balanced)
@@ -217,6 +223,7 @@ class _Seed:
             "seed": self.seed,
             "point": None if point is None else point.row(),
             "sizes": [len(part) for part in (split.train, split.attack, split.test)],
+            "records": [part.digest() for part in (split.train, split.attack, split.test)],
             "settings": as_mapping(self.recipe.settings),
         }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from client.datasets.attributes.options import without_path
 from server.store import PrivatizerAttack, PrivatizerCurve, PrivatizerPoint, open_store
 from studies.framework.figures import SeedFigure
 from studies.tradeoff.figures import LABEL, Curve, CurvePoint
@@ -14,7 +15,7 @@ def record_of(curve: Curve) -> PrivatizerCurve:
     """The curve's figures; no record, no picture and no path goes with them."""
     return PrivatizerCurve(
         method=curve.method,
-        data=curve.data.partition(":")[0] if "/" in curve.data else curve.data,
+        data=without_path(curve.data),
         quick=curve.quick,
         seeds=len(curve.seeds),
         utility_measure=curve.measure,

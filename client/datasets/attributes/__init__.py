@@ -31,6 +31,9 @@ SOURCES: Registry[PrivateSource] = Registry(
         "utkface": f"{_HERE}.utkface:UTKFACE",
         "cifar100": f"{_HERE}.cifar100:CIFAR100",
         "eco": f"{_HERE}.eco:ECO",
+        "folder": "client.datasets.own.folder:LABELLED_FOLDER",
+        "npz": "client.datasets.own.arrays:LABELLED_ARRAYS",
+        "series": "client.datasets.own.series:LABELLED_SERIES",
         "mixture": f"{_HERE}.mixture:MIXTURE",
     },
 )

@@ -6,8 +6,9 @@ what the filter was trained on would be judged on memories of it), and both are 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -39,6 +40,10 @@ class PrivateData:
         sensitive_classes: number of classes of ``sensitive``, at least 2.
         low: least value that a record's entry may have.
         high: greatest such value.
+        utility_names: what the values of ``utility`` are called, in order; empty where they have
+            no names.
+        sensitive_names: the same of ``sensitive``.
+        unit: what an entry is multiplied with to be in the units that it was read in.
 
     Raises:
         PrivateDataError: on an empty set, a shape or type that does not fit, values out of range.
@@ -54,6 +59,9 @@ class PrivateData:
     sensitive_classes: int
     low: float
     high: float
+    utility_names: tuple[str, ...] = ()
+    sensitive_names: tuple[str, ...] = ()
+    unit: float = 1.0
 
     def __post_init__(self) -> None:
         if len(self.records) == 0:
@@ -83,6 +91,14 @@ class PrivateData:
     def shape(self) -> tuple[int, ...]:
         """The shape of one record."""
         return tuple(self.records.shape[1:])
+
+    def digest(self) -> str:
+        """SHA-256, hex, of records, utility and sensitive attribute: equal data, equal digest."""
+        digest = hashlib.sha256()
+        for column in (self.records, self.utility, self.sensitive):
+            digest.update(f"{column.dtype}{tuple(column.shape)}".encode())
+            digest.update(column.contiguous().numpy().data)
+        return digest.hexdigest()
 
     def take(self, rows: Rows) -> PrivateData:
         """The records in ``rows``, in that order.
@@ -126,6 +142,7 @@ class Split:
         train: what a filter and its adversaries are trained on.
         attack: what fresh attackers are trained on, once filtered.
         test: what everything is scored on; nothing is tuned on it.
+        notes: what people should know of how the data were read, a line each.
 
     Raises:
         PrivateDataError: when a part has one sensitive class only, or parts differ in shape.
@@ -134,6 +151,7 @@ class Split:
     train: PrivateData
     attack: PrivateData
     test: PrivateData
+    notes: tuple[str, ...] = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
         for part, data in (("train", self.train), ("attack", self.attack), ("test", self.test)):

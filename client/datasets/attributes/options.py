@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,13 +51,17 @@ class Options:
         return value
 
 
-def parse_options(source: str, argument: str, defaults: Mapping[str, str]) -> Options:
-    """Read ``argument``; options not given have their default.
+def parse_options(
+    source: str, argument: str, defaults: Mapping[str, str], needed: Sequence[str] = ()
+) -> Options:
+    """Read ``argument``; options not given have their default, those of ``needed`` must be given.
+
+    A path may have commas and equals signs itself: what exists as a whole is a path.
 
     Raises:
         PrivateDataError: without a path that exists, or with an option there is not.
     """
-    path, *pairs = argument.split(",")
+    path, pairs = _path_and_pairs(argument, defaults)
     if not path:
         raise PrivateDataError(f"{source} needs a path: write {source}:PATH")
     values = dict(defaults)
@@ -65,9 +69,38 @@ def parse_options(source: str, argument: str, defaults: Mapping[str, str]) -> Op
         name, equals, value = pair.partition("=")
         if name not in defaults or not equals or not value:
             known = ", ".join(f"{key}={default}" for key, default in defaults.items())
-            raise PrivateDataError(f"{source}: {pair!r} is no option; there are {known}")
+            raise PrivateDataError(
+                f"{source}: {pair!r} is no option; there are {known or 'none'}: "
+                f"write {source}:PATH,option=value"
+            )
         values[name] = value
     found = Path(path).expanduser()
     if not found.exists():
-        raise PrivateDataError(f"{source}: {found} does not exist; give the data's folder")
+        raise PrivateDataError(f"{source}: {found} does not exist; give the data's folder or file")
+    if lacking := [name for name in needed if not values[name]]:
+        raise PrivateDataError(
+            f"{source}: which column is {' and which is '.join(lacking)}? name "
+            f"{'it' if len(lacking) == 1 else 'them'}: "
+            f"{source}:{path},{','.join(f'{name}=COLUMN' for name in lacking)}"
+        )
     return Options(source, found, values)
+
+
+def without_path(name: str) -> str:
+    """A source's full name less where its data lie: ``folder,utility=age`` of ``folder:...``."""
+    kind, colon, argument = name.partition(":")
+    if not colon or ("/" not in argument and "=" not in argument and not Path(argument).exists()):
+        return name
+    pairs = [part for part in argument.split(",")[1:] if "=" in part and "/" not in part]
+    return ",".join([kind, *pairs])
+
+
+def _path_and_pairs(argument: str, defaults: Mapping[str, str]) -> tuple[str, list[str]]:
+    """The path in front, and what follows it: options as far back as they are some."""
+    parts = argument.split(",")
+    cut = len(parts)
+    while cut > 1 and parts[cut - 1].partition("=")[0] in defaults:
+        cut -= 1
+    if Path(whole := ",".join(parts[:cut])).expanduser().exists():
+        return whole, parts[cut:]
+    return parts[0], parts[1:]

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from client.datasets.attributes.data import PrivateData, PrivateDataError, Split
+from client.datasets.attributes.options import parse_options
 from client.datasets.attributes.pictures import labelled_pictures, read_picture
 from client.datasets.attributes.places import find_file
 from client.datasets.spec import PrivateSource
@@ -27,7 +28,9 @@ TRAIN, ATTACK = 4, 3
 
 
 def load_orl(name: str, argument: str, data_dir: Path | None, seed: int) -> Split:
-    """Grey faces [1, side, side] in [-1, 1]; ``orl`` or ``orl:SIDE`` (48 unless told).
+    """Grey faces [1, side, side] in [-1, 1]: ``orl``, ``orl:SIDE`` or ``orl:PATH,side=48``.
+
+    PATH is the zip or the folder that it lies in.
 
     Utility and sensitive attribute are both the identity, numbered from 0 in the order of the
     folders ``s1`` to ``s40``: whether it is to be known or hidden is up to the person
@@ -37,10 +40,8 @@ def load_orl(name: str, argument: str, data_dir: Path | None, seed: int) -> Spli
     Raises:
         PrivateDataError: on a zip that is missing, damaged, of another layout, or a wrong side.
     """
-    if argument and not (argument.isdecimal() and 16 <= int(argument) <= 92):
-        raise PrivateDataError(f"{name}: the side {argument} must be a number of pixels, 16..92")
-    path = find_file("orl", FILE, data_dir)
-    faces = read_faces(path, int(argument or SIDE), name)
+    path, side = _place(argument, data_dir)
+    faces = read_faces(path, side, name)
     people = faces.utility.numpy()
     parts: tuple[list[int], ...] = ([], [], [])
     random = np.random.default_rng(seed)
@@ -51,6 +52,19 @@ def load_orl(name: str, argument: str, data_dir: Path | None, seed: int) -> Spli
         ):
             part.extend(chosen)
     return Split(*(faces.take(torch.tensor(part, dtype=torch.int64)) for part in parts))
+
+
+def _place(argument: str, data_dir: Path | None) -> tuple[Path, int]:
+    """The zip and the side, of a path with options, of a side alone, or of nothing."""
+    if argument and not argument.isdecimal():
+        options = parse_options("orl", argument, {"side": str(SIDE)})
+        path, side = options.path, options.number("side", 1)
+        path = path / FILE if path.is_dir() else path
+    else:
+        path, side = find_file("orl", FILE, data_dir), int(argument or SIDE)
+    if not 16 <= side <= 92:
+        raise PrivateDataError(f"orl: the side {side} must be a number of pixels, 16..92")
+    return path, side
 
 
 def read_faces(path: Path, side: int, name: str) -> PrivateData:

@@ -1,0 +1,71 @@
+"""The same folders and archives as a run's data: images, classes, users, a sensitive column."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+
+from client.datasets.attributes.data import PrivateDataError
+from client.datasets.dataset import Dataset, build_dataset
+from client.datasets.own.folder import read_labelled_folder
+from client.datasets.own.labels import OwnRecords, numbered, part_keys, parts_of
+from client.datasets.spec import DatasetSpec
+from models.pixels import as_pixels
+from models.shapes import SIDES
+
+TEST_PART = 2
+
+
+def labelled_dataset(own: OwnRecords) -> Dataset:
+    """Records as a run's data; the part to score on is the test set, all else are users' own.
+
+    Classes are the values of the utility, the sensitive column those of the sensitive attribute,
+    users the owners. Which images are for the test is what a curve's seed 0 says.
+
+    Raises:
+        DatasetError: an attribute has one value, a part is empty, or images are not 28 or 32 pixels
+            square.
+    """
+    if own.utility is None:
+        raise PrivateDataError(f"{own.path}: a run's data are pictures; these are series")
+    side = own.records.shape[-1]
+    if side not in SIDES:
+        raise PrivateDataError(
+            f"{own.path}: runs take pictures of 28 or 32 pixels, these are {side}; add side=28 or "
+            "side=32"
+        )
+    names, labels = numbered(own.path, own.utility, "utility")
+    hidden, sensitive = numbered(own.path, own.sensitive, "sensitive")
+    for what, found in (("utility", names), ("sensitive", hidden)):
+        if len(found) < 2:
+            raise PrivateDataError(f"{own.path}: {what} has one value only, {found[0]!r}")
+    test = parts_of(part_keys(own), 0) == TEST_PART
+    if test.all() or not test.any():
+        raise PrivateDataError(
+            f"{own.path}: too few owners or pictures to set some apart; add some"
+        )
+    images = as_pixels(own.records)
+    users = None
+    if own.owners is not None:
+        kept = np.array(own.owners)[~test]
+        users = np.unique(kept, return_inverse=True)[1].astype(np.int64)
+    for note in own.notes:
+        logging.getLogger(__name__).warning("%s: %s", own.path, note)
+    return build_dataset(
+        f"folder:{own.path.parent.name}",
+        own.path,
+        (images[~test], labels[~test]),
+        (images[test], labels[test]),
+        class_names=names,
+        attribution=f"your own pictures, from {own.path.parent.name}",
+        user_ids=users,
+        sensitive=(sensitive[~test], sensitive[test]),
+    )
+
+
+FOLDER = DatasetSpec(
+    "Labelled folder",
+    lambda argument, _: labelled_dataset(read_labelled_folder("folder", argument)),
+    by_path=True,
+)
