@@ -25,6 +25,7 @@ from server.store import (
     Store,
     StoredLabel,
     StoredProject,
+    labelling_interface,
 )
 
 SHOWN = 60
@@ -103,6 +104,16 @@ def _exports(project: StoredProject) -> None:
                 key=f"export-{name}-{project.project_id}",
                 on_click="ignore",
             )
+        interface = labelling_interface(store().labels(project.project_id), several=project.several)
+        st.download_button(
+            "Label Studio (interface)",
+            interface,
+            file_name=f"labels-{project.project_id}.xml",
+            mime="application/xml",
+            key=f"export-interface-{project.project_id}",
+            on_click="ignore",
+            help="Label Studio shows the JSON under it: paste it as the labelling interface.",
+        )
 
 
 def _exported(

@@ -12,6 +12,7 @@ from server.store.accounts import PERMISSIONS, ROLES, LogEntry, Member, Permissi
 from server.store.audits import AuditRecord
 from server.store.errors import StoreError, StoreVersionError
 from server.store.exporters import EXPORTERS, Exporter, LabelledSample
+from server.store.exporters.label_studio import labelling_interface
 from server.store.findings import (
     FindingEntry,
     FindingRecord,
