@@ -58,4 +58,5 @@ from server.store.records import (
 )
 from server.store.reviews import Adjudication, AnnotatorRecord, FinalLabel, GivenAnswer
 from server.store.store import Store, open_store
+from server.store.tags import TagEntry
 from server.store.upgrades import StoreStatus, check, upgrade

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import ColumnElement, Row, Select, func, insert, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, aliased
 
 from server.store.chains import in_force
 from server.store.checks import check_choice
@@ -106,9 +107,7 @@ def _conditions(wanted: SampleFilter) -> list[ColumnElement[bool]]:
     if wanted.most_agreement is not None:
         conditions.append(SampleTable.agreement <= wanted.most_agreement)
     if wanted.label_id is not None:
-        labelled = select(AnnotationTable.sample_id).where(
-            AnnotationTable.label_id == wanted.label_id, in_force(AnnotationTable)
-        )
+        labelled = select(AnnotationTable.sample_id).where(*_labelled(wanted.label_id))
         conditions.append(SampleTable.sample_id.in_(labelled))
     if wanted.tag is not None:
         conditions.append(SampleTable.sample_id.in_(tagged(wanted.tag, wanted.run_id)))
@@ -123,6 +122,44 @@ def _order(order: SampleOrder) -> list[ColumnElement[Any]]:
     agreement = SampleTable.agreement
     sorted_by = agreement.asc() if order == "least agreed" else agreement.desc()
     return [agreement.is_(None), sorted_by, SampleTable.sample_id.expression]
+
+
+def _ids(wanted: SampleFilter, order: SampleOrder) -> Select[*tuple[Any, ...]]:
+    """The ids of the samples that match, in order."""
+    if wanted.label_id is None or order != "stored":
+        ids = select(SampleTable.sample_id).join(BatchTable).where(*_conditions(wanted))
+        return ids.order_by(*_order(order))
+    # In the order of the label's own index, so that it can stop at the end of the page.
+    ids = select(AnnotationTable.sample_id).distinct().join(SampleTable).join(BatchTable)
+    unlabelled = replace(wanted, label_id=None)
+    ids = ids.where(*_conditions(unlabelled), *_labelled(wanted.label_id))
+    return ids.order_by(AnnotationTable.sample_id)
+
+
+def _labelled(label_id: int) -> tuple[ColumnElement[bool], ...]:
+    """Condition on answers: in force, and the label is the first that they give."""
+    return AnnotationTable.label_id == label_id, in_force(AnnotationTable)
+
+
+def _classes(run_id: str) -> Select[int]:
+    """The classes of a run's samples, each found from the one before it: not all are read."""
+    first, later = aliased(SampleTable), aliased(SampleTable)
+    of_batch = select(func.min(first.requested_class)).where(first.batch_id == BatchTable.batch_id)
+    found = (
+        select(BatchTable.batch_id, of_batch.scalar_subquery().label("number"))
+        .where(BatchTable.run_id == run_id)
+        .cte("found", recursive=True)
+    )
+    following = select(func.min(later.requested_class)).where(
+        later.batch_id == found.c.batch_id, later.requested_class > found.c.number
+    )
+    found = found.union_all(
+        select(found.c.batch_id, following.correlate(found).scalar_subquery()).where(
+            found.c.number.is_not(None)
+        )
+    )
+    number = found.c.number
+    return select(number).where(number.is_not(None)).distinct().order_by(number)
 
 
 def stored_samples() -> Select[*tuple[Any, ...]]:
@@ -196,8 +233,7 @@ class SampleMethods(Transactions):
             if offset < 0 or limit < 0:
                 raise StoreError(f"offset = {offset}, limit = {limit}: give numbers ≥ 0")
             # First which, by an index alone: the pictures passed over are never read.
-            ids = select(SampleTable.sample_id).join(BatchTable).where(*_conditions(wanted))
-            page = ids.order_by(*_order(order)).offset(offset).limit(limit)
+            page = _ids(wanted, order).offset(offset).limit(limit)
             statement = stored_samples().where(SampleTable.sample_id.in_(page))
             statement = statement.order_by(*_order(order))
             return [to_sample(row) for row in session.execute(statement)]
@@ -222,10 +258,4 @@ class SampleMethods(Transactions):
         """The classes that a run's samples were requested for, in order."""
         with self._reading() as session:
             require_run(session, run_id)
-            found = select(SampleTable.requested_class).join(BatchTable)
-            distinct = (
-                found.where(BatchTable.run_id == run_id)
-                .distinct()
-                .order_by(SampleTable.requested_class)
-            )
-            return list(session.scalars(distinct))
+            return list(session.scalars(_classes(run_id)))

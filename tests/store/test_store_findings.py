@@ -97,7 +97,7 @@ def test_tags_are_counted_filtered_by_and_taken_away(store: Store) -> None:
     wanted = SampleFilter(run_id="run-1", tag="turned")
     assert [one.sample_id for one in store.samples(wanted)] == samples[:3]
     assert store.count_samples(SampleFilter(tag="blurred")) == 1
-    assert store.untag_samples(samples[1:], "turned") == 2
+    assert store.untag_samples(samples[1:], "turned", author="ben") == 2
     assert store.tags("run-1") == {"blurred": 1, "turned": 1}
     for wrong in ("", "x" * 41, "<b>", "a,b"):
         with pytest.raises(StoreError, match="tag"):

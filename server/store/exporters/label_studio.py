@@ -30,8 +30,8 @@ def labelling_interface(labels: Sequence[LabelRecord], *, several: bool) -> str:
     """
     view = ElementTree.Element("View")
     ElementTree.SubElement(view, "Image", name=IMAGE, value=f"${IMAGE}")
-    how = {"choice": "multiple" if several else "single", "showInline": "true"}
-    choices = ElementTree.SubElement(view, "Choices", name=LABEL, toName=IMAGE, **how)
+    choice = "multiple" if several else "single"
+    choices = ElementTree.SubElement(view, "Choices", name=LABEL, toName=IMAGE, choice=choice)
     for label in labels:
         ElementTree.SubElement(choices, "Choice", value=label.name, hotkey=label.key)
     ElementTree.SubElement(view, "TextArea", name=NOTE, toName=IMAGE)
