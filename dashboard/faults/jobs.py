@@ -13,7 +13,7 @@ from typing import Any, Literal
 from dashboard.faults.answer import AnswerError, KeptDiagnosis, read_answer
 from dashboard.faults.places import RunPlace
 from dashboard.processes import CommandFailed, Handle, followed
-from server.diagnosis_steps import STEPS, Step, read_step
+from server.diagnosis_steps import Step, read_step
 from server.kept_diagnoses import (
     FOLDER,
     MOST_PICTURED,
@@ -91,11 +91,8 @@ class Job:
 
     @property
     def share(self) -> float:
-        """How much of it is done, 0 to 1: of its steps, each as long as the others."""
-        if self.step is None:
-            return 0.0
-        within = self.step.done / self.step.total if self.step.total else 0.0
-        return (self.step.place - 1 + within) / len(STEPS)
+        """How much of it is done, about: 0 to 1."""
+        return 0.0 if self.step is None else self.step.share
 
     def hear(self, line: str) -> None:
         """Take up a line of its output."""
