@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, func, insert, select
+from sqlalchemy import ColumnElement, Row, Select, Subquery, func, insert, select
 from sqlalchemy.orm import Session, aliased
 
 from server.store.chains import in_force
@@ -30,7 +30,7 @@ from server.store.rows import (
     to_values,
 )
 from server.store.runs import ledger_row
-from server.store.schema import AnnotationTable, BatchTable, LedgerTable, SampleTable
+from server.store.schema import AnnotationTable, Base, BatchTable, LedgerTable, SampleTable
 from server.store.tags import tagged
 from server.store.transactions import Transactions
 
@@ -91,17 +91,22 @@ def _by_key(session: Session, record: BatchRecord) -> BatchTable:
     return session.scalars(select(BatchTable).filter_by(**key)).one()
 
 
+def _equal(wanted: SampleFilter, table: type[Base], *names: str) -> list[ColumnElement[bool]]:
+    """Conditions on those of a table's columns that the filter names a value of."""
+    given = {name: getattr(wanted, name) for name in names}
+    return [getattr(table, name) == value for name, value in given.items() if value is not None]
+
+
+def _of_batches(wanted: SampleFilter) -> list[ColumnElement[bool]]:
+    return _equal(wanted, BatchTable, "run_id", "round", "purpose")
+
+
 def _conditions(wanted: SampleFilter) -> list[ColumnElement[bool]]:
-    columns = {
-        "run_id": BatchTable.run_id,
-        "round": BatchTable.round,
-        "purpose": BatchTable.purpose,
-        "batch_id": SampleTable.batch_id,
-        "requested_class": SampleTable.requested_class,
-        "sha256": SampleTable.sha256,
-    }
-    given = {name: getattr(wanted, name) for name in columns}
-    conditions = [columns[name] == value for name, value in given.items() if value is not None]
+    return _of_batches(wanted) + _of_samples(wanted)
+
+
+def _of_samples(wanted: SampleFilter) -> list[ColumnElement[bool]]:
+    conditions = _equal(wanted, SampleTable, "batch_id", "requested_class", "sha256")
     if wanted.least_agreement is not None:
         conditions.append(SampleTable.agreement >= wanted.least_agreement)
     if wanted.most_agreement is not None:
@@ -130,10 +135,28 @@ def _ids(wanted: SampleFilter, order: SampleOrder) -> Select[*tuple[Any, ...]]:
         ids = select(SampleTable.sample_id).join(BatchTable).where(*_conditions(wanted))
         return ids.order_by(*_order(order))
     # In the order of the label's own index, so that it can stop at the end of the page.
-    ids = select(AnnotationTable.sample_id).distinct().join(SampleTable).join(BatchTable)
-    unlabelled = replace(wanted, label_id=None)
-    ids = ids.where(*_conditions(unlabelled), *_labelled(wanted.label_id))
-    return ids.order_by(AnnotationTable.sample_id)
+    answers = _answers_with(wanted, wanted.label_id)
+    return select(answers.c.sample_id).distinct().order_by(answers.c.sample_id)
+
+
+def _count(wanted: SampleFilter) -> Select[int]:
+    """How many samples match."""
+    if wanted.label_id is None:
+        count = select(func.count(SampleTable.sample_id)).join(BatchTable)
+        return count.where(*_conditions(wanted))
+    return select(func.count(_answers_with(wanted, wanted.label_id).c.sample_id.distinct()))
+
+
+def _answers_with(wanted: SampleFilter, label_id: int) -> Subquery:
+    """The answers in force with a label, about samples that match in all else."""
+    found = select(AnnotationTable.sample_id).join(SampleTable).where(*_labelled(label_id))
+    found = found.where(*_of_samples(replace(wanted, label_id=None)))
+    batches = _of_batches(wanted)
+    if batches:
+        # Not joined: SQLite would then look at the samples themselves, with their pictures.
+        these = select(BatchTable.batch_id).where(*batches)
+        found = found.where(SampleTable.batch_id.in_(these))
+    return found.subquery()
 
 
 def _labelled(label_id: int) -> tuple[ColumnElement[bool], ...]:
@@ -241,8 +264,7 @@ class SampleMethods(Transactions):
     def count_samples(self, wanted: SampleFilter) -> int:
         """How many samples match."""
         with self._reading() as session:
-            statement = select(func.count(SampleTable.sample_id)).join(BatchTable)
-            return session.execute(statement.where(*_conditions(wanted))).scalar_one()
+            return session.execute(_count(wanted)).scalar_one()
 
     def sample(self, sample_id: int) -> StoredSample:
         """One sample."""

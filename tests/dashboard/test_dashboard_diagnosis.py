@@ -68,7 +68,9 @@ def test_a_finding_says_what_in_whom_where_how_sure_and_what_else(
 def test_other_explanations_are_named_with_how_likely_they_are() -> None:
     other = {"fault": "tilt", "says": "tilted", "likelihood": 0.04}
     kept = read_answer(diagnosed.said(findings=[{**diagnosed.TURNED, "alternatives": [other]}]))
-    assert words.by_numbers(kept.findings[0]) == "Tilted, 4.0% as likely."
+    assert words.by_numbers(kept.findings[0]) == (
+        "Tilted, 4.0% as likely. That it is this one: 96%, if it is one of the library alone."
+    )
 
 
 def test_the_runs_and_the_run_say_what_was_found(open_page: Opener, place: RunPlace) -> None:

@@ -98,7 +98,7 @@ def test_a_later_diagnosis_changes_nothing_of_a_filed_finding(
     app = open_page("findings", finding=number)
     next(one for one in app.button if one.label.startswith("The run's diagnosis")).click().run()
     after = page_text(app)
-    assert after.index("As it stood when it was kept") < after.index(filed[1])
+    assert "As it stood when it was kept" in after
     assert after.index(filed[1]) < after.index("2.0%")
     assert [one.label for one in app.expander if "later diagnosis" in one.label]
     html = report(store, finding.finding_id)
