@@ -64,7 +64,7 @@ def _jump(project: StoredProject, counts: Counts, labels: list[StoredLabel]) -> 
     total = sum(n for (c, one), n in counts.items() if one == label and requested in (None, c))
     st.caption(f"{total:,} samples" + (f", the first {SHOWN}" if total > SHOWN else ""))
     links = []
-    for sample in map(store().sample, found):
+    for sample in store().samples_by_id(found):
         address = escape(f"/samples?run={quote(project.run_id)}&sample={sample.sample_id}")
         source = f"data:image/png;base64,{base64_text(sample.png)}"
         links.append(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -275,6 +275,13 @@ class SampleMethods(Transactions):
             if row is None:
                 raise StoreError(f"sample_id = {sample_id}: the store has no such sample")
             return to_sample(row)
+
+    def samples_by_id(self, sample_ids: Sequence[int]) -> list[StoredSample]:
+        """Samples in the order of their ids as given; those that are not there are left out."""
+        wanted = stored_samples().where(SampleTable.sample_id.in_(sample_ids))
+        with self._reading() as session:
+            found = {row.sample_id: to_sample(row) for row in session.execute(wanted)}
+        return [found[one] for one in sample_ids if one in found]
 
     def requested_classes(self, run_id: str) -> list[int]:
         """The classes that a run's samples were requested for, in order."""

@@ -17,6 +17,10 @@ SHARED = "answered >= 2"
 """Condition on tasks: two people or more have answered. Word for word, for its index to be used."""
 
 
+GOLD = "gold_label_id IS NOT NULL"
+"""Condition on tasks: a reviewer has said what is right."""
+
+
 class AccountTable(Base):
     """``Member``: an annotator who may sign in."""
 
@@ -101,6 +105,13 @@ class TaskTable(Base):
             "sample_id",
             sqlite_where=text(SHARED),
             postgresql_where=text(SHARED),
+        ),
+        Index(
+            "ix_tasks_gold",
+            "project_id",
+            "sample_id",
+            sqlite_where=text(GOLD),
+            postgresql_where=text(GOLD),
         ),
     )
 

@@ -249,3 +249,12 @@ def test_the_classes_of_a_run_are_those_of_all_its_batches(store: Store) -> None
     odd = replace(some_samples(1)[0], requested_class=41)
     store.add_batch(a_batch(1, seed=19), [odd])
     assert store.requested_classes("run-1") == [0, 1, 2, 41]
+
+
+def test_samples_are_found_by_their_ids_in_the_order_given(store: Store) -> None:
+    paid_run(store)
+    store.add_batch(a_batch(4), some_samples(4))
+    first, second, third, _ = store.samples(EVERYTHING)
+    ids = [third.sample_id, 10**6, first.sample_id, second.sample_id]
+    assert store.samples_by_id(ids) == [third, first, second]
+    assert store.samples_by_id([]) == []

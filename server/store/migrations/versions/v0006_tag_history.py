@@ -17,6 +17,7 @@ _COUNTED = (
     "is_control",
 )
 _SHARED = sa.text("answered >= 2")
+_GOLD = sa.text("gold_label_id IS NOT NULL")
 
 
 def upgrade() -> None:
@@ -45,6 +46,13 @@ def upgrade() -> None:
         sqlite_where=_SHARED,
         postgresql_where=_SHARED,
     )
+    op.create_index(
+        "ix_tasks_gold",
+        "tasks",
+        ["project_id", "sample_id"],
+        sqlite_where=_GOLD,
+        postgresql_where=_GOLD,
+    )
 
 
 def _foreign(column: str, other: str) -> sa.ForeignKeyConstraint:
@@ -53,6 +61,7 @@ def _foreign(column: str, other: str) -> sa.ForeignKeyConstraint:
 
 
 def downgrade() -> None:
+    op.drop_index("ix_tasks_gold", "tasks")
     op.drop_index("ix_tasks_shared", "tasks")
     op.drop_index("ix_tasks_counted", "tasks")
     op.drop_index("ix_annotations_label", "annotations")
