@@ -15,6 +15,7 @@ from dashboard.theme import tag
 from server.store import RunRecord, StoredSample, decode_png
 
 CLOSE_UP = 252
+TAG_LINES = 20
 
 
 def plane(sample: StoredSample) -> NDArray[np.uint8]:
@@ -51,5 +52,8 @@ def show(run: RunRecord, sample: StoredSample) -> None:
     tags = store().tags_of([sample.sample_id]).get(sample.sample_id, [])
     if tags:
         st.html("".join(map(tag, tags)))
+    for entry in store().tag_history(run.run_id, sample_id=sample.sample_id, limit=TAG_LINES):
+        did = "given" if entry.added else "taken away"
+        st.caption(plain(f"{entry.day:%Y-%m-%d}: tag “{entry.tag}” {did} by {entry.actor}"))
     labels = answers_about(sample.sample_id)
     st.markdown("**Labels:** " + (plain("; ".join(labels)) if labels else "none yet"))

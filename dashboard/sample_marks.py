@@ -8,9 +8,12 @@ import streamlit as st
 
 from dashboard.account import account, require
 from dashboard.session import store
-from server.store import RunRecord, StoredSample
+from dashboard.theme import tag, text
+from server.store import RunRecord, StoredSample, TagEntry
 
 LONGEST_TAG = 40
+SHOWN = 100
+"""Lines of a run's history of tags, the last ones."""
 HOW = (
     "Shift and a click chooses all up to it, Ctrl and a click or the space bar one more or less, "
     "Escape none."
@@ -64,9 +67,9 @@ def show(run: RunRecord, shown: Sequence[int], picked: StoredSample | None) -> N
 
 
 def _tagging(run: RunRecord, ids: list[int]) -> None:
-    given = sorted({tag for tags in store().tags_of(ids).values() for tag in tags})
+    given = {one for tags in store().tags_of(ids).values() for one in tags}
     known = list(store().tags(run.run_id))
-    tag = st.selectbox(
+    named = st.selectbox(
         "Tag",
         known,
         index=None,
@@ -75,15 +78,32 @@ def _tagging(run: RunRecord, ids: list[int]) -> None:
         key=f"tag-{run.run_id}",
     )
     with st.container(horizontal=True):
-        if st.button("Add tag", disabled=not tag):
-            added = store().tag_samples(ids, str(tag), author=require("review").name)
+        if st.button("Add tag", disabled=not named):
+            added = store().tag_samples(ids, str(named), author=require("review").name)
             st.toast(f"{added:,} samples tagged")
             st.rerun()
-        if st.button("Take tag away", disabled=tag not in given):
+        if st.button("Take tag away", disabled=named not in given):
             author = require("review").name
-            gone = store().untag_samples(ids, str(tag))
-            store().log(author, "tag taken away", f"{tag}, {gone} samples of run {run.name}")
+            gone = store().untag_samples(ids, str(named), author=author)
+            store().log(author, "tag taken away", f"{named}, {gone} samples of run {run.name}")
             st.rerun()
+
+
+def history(run: RunRecord) -> None:
+    """Who gave and took which tags of the run's samples, by day; nothing where there were none."""
+    entries = store().tag_history(run.run_id, limit=SHOWN)
+    if entries:
+        with st.expander("History of tags"):
+            st.html(f'<dl class="facts history">{"".join(map(_line, entries))}</dl>')
+
+
+def _line(entry: TagEntry) -> str:
+    several = f"{entry.samples:,} samples" if entry.samples != 1 else "1 sample"
+    did = "given to" if entry.added else "taken from"
+    return (
+        f"<dt>{entry.day:%Y-%m-%d}<br>{text(entry.actor)}</dt>"
+        f"<dd>{tag(entry.tag)} {did} {several}</dd>"
+    )
 
 
 def _evidence(run: RunRecord, ids: list[int]) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 REFERENCE_IMAGES = 2000
 """Images of a reference that are looked at; more take as much longer."""
 Observe = Callable[[int, int], None]
+Begin = Callable[[str], None]
 SLOW = "annotator"
 """The kind of task whose features take longer than all others'."""
 MOST_RECORDS = 32
@@ -35,6 +36,7 @@ def diagnose(
     images: int = REFERENCE_IMAGES,
     thorough: bool = False,
     progress: Observe | None = None,
+    on_stage: Begin | None = None,
 ) -> Diagnosis:
     """Name the faults that a run's released sums show, with the share of users that has each.
 
@@ -50,6 +52,8 @@ def diagnose(
         thorough: whether the annotator's releases are read too. They tell little more than those of
             warm-up and critic, and take more than half of the time.
         progress: told how many hypotheses are done, and how many there are.
+        on_stage: told what it turns to: ``reference``, ``evidence``, ``fits``, ``findings``,
+            ``omnibus``.
 
     Returns:
         Findings, surest first; none where the reference is of another kind than the users' data.
@@ -63,17 +67,20 @@ def diagnose(
     if images < 1:
         raise WrongUse(f"images {images}: give at least 1")
     chosen = run if isinstance(run, Run) else open_run(run)
+    begin = on_stage or (lambda _: None)
+    begin("reference")
     earlier = _earlier_run(reference)
+    before: list[KeptRelease] = []
     if earlier is None:
         name = chosen.config.data.name if reference is None else str(reference)
         found = public_reference(name, chosen.config, images)
-        return diagnosed(_released(chosen, thorough), found, on_step=progress)
-    return diagnosed(
-        _released(chosen, thorough),
-        samples_reference(earlier, images),
-        before=_released(earlier, thorough),
-        on_step=progress,
-    )
+    else:
+        found = samples_reference(earlier, images)
+    begin("evidence")
+    if earlier is not None:
+        before = _released(earlier, thorough)
+    released = _released(chosen, thorough)
+    return diagnosed(released, found, before=before, on_step=progress, on_stage=on_stage)
 
 
 def _released(run: Run, thorough: bool) -> list[KeptRelease]:

@@ -11,25 +11,48 @@ if TYPE_CHECKING:
     from server.diagnosis.report import Diagnosis
 
 
-def keep_diagnosis(run: Run, found: Diagnosis, reference: str | None = None) -> Path | None:
+def place_of_diagnosis(run: Run, reference: str | None = None) -> Path:
+    """The file that keeps an answer about what the run has released by now.
+
+    To be asked for before the releases are read: a run that goes on releases more meanwhile, of
+    which the answer then says nothing.
+
+    Args:
+        run: to be diagnosed.
+        reference: as it will be given to `diagnose`.
+    """
+    from server.kept_diagnoses import kept_at
+
+    return kept_at(run.path, run.id, _named(run, reference))
+
+
+def keep_diagnosis(
+    run: Run, found: Diagnosis, reference: str | None = None, *, place: Path | None = None
+) -> Path | None:
     """Write an answer into the run's folder, with each fault shown on the run's samples.
 
     Args:
         run: that was diagnosed.
         found: what was found.
         reference: as it was given to `diagnose`.
+        place: of `place_of_diagnosis`; None for a run that has released nothing since.
 
     Returns:
         The file; None where the folder cannot be written to.
     """
-    from server.kept_diagnoses import KeptAnswer, keep_answer, kept_at
+    from server.kept_diagnoses import KeptAnswer, keep_answer
 
-    own = reference is None or reference == run.config.data.name
-    named = "" if own else str(reference)
+    named = _named(run, reference)
     said = found.to_json()
-    path = kept_at(run.path, run.id, named)
+    path = place or place_of_diagnosis(run, reference)
     answer = KeptAnswer(named, said, _looks(run, said["findings"]))
     return path if keep_answer(path, answer) else None
+
+
+def _named(run: Run, reference: str | None) -> str:
+    """The reference as it is kept: empty for the run's own data."""
+    own = reference is None or reference == run.config.data.name
+    return "" if own else str(reference)
 
 
 def _looks(run: Run, findings: list[dict[str, Any]]) -> dict[str, list[dict[str, str]]]:

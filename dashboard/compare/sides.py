@@ -32,6 +32,10 @@ class Side:
         """Its samples, of one class or all."""
         return SampleFilter(batch_id=self.batch.batch_id, requested_class=class_)
 
+    def total(self, class_: int | None = None) -> int:
+        """How many they are; a whole batch, which may be of a million, is not counted anew."""
+        return self.batch.count if class_ is None else store().count_samples(self.wanted(class_))
+
     def planes(self) -> Sets:
         """Its images in grey by class, at most `MOST` in all."""
         return _planes(store().place, self.batch.batch_id, self.batch.count)

@@ -16,6 +16,17 @@ class AnswerError(ValueError):
 
 
 @dataclass(frozen=True)
+class KeptAlternative:
+    """Another fault that would explain the same, less well."""
+
+    fault: str
+    """The library's name of it; empty in what an earlier version kept."""
+    says: str
+    likelihood: float
+    """Of the sums under it, relative to under the finding."""
+
+
+@dataclass(frozen=True)
 class KeptFinding:
     """A fault that the released sums show."""
 
@@ -27,8 +38,10 @@ class KeptFinding:
     high: float
     q_value: float
     classes: tuple[int, ...]
-    instead: tuple[tuple[str, float], ...] = ()
-    """Other faults in words that would explain the same, with their relative likelihoods."""
+    alternatives: tuple[KeptAlternative, ...] = ()
+    """The likeliest first; none where all others are hardly likely."""
+    certainty: float = 1.0
+    """Probability that it is this fault, if it is one of the library alone."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +141,7 @@ def read_answer(found: Any, looks: Any = None) -> KeptDiagnosis:
 
 
 def _finding(one: Any) -> KeptFinding:
-    amount = one["amount"]
+    amount, others = one["amount"], _alternatives(one)
     return KeptFinding(
         fault=str(one["fault"]),
         says=str(one["says"]),
@@ -138,8 +151,16 @@ def _finding(one: Any) -> KeptFinding:
         high=min(1.0, float(one["high"])),
         q_value=float(one["q_value"]),
         classes=tuple(int(number) for number in one["classes"]),
-        instead=tuple(
-            (str(other["says"]), float(other["likelihood"]))
-            for other in one.get("alternatives", [])
-        ),
+        alternatives=others,
+        certainty=float(one.get("certainty", 1 / (1 + sum(o.likelihood for o in others)))),
     )
+
+
+def _alternatives(one: Any) -> tuple[KeptAlternative, ...]:
+    # Findings that an earlier version kept hold pairs of words and likelihoods.
+    earlier = [KeptAlternative("", str(w), float(p)) for w, p in one.get("instead", [])]
+    there = [
+        KeptAlternative(str(o["fault"]), str(o["says"]), float(o["likelihood"]))
+        for o in one.get("alternatives", [])
+    ]
+    return tuple(there or earlier)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import threading
 import time
@@ -13,8 +12,10 @@ from typing import Any, Literal
 
 from dashboard.faults.answer import AnswerError, KeptDiagnosis, read_answer
 from dashboard.faults.places import RunPlace
-from dashboard.processes import counted, reason
+from dashboard.processes import CommandFailed, Handle, followed
+from server.diagnosis_steps import Step, read_step
 from server.kept_diagnoses import (
+    FOLDER,
     MOST_PICTURED,
     KeptAnswer,
     keep_answer,
@@ -26,7 +27,11 @@ from server.kept_diagnoses import (
 MOST_SECONDS = 1800
 MOST_AT_ONCE = 20
 """Questions that may be under way or wait: each page that is opened may ask one."""
-State = Literal["waiting", "running", "failed"]
+QUIET_SECONDS = 180
+"""Without a word from a diagnosis, after which the page says that it may hang."""
+MOST_EARLIER = 50
+"""Kept answers that are looked through for one of earlier sums."""
+State = Literal["waiting", "running", "failed", "cancelled"]
 # Of the whole program: any visitor can make Streamlit forget the object that holds the jobs.
 _TURN = threading.Lock()
 
@@ -53,17 +58,59 @@ class Question:
 
 @dataclass
 class Job:
-    """One question that is being answered, or could not be."""
+    """One question that is being answered, or could not be.
+
+    The times are those of a computation on what was released: they tell of nothing private.
+    """
 
     state: State = "waiting"
     began: float = field(default_factory=time.monotonic)
+    heard: float = field(default_factory=time.monotonic)
+    """When it last said anything."""
+    step: Step | None = None
+    """Where it is; None before it said so."""
     why: str = ""
-    """What went wrong, in one sentence."""
+    """What went wrong, or who cancelled it, in one sentence."""
+    handle: Handle = field(default_factory=Handle)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing comes of it any more."""
+        return self.state in ("failed", "cancelled")
 
     @property
     def seconds(self) -> int:
         """Since it was asked."""
         return int(time.monotonic() - self.began)
+
+    @property
+    def quiet_seconds(self) -> int:
+        """Since it last said anything."""
+        return int(time.monotonic() - self.heard)
+
+    @property
+    def share(self) -> float:
+        """How much of it is done, about: 0 to 1."""
+        return 0.0 if self.step is None else self.step.share
+
+    def hear(self, line: str) -> None:
+        """Take up a line of its output."""
+        self.heard = time.monotonic()
+        self.step = read_step(line) or self.step
+
+    def begin(self) -> bool:
+        """Its turn has come; whether it is still wanted."""
+        with self._lock:
+            if not self.over:
+                self.state, self.heard = "running", time.monotonic()
+            return not self.over
+
+    def give_up(self, state: Literal["failed", "cancelled"], why: str) -> None:
+        """Nothing comes of it; what was given up first stays so."""
+        with self._lock:
+            if not self.over:
+                self.state, self.why = state, why
 
 
 class Diagnoses:
@@ -77,7 +124,22 @@ class Diagnoses:
 
     def answer(self, question: Question) -> KeptDiagnosis | None:
         """The answer that is kept, if there is one that can be read."""
-        path = question.kept_at
+        return self._kept(question.kept_at)
+
+    def earlier(self, question: Question) -> KeptDiagnosis | None:
+        """The newest answer to the same question about sums that the run had released before."""
+        folder = question.run.path / FOLDER
+        try:
+            files = sorted(folder.glob("*.json"), key=lambda one: -one.stat().st_mtime_ns)
+        except OSError:
+            return None
+        for path in files[:MOST_EARLIER]:
+            kept = read_kept(path)
+            if kept is not None and kept.reference == question.reference:
+                return self._kept(path)
+        return None
+
+    def _kept(self, path: Path) -> KeptDiagnosis | None:
         try:
             written = path.stat().st_mtime_ns
         except OSError:
@@ -91,7 +153,7 @@ class Diagnoses:
         return kept
 
     def job(self, question: Question) -> Job | None:
-        """The question's job, while it is under way or after it failed."""
+        """The question's job, while it is under way or after it came to nothing."""
         return self._jobs.get(question.kept_at)
 
     def ask(self, question: Question, samples: list[dict[str, Any]], classes: int) -> Job:
@@ -102,99 +164,104 @@ class Diagnoses:
             samples: synthetic ones to show faults on, each ``png`` in base64 and its ``label``.
             classes: number of classes.
         """
+        # Once: a run that goes on releases more meanwhile, and then it is another question.
+        place = question.kept_at
         with self._lock:
-            there = self._jobs.get(question.kept_at)
-            if there is not None and there.state != "failed":
+            there = self._jobs.get(place)
+            if there is not None and not there.over:
                 return there
-            going = sum(one.state != "failed" for one in self._jobs.values())
-            job = self._jobs[question.kept_at] = Job()
+            going = sum(not one.over for one in self._jobs.values())
+            job = self._jobs[place] = Job()
             if going >= MOST_AT_ONCE:
-                job.state, job.why = "failed", f"{going} others wait already: try again later."
+                job.give_up("failed", f"{going} others wait already: try again later.")
                 return job
         # A daemon, so that it does not hold up the end of the server.
-        arguments = (question, job, samples, classes)
+        arguments = (question, place, job, samples, classes)
         threading.Thread(target=self._work, args=arguments, daemon=True).start()
         return job
 
+    def cancel(self, question: Question, by: str) -> bool:
+        """End a question's job, running or not yet; whether there was one to end.
+
+        Args:
+            question: that was asked.
+            by: name of the account.
+        """
+        job = self.job(question)
+        if job is None or job.over:
+            return False
+        job.give_up("cancelled", f"{by} cancelled it.")
+        job.handle.end()
+        return True
+
     def _work(
-        self, question: Question, job: Job, samples: list[dict[str, Any]], classes: int
+        self,
+        question: Question,
+        place: Path,
+        job: Job,
+        samples: list[dict[str, Any]],
+        classes: int,
     ) -> None:
         with _TURN:
-            job.state = "running"
+            if not job.begin():
+                return
             try:
-                found = _last_object(self._said(command_of(question), ""))
+                found = _last_object(_said(command_of(question), job))
                 # The command keeps its answer itself, where the run's folder can be written to.
-                if self.answer(question) is None:
-                    self._take(question, found, self._pictured(found, samples, classes))
-                del self._jobs[question.kept_at]
-            except (_Failed, AnswerError, OSError) as error:
-                job.state, job.why = "failed", str(error)
+                if self._kept(place) is None:
+                    looks = _pictured(found, samples, classes, job)
+                    self._take(question, place, found, looks)
+                if self._jobs.get(place) is job:
+                    del self._jobs[place]
+            except (CommandFailed, AnswerError, OSError) as error:
+                job.give_up("failed", str(error))
 
-    def _take(self, question: Question, found: Any, looks: Any) -> None:
+    def _take(self, question: Question, place: Path, found: Any, looks: Any) -> None:
         """Keep an answer: on disk, or here alone where that cannot be."""
         answer = read_answer(found, looks)
-        if not keep_answer(question.kept_at, KeptAnswer(question.reference, found, looks)):
-            self._answers[question.kept_at] = (0, answer)
-
-    def _pictured(self, found: Any, samples: list[dict[str, Any]], classes: int) -> Any:
-        """Pictures of the findings; none where they cannot be made, which is no reason to fail."""
-        if not samples or not found.get("findings"):
-            return {}
-        asked = {
-            "findings": found["findings"],
-            "samples": samples,
-            "classes": classes,
-            "most": MOST_PICTURED,
-        }
-        try:
-            said = self._said([sys.executable, "-m", "dashboard.faults.looks"], json.dumps(asked))
-            return _last_object(said)
-        except _Failed:
-            return {}
-
-    def _said(self, command: list[str], given: str) -> str:
-        """What a process writes.
-
-        Raises:
-            _Failed: it ended with an error, or took too long.
-        """
-        pipe = subprocess.PIPE
-        # Our own interpreter and module; paths and names are single arguments, never a shell's.
-        with (
-            subprocess.Popen(  # noqa: S603
-                command, stdin=pipe, stdout=pipe, stderr=pipe, text=True
-            ) as process,
-            counted(process),
-        ):
-            try:
-                said, wrong = process.communicate(given, timeout=MOST_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                minutes = MOST_SECONDS // 60
-                raise _Failed(f"It took more than {minutes} minutes and was stopped.") from None
-        if process.returncode:
-            raise _Failed(reason(process.returncode, wrong))
-        return said
+        if not keep_answer(place, KeptAnswer(question.reference, found, looks)):
+            self._answers[place] = (0, answer)
 
 
-class _Failed(Exception):
-    """A process that did not answer."""
+def _said(command: list[str], job: Job, given: str = "") -> str:
+    """The last line that a process writes, those before it being its steps.
+
+    Raises:
+        CommandFailed: it ended with an error, was ended, or took too long.
+    """
+    return followed(command, job.hear, most_seconds=MOST_SECONDS, given=given, handle=job.handle)
+
+
+def _pictured(found: Any, samples: list[dict[str, Any]], classes: int, job: Job) -> Any:
+    """Pictures of the findings; none where they cannot be made, which is no reason to fail."""
+    if not samples or not found.get("findings"):
+        return {}
+    asked = {
+        "findings": found["findings"],
+        "samples": samples,
+        "classes": classes,
+        "most": MOST_PICTURED,
+    }
+    try:
+        command = [sys.executable, "-m", "dashboard.faults.looks"]
+        return _last_object(_said(command, job, json.dumps(asked)))
+    except CommandFailed:
+        return {}
 
 
 def command_of(question: Question) -> list[str]:
     """The command that answers a question."""
     # An absolute path and a flag with its value: neither can begin as another flag does.
     path = str(question.run.path.absolute())
-    command = [sys.executable, "-m", "fedlens.cli", "diagnose", path, "--json"]
+    command = [sys.executable, "-m", "fedlens.cli", "diagnose", path, "--json", "--steps"]
     return [*command, f"--reference={question.reference}"] if question.reference else command
 
 
-def _last_object(text: str) -> Any:
-    lines = text.strip().splitlines()
+def _last_object(line: str) -> Any:
     try:
-        return json.loads(lines[-1])
-    except (ValueError, IndexError):
-        raise _Failed("Its last line was no JSON.") from None
+        return json.loads(line)
+    except ValueError:
+        raise CommandFailed("Its last line was no JSON.") from None
 
 
 def _read(path: Path) -> KeptDiagnosis | None:

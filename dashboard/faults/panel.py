@@ -75,7 +75,7 @@ def under_way(run_id: str) -> bool:
     """Whether the run is being looked at."""
     place = place_of(run_id)
     job = diagnoses().job(Question(place)) if place and place.releases() else None
-    return job is not None and job.state != "failed"
+    return job is not None and not job.over
 
 
 def hint_tag(run_id: str) -> str:

@@ -69,10 +69,16 @@ def elsewise(fault: str) -> str:
 
 def by_numbers(finding: KeptFinding) -> str:
     """Which other faults of the library would explain the same sums, and how well."""
-    if not finding.instead:
+    if not finding.alternatives:
         return "No other fault of the library would: each is less than a thousandth as likely."
-    named = "; ".join(f"{says}, {percent(likely)} as likely" for says, likely in finding.instead)
-    return f"{named[:1].upper()}{named[1:]}."
+    named = "; ".join(
+        f"{one.says}, {percent(one.likelihood)} as likely" for one in finding.alternatives
+    )
+    certainty = "above 99%" if finding.certainty > 0.99 else percent(finding.certainty)
+    return (
+        f"{named[:1].upper()}{named[1:]}. That it is this one: {certainty}, if it is one of the "
+        "library alone."
+    )
 
 
 def rest(answer: KeptDiagnosis) -> str:

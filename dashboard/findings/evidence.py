@@ -103,6 +103,10 @@ def _shown(kept: Mapping[str, Any], store: Store) -> ShownSample:
 
 
 def diagnoses_in(history: Sequence[FindingEntry]) -> list[tuple[FindingEntry, KeptDiagnosis]]:
-    """The diagnoses of a finding with when each was added, the newest first."""
+    """The diagnoses of a finding with when each was added, the first first.
+
+    The first is what the finding was filed on: what is added later stands beside it, never in its
+    place.
+    """
     read = [(one, thawed(one.content)) for one in history if one.kind == "diagnosis"]
-    return [(one, answer) for one, answer in reversed(read) if answer is not None]
+    return [(one, answer) for one, answer in read if answer is not None]

@@ -54,6 +54,14 @@ def diagnosis(answer: KeptDiagnosis, fault: str | None, classes: int) -> list[tu
     return [*first, *((inner, "") for inner in cards.remainder(answer))]
 
 
+def as_kept(entry: FindingEntry, *, first: bool) -> str:
+    """When a diagnosis was kept with a finding, over its cards."""
+    kept = f"{moment(entry.at)}, by {entry.author}"
+    if first:
+        return f"As it stood when it was kept, on {kept}. Later diagnoses do not change it."
+    return f"A later diagnosis, added on {kept}."
+
+
 def probe(content: Mapping[str, Any]) -> str:
     """A probe's answer with its interval and its cost."""
     value = f"{content['value']:.3g} (95%: {content['low']:.3g} to {content['high']:.3g})"

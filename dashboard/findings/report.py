@@ -37,8 +37,9 @@ def report(store: Store, finding_id: int) -> str:
     """The finding's report, a whole HTML file.
 
     It holds the hypothesis and what became of it, the run with both privacy statements and their
-    assumptions, the newest diagnosis that was kept with what could not have been seen, probes'
-    answers with their costs, the samples kept, and the whole history. Every text in it is escaped.
+    assumptions, every diagnosis that was kept, the first one first, with what could not have been
+    seen, probes' answers with their costs, the samples kept, and the whole history. Every text in
+    it is escaped.
 
     Raises:
         StoreError: there is no such finding.
@@ -78,11 +79,11 @@ def _diagnosis(
     if not kept:
         yield card(_NO_DIAGNOSIS)
         return
-    entry, answer = kept[0]
     classes = len(store.requested_classes(run.run_id))
-    for inner, kind in pieces.diagnosis(answer, fault, classes):
-        yield card(inner, kind)
-    yield f'<p class="quiet">Diagnosis as kept on {pieces.moment(entry.at)}.</p>'
+    for number, (entry, answer) in enumerate(kept):
+        yield f'<p class="quiet">{text(pieces.as_kept(entry, first=number == 0))}</p>'
+        for inner, kind in pieces.diagnosis(answer, fault, classes):
+            yield card(inner, kind)
 
 
 def _run(run: RunRecord) -> str:

@@ -7,17 +7,15 @@ the run's folder.
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
 from dashboard.faults.places import RunPlace
-from dashboard.processes import counted, reason
+from dashboard.processes import CommandFailed, followed
 
 FOLDER = "students"
 FORMAT = "fedlens-students-1"
@@ -125,7 +123,7 @@ class StudentJobs:
                 if not _keep(labels.kept_at, said):
                     self._here[labels.kept_at] = students
                 del self._jobs[labels.kept_at]
-            except (_Failed, OSError) as error:
+            except (CommandFailed, OSError) as error:
                 job.state, job.why = "failed", str(error)
             except (ValueError, KeyError, TypeError):
                 job.state, job.why = "failed", "Its last line was no answer of this version."
@@ -134,49 +132,14 @@ class StudentJobs:
         """The last line that a process writes, those before it being its progress.
 
         Raises:
-            _Failed: it ended with an error, whose last line is the reason, or took too long.
+            CommandFailed: it ended with an error, whose last line is the reason, or took too long.
         """
-        with tempfile.TemporaryFile("w+", encoding="utf-8") as wrong:
-            # Our own interpreter and module; paths and names are single arguments, no shell's.
-            with (
-                subprocess.Popen(  # noqa: S603
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=wrong,
-                    text=True,
-                ) as process,
-                counted(process),
-            ):
-                clock = threading.Timer(MOST_SECONDS, process.kill)
-                clock.start()
-                last = _followed(process.stdout, job)
-                process.wait()
-                late = not clock.is_alive()
-                clock.cancel()
-            if process.returncode:
-                raise _Failed(_reason(wrong, process.returncode, late))
-        return json.loads(last)
 
+        def heard(line: str) -> None:
+            if line.rstrip().endswith(" labels"):
+                job.done.append(line.strip()[:_LAST])
 
-class _Failed(Exception):
-    """Training that came to nothing."""
-
-
-def _followed(lines: IO[str] | None, job: TrainingJob) -> str:
-    last = ""
-    for line in lines or ():
-        last = line
-        if line.rstrip().endswith(" labels"):
-            job.done.append(line.strip()[:_LAST])
-    return last
-
-
-def _reason(wrong: IO[str], status: int, late: bool) -> str:
-    if late:
-        return f"It took more than {MOST_SECONDS // 60} minutes and was stopped."
-    wrong.seek(0)
-    return reason(status, wrong.read())
+        return json.loads(followed(command, heard, most_seconds=MOST_SECONDS))
 
 
 def read_students(said: Any) -> TaughtStudents:

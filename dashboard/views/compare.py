@@ -36,7 +36,7 @@ def _class(one: Side, other: Side) -> int | None:
 
 def _page(one: Side, other: Side, class_: int | None) -> int:
     """The offset that both sides show."""
-    total = max(store().count_samples(side.wanted(class_)) for side in (one, other))
+    total = max(side.total(class_) for side in (one, other))
     pages = max(1, math.ceil(total / AT_ONCE))
     said = choice(
         "Page of both", [str(i + 1) for i in range(pages)], lambda i: f"{i} of {pages}", "page"

@@ -11,12 +11,13 @@ from dashboard.faults.answer import KeptDiagnosis, KeptFinding
 from dashboard.faults.confirm import confirm
 from dashboard.faults.jobs import Job, Question
 from dashboard.faults.places import RunPlace
+from dashboard.faults.progress import cancelled, failed, progress, stale
 from dashboard.findings import pieces
 from dashboard.findings.evidence import frozen, hypothesis_of
 from dashboard.pages import PAGES, DashboardPage
 from dashboard.sample_filters import classes_of
 from dashboard.session import nearby, pick_run, plain_errors, store, store_url
-from dashboard.theme import put_card, text
+from dashboard.theme import put_card
 from server.store import FindingRecord, RunRecord
 
 REFRESH_SECONDS = 2
@@ -83,53 +84,65 @@ def _unreadable(run: RunRecord, place: RunPlace | None) -> str | None:
 
 
 @st.fragment(run_every=REFRESH_SECONDS)
-def _waiting(run: RunRecord, question: Question) -> None:
+def _waiting(question: Question) -> None:
     with plain_errors():
         require("look")
         job = panel.diagnoses().job(question)
-        if job is None or job.state == "failed":
+        if job is None or job.over:
             st.rerun()
-        _progress(job)
+            return
+        put_card(progress(job))
+        if account().may("manage") and st.button(
+            "Cancel", key="diagnose_cancel", icon=":material/cancel:"
+        ):
+            panel.diagnoses().cancel(question, require("manage").name)
+            st.rerun()
 
 
-def _progress(job: Job | None) -> None:
-    seconds = 0 if job is None else job.seconds
-    waits = job is not None and job.state == "waiting"
-    put_card(
-        f'<div role="status"><p class="over">Under way, {seconds // 60}:{seconds % 60:02d}</p>'
-        "<h2>"
-        + ("Waiting for another diagnosis" if waits else "Trying every fault of the library")
-        + "</h2><p>Usually one to three minutes. You may leave this page: the answer is kept.</p>"
-        "</div>"
-    )
-
-
-def _failed(run: RunRecord, question: Question, job: Job) -> None:
-    put_card(
-        '<p class="over">No answer</p><h2>The diagnosis ended with an error</h2>'
-        f"<p>{text(job.why)}</p>",
-        "refused",
-    )
+def _ended(run: RunRecord, question: Question, job: Job) -> None:
+    """Nothing came of it: why, and a way to begin again."""
+    if job.state == "cancelled":
+        put_card(cancelled(job))
+    else:
+        put_card(failed(job), "refused")
     if st.button("Try again", key="diagnose_again"):
+        require("look")
         panel.ask(run, question)
         st.rerun()
 
 
 def _answer(run: RunRecord, question: Question) -> None:
-    answer = panel.diagnoses().answer(question)
+    answer, job = panel.diagnoses().answer(question), panel.diagnoses().job(question)
     if answer is not None:
-        classes = len(classes_of(run.run_id))
-        _cards(run, answer, classes)
-        if answer.fits and answer.findings:
-            confirm(answer.findings[0], run, nearby(str(question.run.path)), classes)
+        _shown(run, question, answer)
         return
-    job = panel.diagnoses().job(question)
-    if job is not None and job.state == "failed":
-        _failed(run, question, job)
-        return
+    earlier = panel.diagnoses().earlier(question)
+    if job is None and (earlier is None or run.status in panel.ENDED):
+        job = panel.ask(run, question)
     if job is None:
+        _stale(run, question)
+    elif job.over:
+        _ended(run, question, job)
+    else:
+        _waiting(question)
+    if earlier is not None:
+        _shown(run, question, earlier)
+
+
+def _stale(run: RunRecord, question: Question) -> None:
+    """A run that goes on has released more since: its sums are looked at when asked for."""
+    put_card(stale())
+    if st.button("Look at the newest sums", key="diagnose_anew"):
+        require("look")
         panel.ask(run, question)
-    _waiting(run, question)
+        st.rerun()
+
+
+def _shown(run: RunRecord, question: Question, answer: KeptDiagnosis) -> None:
+    classes = len(classes_of(run.run_id))
+    _cards(run, answer, classes)
+    if answer.fits and answer.findings:
+        confirm(answer.findings[0], run, nearby(str(question.run.path)), classes)
 
 
 def _cards(run: RunRecord, answer: KeptDiagnosis, classes: int) -> None:
@@ -161,8 +174,8 @@ def _keep(run: RunRecord, finding: KeptFinding, answer: KeptDiagnosis) -> None:
         record = FindingRecord(
             run_id=run.run_id, hypothesis=hypothesis_of(finding), fault=finding.fault
         )
-        made = store().add_finding(record, author=author)
-        store().add_evidence(made, "diagnosis", frozen(answer, finding.fault), author=author)
+        kept = frozen(answer, finding.fault)
+        store().add_finding(record, author=author, diagnosis=kept)
         st.rerun()
 
 

@@ -25,6 +25,7 @@ from dashboard.sample_filters import ALL, classes_of
 from dashboard.session import RUN_PARAMETER, choice, plain_errors, run_title, store
 from dashboard.theme import put_card
 from server.store import (
+    FindingEntry,
     FindingRecord,
     FindingStatus,
     Member,
@@ -131,11 +132,7 @@ def _detail(finding: StoredFinding) -> None:
     left, right = st.columns([1.7, 1], gap="large")
     with left:
         put_card(pieces.heading(finding, run), "found" if finding.status == "confirmed" else "")
-        kept = diagnoses_in(history)
-        if kept:
-            classes = len(classes_of(run.run_id))
-            for inner, kind in pieces.diagnosis(kept[0][1], finding.fault, classes):
-                put_card(inner, kind)
+        _diagnoses(finding, history)
         for entry in history:
             if entry.kind == "probe":
                 put_card(pieces.probe(entry.content))
@@ -148,6 +145,22 @@ def _detail(finding: StoredFinding) -> None:
             _judge(finding)
             _add_evidence(finding, run)
         put_card(pieces.history(history))
+
+
+def _diagnoses(finding: StoredFinding, history: list[FindingEntry]) -> None:
+    """What the finding was filed on, as it stood; what was added later folded away below it."""
+    kept = diagnoses_in(history)
+    for number, (entry, answer) in enumerate(kept):
+        said = pieces.as_kept(entry, first=number == 0)
+        cards = pieces.diagnosis(answer, finding.fault, len(classes_of(finding.run_id)))
+        if number == 0:
+            st.caption(plain(said))
+            place = st.container()
+        else:
+            place = st.expander(plain(said))
+        with place:
+            for inner, kind in cards:
+                put_card(inner, kind)
 
 
 def _report(finding: StoredFinding) -> None:

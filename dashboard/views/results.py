@@ -25,6 +25,7 @@ from server.store import (
     Store,
     StoredLabel,
     StoredProject,
+    labelling_interface,
 )
 
 SHOWN = 60
@@ -63,7 +64,7 @@ def _jump(project: StoredProject, counts: Counts, labels: list[StoredLabel]) -> 
     total = sum(n for (c, one), n in counts.items() if one == label and requested in (None, c))
     st.caption(f"{total:,} samples" + (f", the first {SHOWN}" if total > SHOWN else ""))
     links = []
-    for sample in map(store().sample, found):
+    for sample in store().samples_by_id(found):
         address = escape(f"/samples?run={quote(project.run_id)}&sample={sample.sample_id}")
         source = f"data:image/png;base64,{base64_text(sample.png)}"
         links.append(
@@ -103,6 +104,16 @@ def _exports(project: StoredProject) -> None:
                 key=f"export-{name}-{project.project_id}",
                 on_click="ignore",
             )
+        interface = labelling_interface(store().labels(project.project_id), several=project.several)
+        st.download_button(
+            "Label Studio (interface)",
+            interface,
+            file_name=f"labels-{project.project_id}.xml",
+            mime="application/xml",
+            key=f"export-interface-{project.project_id}",
+            on_click="ignore",
+            help="Label Studio shows the JSON under it: paste it as the labelling interface.",
+        )
 
 
 def _exported(

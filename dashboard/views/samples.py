@@ -148,6 +148,7 @@ def render() -> None:
         with right:
             sample_marks.show(run, [one.sample_id for one in shown], picked)
             _detail(run, shown, picked)
+            sample_marks.history(run)
 
 
 PAGE = DashboardPage("Samples", ":material/grid_view:", "samples", 30, render)

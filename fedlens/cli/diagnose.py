@@ -49,6 +49,11 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         action="store_true",
         help="read the annotator's releases too: they tell little more and take as long again",
     )
+    add(
+        "--steps",
+        action="store_true",
+        help="with --json: print a line for each step as it begins, for a program that waits",
+    )
     add_json_flag(parser)
     parser.set_defaults(run=run)
 
@@ -56,7 +61,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 def run(args: argparse.Namespace) -> int:
     """Diagnose, print, draw."""
     from fedlens.diagnosing import diagnose
-    from fedlens.keeping import keep_diagnosis
+    from fedlens.keeping import keep_diagnosis, place_of_diagnosis
     from fedlens.runs import open_run
     from foundation.errors import ExitStatus
     from simulations.plots.diagnosis import plot_diagnosis
@@ -66,19 +71,31 @@ def run(args: argparse.Namespace) -> int:
         return _hint(chosen, args.sound, as_json=args.json)
     if args.sound is not None:
         raise WrongUse("--sound is of --reference none alone: leave one of them out")
+    if args.steps and not args.json:
+        raise WrongUse("--steps is for programs: give --json too, or leave it out")
+    step = _step if args.steps else _unsaid
+    place = place_of_diagnosis(chosen, args.reference)
     with step_bars() as bar:
+
+        def progress(done: int, total: int) -> None:
+            step("fits", done, total)
+            if bar is not None:
+                bar("faults", done, total)
+
         found = diagnose(
             chosen,
             reference=args.reference,
             images=args.images,
             thorough=args.thorough,
-            progress=None if bar is None else lambda done, total: bar("faults", done, total),
+            progress=progress,
+            on_stage=step,
         )
+    step("pictures")
     picture = chosen.path / PICTURE
     plot_diagnosis(found, picture)
     kept = None
     if args.images == IMAGES and not args.thorough:  # as the dashboard would have asked
-        kept = keep_diagnosis(chosen, found, args.reference)
+        kept = keep_diagnosis(chosen, found, args.reference, place=place)
     if args.json:
         print_json(found.to_json())
     else:
@@ -86,6 +103,16 @@ def run(args: argparse.Namespace) -> int:
         if kept is not None:
             say(f"kept for the dashboard: {kept}")
     return ExitStatus.DONE
+
+
+def _step(name: str, done: int = 0, total: int = 0) -> None:
+    from server.diagnosis_steps import Step
+
+    say(Step(name, done, total).to_line(), at_once=True)
+
+
+def _unsaid(_name: str, _done: int = 0, _total: int = 0) -> None:
+    """Nothing waits for steps."""
 
 
 def _hint(run: Run, sound: str | None, *, as_json: bool) -> int:

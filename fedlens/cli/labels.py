@@ -43,6 +43,14 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     )
     back.add_argument("file", type=Path, metavar="FILE", help="with the labels")
     back.add_argument("--project", required=True, help="its name")
+    shown = _action(
+        actions,
+        "interface",
+        "write the labelling interface under which Label Studio shows an export",
+        "--project digits --out digits.xml",
+    )
+    shown.add_argument("--project", required=True, help="its name")
+    shown.add_argument("--out", type=Path, help="file to write (default: named like the project)")
     more = _action(
         actions,
         "refill",
@@ -82,7 +90,8 @@ def run(args: argparse.Namespace) -> int:
         found: dict[str, object] = {"added": added}
     else:
         with open_store(kept.store) as store:
-            found = (_export if args.action == "export" else _import)(store, args)
+            actions = {"export": _export, "import": _import, "interface": _interface}
+            found = actions[args.action](store, args)
     if args.json:
         print_json(found)
     return 0
@@ -94,14 +103,30 @@ def _export(store: Store, args: argparse.Namespace) -> dict[str, object]:
 
     project, exporter = _project(store, args.project), EXPORTERS[args.format]
     answers = store.labelled_samples(project.project_id)
-    path = args.out or Path(f"labels-{project.project_id}{exporter.suffix}")
-    if not path.parent.is_dir():
-        raise WrongUse(f"--out {path}: there is no folder {path.parent}")
+    path = _place(args.out or Path(f"labels-{project.project_id}{exporter.suffix}"))
     # Whole or not there: an export that is cut off leaves no half file under this name.
     write_durably(path, exporter.export(answers))
     store.log(ACTOR, "exported", f"{project.name} ({args.format})")
     say(f"{len(answers)} answers written to {path}")
     return {"answers": len(answers), "file": str(path)}
+
+
+def _place(path: Path) -> Path:
+    if not path.parent.is_dir():
+        raise WrongUse(f"--out {path}: there is no folder {path.parent}")
+    return path
+
+
+def _interface(store: Store, args: argparse.Namespace) -> dict[str, object]:
+    from foundation.files import write_durably
+    from server.store import labelling_interface
+
+    project = _project(store, args.project)
+    labels = store.labels(project.project_id)
+    path = _place(args.out or Path(f"labels-{project.project_id}.xml"))
+    write_durably(path, labelling_interface(labels, several=project.several).encode())
+    say(f"{len(labels)} labels written to {path}")
+    return {"labels": len(labels), "file": str(path)}
 
 
 def _import(store: Store, args: argparse.Namespace) -> dict[str, object]:

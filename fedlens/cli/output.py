@@ -24,9 +24,11 @@ def print_json(value: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
-def say(text: str = "") -> None:
-    """One line for people on standard output."""
+def say(text: str = "", *, at_once: bool = False) -> None:
+    """One line on standard output; at once for a program that reads along."""
     sys.stdout.write(text + "\n")
+    if at_once:
+        sys.stdout.flush()
 
 
 def tell(text: str) -> None:

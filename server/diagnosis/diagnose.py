@@ -20,7 +20,7 @@ from server.diagnosis.fitting import (
     unexplained,
 )
 from server.diagnosis.hypotheses import Hypothesis, library
-from server.diagnosis.inquiry import Inquiry, OnStep, fitting_records
+from server.diagnosis.inquiry import Inquiry, OnStage, OnStep, fitting_records
 from server.diagnosis.model import LinearModel
 from server.diagnosis.reference import Reference
 from server.diagnosis.report import Alternative, Diagnosis, FoundFault, Omnibus, ReferenceFit
@@ -42,6 +42,7 @@ def diagnose(
     *,
     before: Sequence[KeptRelease] = (),
     on_step: OnStep | None = None,
+    on_stage: OnStage | None = None,
 ) -> Diagnosis:
     """Name the faults that a run's releases show, and the share of users that has each.
 
@@ -50,25 +51,34 @@ def diagnose(
         reference: records of the users' kind without faults; with ``before``, samples of that run.
         before: what an earlier run kept, to look at the difference alone.
         on_step: told how far it is.
+        on_stage: told what it turns to.
 
     Raises:
         WrongUse: the run kept nothing that can be read, or the reference is of another schema.
     """
+    begin = on_stage or _unheard
     observed = observed_of(releases, before)
     first = observed.first
     reference.check(first.shape, first.classes)
+    begin("fits")
     records = fitting_records(observed_of(releases), reference)
     inquiry = Inquiry(
         observed, reference, records, library(reference.shape, reference.classes), on_step
     )
-    return concluded(inquiry, reference)
+    return concluded(inquiry, reference, begin)
 
 
-def concluded(inquiry: Inquiry, reference: Reference) -> Diagnosis:
-    """What an inquiry into the whole library says."""
+def _unheard(_: str) -> None:
+    """Where it is told to nothing."""
+
+
+def concluded(inquiry: Inquiry, reference: Reference, begin: OnStage = _unheard) -> Diagnosis:
+    """What an inquiry into the whole library says; ``begin`` is told what it turns to."""
+    begin("findings")
     smallest = by_fault(inquiry.hypotheses, inquiry.model())  # before more of them are added
     count = len(inquiry.hypotheses)
     taken = _taken(inquiry)
+    begin("omnibus")
     rest = unexplained(inquiry.model(), [one.place for one in taken])
     fit = judged(reference, rest, len(taken))
     return Diagnosis(

@@ -29,6 +29,8 @@ DEALS = 4
 _DEALT = 14
 OnStep = Callable[[int, int], None]
 """Told how many hypotheses are computed, and how many there are."""
+OnStage = Callable[[str], None]
+"""Told the name of each of `server.diagnosis_steps.STEPS` as it begins."""
 FITTING = 0.1
 """How far a user's contribution may be from the reference's before other sizes are tried."""
 RECORDS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)

@@ -12,6 +12,7 @@ from server.store.accounts import PERMISSIONS, ROLES, LogEntry, Member, Permissi
 from server.store.audits import AuditRecord
 from server.store.errors import StoreError, StoreVersionError
 from server.store.exporters import EXPORTERS, Exporter, LabelledSample
+from server.store.exporters.label_studio import labelling_interface
 from server.store.findings import (
     FindingEntry,
     FindingRecord,
@@ -57,4 +58,5 @@ from server.store.records import (
 )
 from server.store.reviews import Adjudication, AnnotatorRecord, FinalLabel, GivenAnswer
 from server.store.store import Store, open_store
+from server.store.tags import TagEntry
 from server.store.upgrades import StoreStatus, check, upgrade

@@ -11,7 +11,10 @@ from server.store.schema import AnnotationTable
 def in_force(row: type[AnnotationTable]) -> ColumnElement[bool]:
     """Condition: no other row supersedes this one (it may still be an undo)."""
     later = aliased(AnnotationTable)
-    return ~exists().where(later.supersedes_id == row.annotation_id)
+    # That it is not null follows, but PostgreSQL then reads the few rows that supersede one alone.
+    return ~exists().where(
+        later.supersedes_id == row.annotation_id, later.supersedes_id.is_not(None)
+    )
 
 
 def is_answer(row: type[AnnotationTable]) -> ColumnElement[bool]:

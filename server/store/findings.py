@@ -79,8 +79,25 @@ class FindingEntry:
 class FindingMethods(Transactions):
     """Findings and their history."""
 
-    def add_finding(self, record: FindingRecord, *, author: str) -> int:
-        """Open a finding; give back its id."""
+    def add_finding(
+        self,
+        record: FindingRecord,
+        *,
+        author: str,
+        diagnosis: Mapping[str, Any] | None = None,
+    ) -> int:
+        """Open a finding; give back its id.
+
+        Args:
+            record: what is claimed.
+            author: who claims it.
+            diagnosis: the answer that it comes from, kept with it as it is now: both or neither.
+
+        Raises:
+            StoreError: there is no such run, or the diagnosis is no JSON object, or too large.
+        """
+        if diagnosis is not None:
+            _check_evidence(diagnosis)
         with self._writing() as session:
             require_run(session, record.run_id)
             now = utc_now()
@@ -97,6 +114,8 @@ class FindingMethods(Transactions):
             session.flush()
             content = {"hypothesis": row.hypothesis, "fault": record.fault}
             _enter(session, row, "opened", content, author)
+            if diagnosis is not None:
+                _enter(session, row, "diagnosis", diagnosis, author)
             return row.finding_id
 
     def reword_finding(self, finding_id: int, hypothesis: str, *, author: str) -> None:
@@ -139,9 +158,7 @@ class FindingMethods(Transactions):
             StoreError: it is no JSON object, or too large.
         """
         check_choice("kind", kind, EvidenceKind)
-        check_json("content", dict(content))
-        size = len(str(content))
-        require(size <= LARGEST_EVIDENCE, "content", f"{size} characters", "leave pictures out")
+        _check_evidence(content)
         with self._writing() as session:
             row = _required(session, finding_id)
             there = [one.content for one in _entries(session, finding_id) if one.kind == kind]
@@ -236,6 +253,12 @@ def _frozen(session: Session, sample_ids: Sequence[int]) -> list[dict[str, Any]]
     if missing:
         raise StoreError(f"sample_id = {missing[0]}: the store has no such sample")
     return [found[one] for one in sample_ids]
+
+
+def _check_evidence(content: Mapping[str, Any]) -> None:
+    check_json("content", dict(content))
+    size = len(str(content))
+    require(size <= LARGEST_EVIDENCE, "content", f"{size} characters", "leave pictures out")
 
 
 def _named(author: str) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Select, delete, func, insert, select, update
+from sqlalchemy import Select, case, delete, func, insert, select, update
 from sqlalchemy.orm import Session, aliased
 
 from server.store.chains import in_force, is_answer
@@ -184,8 +184,13 @@ def let_go(session: Session, project_id: int, user_id: int, sample_id: int) -> N
 
 def progress_of(session: Session, project_id: int, user_id: int) -> LabellingProgress:
     """How far this annotator is, in samples of the project's queue."""
+    answered_open = case((TaskTable.is_open & is_answer(AnnotationTable), 1))
     said = (
-        select(func.count(AnnotationTable.label_id), func.count(AnnotationTable.skip_reason))
+        select(
+            func.count(AnnotationTable.label_id),
+            func.count(AnnotationTable.skip_reason),
+            func.count(answered_open),
+        )
         .join(
             TaskTable,
             (TaskTable.project_id == AnnotationTable.project_id)
@@ -197,13 +202,10 @@ def progress_of(session: Session, project_id: int, user_id: int) -> LabellingPro
             in_force(AnnotationTable),
         )
     )
-    done, skipped = session.execute(said).one()
+    done, skipped, mine_open = session.execute(said).one()
     still_open = select(func.count()).select_from(TaskTable)
     still_open = still_open.where(TaskTable.project_id == project_id, TaskTable.is_open)
-    mine_open = said.with_only_columns(func.count()).where(
-        TaskTable.is_open, is_answer(AnnotationTable)
-    )
-    left = (session.scalar(still_open) or 0) - (session.scalar(mine_open) or 0)
+    left = (session.scalar(still_open) or 0) - mine_open
     return LabellingProgress(total=done + skipped + left, done=done, skipped=skipped)
 
 

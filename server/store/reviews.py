@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, Select, func, or_, select
+from sqlalchemy import ColumnElement, Select, func, or_, select, text
 from sqlalchemy.orm import Session
 
 from server.store.agreement import cohen_kappa
@@ -24,7 +24,7 @@ from server.store.schema import (
     LabelTable,
     UserTable,
 )
-from server.store.schema_team import AdjudicationTable, TaskTable
+from server.store.schema_team import SHARED, AdjudicationTable, TaskTable
 from server.store.tasks import EVERYBODY, recount
 
 
@@ -109,9 +109,11 @@ class ReviewMethods(QueueMethods):
             if shared is None:
                 return _answers(session, project_id)
             both = select(TaskTable.sample_id).where(
-                TaskTable.project_id == project_id, TaskTable.answered >= 2
+                TaskTable.project_id == project_id, text(SHARED)
             )
             ids = session.scalars(both.order_by(TaskTable.rank).limit(shared)).all()
+            if not ids:
+                return []  # without any to look up, all answers would be read
             return _answers(session, project_id, AnnotationTable.sample_id.in_(ids))
 
     def disputed(self, project_id: int, offset: int = 0, limit: int = 50) -> list[int]:

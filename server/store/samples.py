@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, func, insert, select
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, Row, Select, Subquery, func, insert, select
+from sqlalchemy.orm import Session, aliased
 
 from server.store.chains import in_force
 from server.store.checks import check_choice
@@ -29,7 +30,7 @@ from server.store.rows import (
     to_values,
 )
 from server.store.runs import ledger_row
-from server.store.schema import AnnotationTable, BatchTable, LedgerTable, SampleTable
+from server.store.schema import AnnotationTable, Base, BatchTable, LedgerTable, SampleTable
 from server.store.tags import tagged
 from server.store.transactions import Transactions
 
@@ -90,25 +91,28 @@ def _by_key(session: Session, record: BatchRecord) -> BatchTable:
     return session.scalars(select(BatchTable).filter_by(**key)).one()
 
 
+def _equal(wanted: SampleFilter, table: type[Base], *names: str) -> list[ColumnElement[bool]]:
+    """Conditions on those of a table's columns that the filter names a value of."""
+    given = {name: getattr(wanted, name) for name in names}
+    return [getattr(table, name) == value for name, value in given.items() if value is not None]
+
+
+def _of_batches(wanted: SampleFilter) -> list[ColumnElement[bool]]:
+    return _equal(wanted, BatchTable, "run_id", "round", "purpose")
+
+
 def _conditions(wanted: SampleFilter) -> list[ColumnElement[bool]]:
-    columns = {
-        "run_id": BatchTable.run_id,
-        "round": BatchTable.round,
-        "purpose": BatchTable.purpose,
-        "batch_id": SampleTable.batch_id,
-        "requested_class": SampleTable.requested_class,
-        "sha256": SampleTable.sha256,
-    }
-    given = {name: getattr(wanted, name) for name in columns}
-    conditions = [columns[name] == value for name, value in given.items() if value is not None]
+    return _of_batches(wanted) + _of_samples(wanted)
+
+
+def _of_samples(wanted: SampleFilter) -> list[ColumnElement[bool]]:
+    conditions = _equal(wanted, SampleTable, "batch_id", "requested_class", "sha256")
     if wanted.least_agreement is not None:
         conditions.append(SampleTable.agreement >= wanted.least_agreement)
     if wanted.most_agreement is not None:
         conditions.append(SampleTable.agreement <= wanted.most_agreement)
     if wanted.label_id is not None:
-        labelled = select(AnnotationTable.sample_id).where(
-            AnnotationTable.label_id == wanted.label_id, in_force(AnnotationTable)
-        )
+        labelled = select(AnnotationTable.sample_id).where(*_labelled(wanted.label_id))
         conditions.append(SampleTable.sample_id.in_(labelled))
     if wanted.tag is not None:
         conditions.append(SampleTable.sample_id.in_(tagged(wanted.tag, wanted.run_id)))
@@ -123,6 +127,62 @@ def _order(order: SampleOrder) -> list[ColumnElement[Any]]:
     agreement = SampleTable.agreement
     sorted_by = agreement.asc() if order == "least agreed" else agreement.desc()
     return [agreement.is_(None), sorted_by, SampleTable.sample_id.expression]
+
+
+def _ids(wanted: SampleFilter, order: SampleOrder) -> Select[*tuple[Any, ...]]:
+    """The ids of the samples that match, in order."""
+    if wanted.label_id is None or order != "stored":
+        ids = select(SampleTable.sample_id).join(BatchTable).where(*_conditions(wanted))
+        return ids.order_by(*_order(order))
+    # In the order of the label's own index, so that it can stop at the end of the page.
+    answers = _answers_with(wanted, wanted.label_id)
+    return select(answers.c.sample_id).distinct().order_by(answers.c.sample_id)
+
+
+def _count(wanted: SampleFilter) -> Select[int]:
+    """How many samples match."""
+    if wanted.label_id is None:
+        count = select(func.count(SampleTable.sample_id)).join(BatchTable)
+        return count.where(*_conditions(wanted))
+    return select(func.count(_answers_with(wanted, wanted.label_id).c.sample_id.distinct()))
+
+
+def _answers_with(wanted: SampleFilter, label_id: int) -> Subquery:
+    """The answers in force with a label, about samples that match in all else."""
+    found = select(AnnotationTable.sample_id).join(SampleTable).where(*_labelled(label_id))
+    found = found.where(*_of_samples(replace(wanted, label_id=None)))
+    batches = _of_batches(wanted)
+    if batches:
+        # Not joined: SQLite would then look at the samples themselves, with their pictures.
+        these = select(BatchTable.batch_id).where(*batches)
+        found = found.where(SampleTable.batch_id.in_(these))
+    return found.subquery()
+
+
+def _labelled(label_id: int) -> tuple[ColumnElement[bool], ...]:
+    """Condition on answers: in force, and the label is the first that they give."""
+    return AnnotationTable.label_id == label_id, in_force(AnnotationTable)
+
+
+def _classes(run_id: str) -> Select[int]:
+    """The classes of a run's samples, each found from the one before it: not all are read."""
+    first, later = aliased(SampleTable), aliased(SampleTable)
+    of_batch = select(func.min(first.requested_class)).where(first.batch_id == BatchTable.batch_id)
+    found = (
+        select(BatchTable.batch_id, of_batch.scalar_subquery().label("number"))
+        .where(BatchTable.run_id == run_id)
+        .cte("found", recursive=True)
+    )
+    following = select(func.min(later.requested_class)).where(
+        later.batch_id == found.c.batch_id, later.requested_class > found.c.number
+    )
+    found = found.union_all(
+        select(found.c.batch_id, following.correlate(found).scalar_subquery()).where(
+            found.c.number.is_not(None)
+        )
+    )
+    number = found.c.number
+    return select(number).where(number.is_not(None)).distinct().order_by(number)
 
 
 def stored_samples() -> Select[*tuple[Any, ...]]:
@@ -196,8 +256,7 @@ class SampleMethods(Transactions):
             if offset < 0 or limit < 0:
                 raise StoreError(f"offset = {offset}, limit = {limit}: give numbers ≥ 0")
             # First which, by an index alone: the pictures passed over are never read.
-            ids = select(SampleTable.sample_id).join(BatchTable).where(*_conditions(wanted))
-            page = ids.order_by(*_order(order)).offset(offset).limit(limit)
+            page = _ids(wanted, order).offset(offset).limit(limit)
             statement = stored_samples().where(SampleTable.sample_id.in_(page))
             statement = statement.order_by(*_order(order))
             return [to_sample(row) for row in session.execute(statement)]
@@ -205,8 +264,7 @@ class SampleMethods(Transactions):
     def count_samples(self, wanted: SampleFilter) -> int:
         """How many samples match."""
         with self._reading() as session:
-            statement = select(func.count(SampleTable.sample_id)).join(BatchTable)
-            return session.execute(statement.where(*_conditions(wanted))).scalar_one()
+            return session.execute(_count(wanted)).scalar_one()
 
     def sample(self, sample_id: int) -> StoredSample:
         """One sample."""
@@ -218,14 +276,15 @@ class SampleMethods(Transactions):
                 raise StoreError(f"sample_id = {sample_id}: the store has no such sample")
             return to_sample(row)
 
+    def samples_by_id(self, sample_ids: Sequence[int]) -> list[StoredSample]:
+        """Samples in the order of their ids as given; those that are not there are left out."""
+        wanted = stored_samples().where(SampleTable.sample_id.in_(sample_ids))
+        with self._reading() as session:
+            found = {row.sample_id: to_sample(row) for row in session.execute(wanted)}
+        return [found[one] for one in sample_ids if one in found]
+
     def requested_classes(self, run_id: str) -> list[int]:
         """The classes that a run's samples were requested for, in order."""
         with self._reading() as session:
             require_run(session, run_id)
-            found = select(SampleTable.requested_class).join(BatchTable)
-            distinct = (
-                found.where(BatchTable.run_id == run_id)
-                .distinct()
-                .order_by(SampleTable.requested_class)
-            )
-            return list(session.scalars(distinct))
+            return list(session.scalars(_classes(run_id)))

@@ -311,7 +311,7 @@ class AnnotationTable(Base):
     project_id: Mapped[int] = mapped_column(ForeignKey("projects.project_id"))
     sample_id: Mapped[int] = mapped_column(ForeignKey("samples.sample_id"), index=True)
     user_id: Mapped[int] = mapped_column(ForeignKey("users.user_id"))
-    label_id: Mapped[int | None] = mapped_column(ForeignKey("labels.label_id"), index=True)
+    label_id: Mapped[int | None] = mapped_column(ForeignKey("labels.label_id"))
     skip_reason: Mapped[str | None]
     lead_ms: Mapped[int | None] = mapped_column(BigInteger)
     note: Mapped[str | None]
@@ -323,6 +323,8 @@ class AnnotationTable(Base):
 
     __table_args__ = (
         Index(None, "project_id", "user_id", "sample_id"),
+        # A label's samples in their order, without a look at the answers themselves.
+        Index("ix_annotations_label", "label_id", "sample_id"),
         Index(
             "uq_annotations_first_answer",
             "project_id",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 
 from sqlalchemy import ForeignKey, Index
@@ -52,6 +52,24 @@ class SampleTagTable(Base):
     author: Mapped[str]
 
     __table_args__ = (Index("ix_sample_tags_run_id_tag", "run_id", "tag", "sample_id"),)
+
+
+class TagEntryTable(Base):
+    """A tag that was given to a sample, or taken from it: append-only. Days and no times."""
+
+    __tablename__ = "tag_entries"
+
+    entry_id: Mapped[int] = mapped_column(primary_key=True)
+    day: Mapped[date]
+    actor: Mapped[str]
+    run_id: Mapped[str] = mapped_column(ForeignKey("runs.run_id"))
+    """The sample's: a run's history is listed without a look at its samples."""
+    sample_id: Mapped[int] = mapped_column(ForeignKey("samples.sample_id"), index=True)
+    tag: Mapped[str]
+    added: Mapped[bool]
+    """Else it was taken away."""
+
+    __table_args__ = (Index("ix_tag_entries_run_id", "run_id", "entry_id"),)
 
 
 class PinnedReferenceTable(Base):

@@ -8,10 +8,17 @@ from __future__ import annotations
 
 from datetime import date, datetime
 
-from sqlalchemy import BigInteger, ForeignKey, Index
+from sqlalchemy import BigInteger, ForeignKey, Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from server.store.schema import Base
+
+SHARED = "answered >= 2"
+"""Condition on tasks: two people or more have answered. Word for word, for its index to be used."""
+
+
+GOLD = "gold_label_id IS NOT NULL"
+"""Condition on tasks: a reviewer has said what is right."""
 
 
 class AccountTable(Base):
@@ -81,6 +88,31 @@ class TaskTable(Base):
     __table_args__ = (
         Index(None, "project_id", "is_open", "lane", "task_rank"),
         Index("ix_tasks_disputed", "project_id", "disputed"),
+        # Labels by class are counted, and samples with two answers listed, by an index alone.
+        Index(
+            "ix_tasks_counted",
+            "project_id",
+            "requested_class",
+            "final_label_id",
+            "answered",
+            "decided",
+            "is_control",
+        ),
+        Index(
+            "ix_tasks_shared",
+            "project_id",
+            "task_rank",
+            "sample_id",
+            sqlite_where=text(SHARED),
+            postgresql_where=text(SHARED),
+        ),
+        Index(
+            "ix_tasks_gold",
+            "project_id",
+            "sample_id",
+            sqlite_where=text(GOLD),
+            postgresql_where=text(GOLD),
+        ),
     )
 
 

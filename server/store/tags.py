@@ -4,19 +4,35 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
 
-from sqlalchemy import Select, delete, func, select
+from sqlalchemy import Select, delete, func, insert, select
 from sqlalchemy.orm import Session
 
+from foundation.dates import today
 from server.store.checks import require
 from server.store.errors import StoreError
-from server.store.rows import insert_once, insert_or_replace, require_run
+from server.store.rows import insert_once, insert_or_replace, require_run, to_record
 from server.store.schema import BatchTable, SampleTable
-from server.store.schema_findings import PinnedReferenceTable, SampleTagTable
+from server.store.schema_findings import PinnedReferenceTable, SampleTagTable, TagEntryTable
 from server.store.transactions import Transactions
 
 _TAG = re.compile(r"[\w][\w .+-]{0,39}")
 _AT_ONCE = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class TagEntry:
+    """What one person did with one tag on one day."""
+
+    day: date
+    actor: str
+    tag: str
+    added: bool
+    """Else it was taken away."""
+    samples: int
+    """How many samples got it, or lost it."""
 
 
 def tagged(tag: str, run_id: str | None) -> Select[int]:
@@ -37,19 +53,48 @@ class TagMethods(Transactions):
         named = _checked(tag)
         with self._writing() as session:
             runs = _runs_of(session, sample_ids)
-            rows = [
-                {"sample_id": one, "tag": named, "run_id": run, "author": author}
+            row = {"tag": named, "author": author}
+            new = {
+                one: run
                 for one, run in runs.items()
-            ]
-            return sum(insert_once(session, SampleTagTable, row) for row in rows)
+                if insert_once(session, SampleTagTable, row | {"sample_id": one, "run_id": run})
+            }
+            _enter(session, new, named, author, added=True)
+            return len(new)
 
-    def untag_samples(self, sample_ids: Sequence[int], tag: str) -> int:
+    def untag_samples(self, sample_ids: Sequence[int], tag: str, *, author: str) -> int:
         """Take a tag away from samples; how many had it."""
         with self._writing() as session:
-            _runs_of(session, sample_ids)
+            runs = _runs_of(session, sample_ids)
             chosen = SampleTagTable.sample_id.in_(sample_ids), SampleTagTable.tag == tag
             gone = delete(SampleTagTable).where(*chosen).returning(SampleTagTable.sample_id)
-            return len(session.scalars(gone).all())
+            lost = {one: runs[one] for one in session.scalars(gone)}
+            _enter(session, lost, tag, author, added=False)
+            return len(lost)
+
+    def tag_history(
+        self, run_id: str, *, sample_id: int | None = None, limit: int = 100
+    ) -> list[TagEntry]:
+        """Who gave and took which tags of a run's samples on which day, the last first.
+
+        What an earlier version of the store did is not in it.
+
+        Args:
+            run_id: of the run.
+            sample_id: of one of its samples alone; None for all.
+            limit: entries at most.
+        """
+        said = (TagEntryTable.day, TagEntryTable.actor, TagEntryTable.tag, TagEntryTable.added)
+        found = select(*said, func.count().label("samples")).where(TagEntryTable.run_id == run_id)
+        if sample_id is not None:
+            # Each by itself: a tag may have been given and taken again on one day.
+            found = found.where(TagEntryTable.sample_id == sample_id)
+            found = found.group_by(TagEntryTable.entry_id)
+        last = func.max(TagEntryTable.entry_id).desc()
+        with self._reading() as session:
+            require_run(session, run_id)
+            rows = session.execute(found.group_by(*said).order_by(last).limit(limit))
+            return [to_record(TagEntry, row) for row in rows]
 
     def tags(self, run_id: str) -> dict[str, int]:
         """A run's tags by name, with the number of samples that have each."""
@@ -97,6 +142,23 @@ class TagMethods(Transactions):
             data_name = require_run(session, run_id).data_name
             pin = session.get(PinnedReferenceTable, data_name)
             return None if pin is None or pin.run_id == run_id else pin.run_id
+
+
+def _enter(session: Session, runs: Mapping[int, str], tag: str, actor: str, *, added: bool) -> None:
+    """Write down what was done, a line for each sample, with the sample's run."""
+    rows = [
+        {
+            "day": today(),
+            "actor": actor,
+            "run_id": run_id,
+            "sample_id": sample_id,
+            "tag": tag,
+            "added": added,
+        }
+        for sample_id, run_id in runs.items()
+    ]
+    if rows:
+        session.execute(insert(TagEntryTable), rows)
 
 
 def _checked(tag: str) -> str:

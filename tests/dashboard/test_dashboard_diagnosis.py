@@ -21,7 +21,7 @@ from dashboard.faults.jobs import Diagnoses, Question
 from dashboard.faults.looks import pictures
 from dashboard.faults.places import RunPlace, places
 from dashboard.images import base64_text
-from fedlens.keeping import keep_diagnosis
+from fedlens.keeping import keep_diagnosis, place_of_diagnosis
 from server.kept_diagnoses import MOST_PICTURED
 from server.store import Store
 
@@ -68,7 +68,9 @@ def test_a_finding_says_what_in_whom_where_how_sure_and_what_else(
 def test_other_explanations_are_named_with_how_likely_they_are() -> None:
     other = {"fault": "tilt", "says": "tilted", "likelihood": 0.04}
     kept = read_answer(diagnosed.said(findings=[{**diagnosed.TURNED, "alternatives": [other]}]))
-    assert words.by_numbers(kept.findings[0]) == "Tilted, 4.0% as likely."
+    assert words.by_numbers(kept.findings[0]) == (
+        "Tilted, 4.0% as likely. That it is this one: 96%, if it is one of the library alone."
+    )
 
 
 def test_the_runs_and_the_run_say_what_was_found(open_page: Opener, place: RunPlace) -> None:
@@ -269,3 +271,8 @@ def test_what_the_command_found_is_what_the_dashboard_opens_with(
     before = Question(place, str(earlier)).kept_at
     (earlier / "releases" / "round-000002.safetensors").write_bytes(b"more sums")
     assert Question(place, str(earlier)).kept_at != before, "the reference has changed"
+    asked_of = place_of_diagnosis(run)  # type: ignore[arg-type]
+    assert asked_of == Question(place).kept_at
+    (place.path / "releases" / "round-000003.safetensors").write_bytes(b"released meanwhile")
+    assert keep_diagnosis(run, found, place=asked_of) == asked_of  # type: ignore[arg-type]
+    assert Diagnoses().answer(Question(place)) is None

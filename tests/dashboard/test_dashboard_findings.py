@@ -74,6 +74,67 @@ def test_one_click_keeps_a_diagnosis_card_as_a_finding_with_its_evidence(
     assert "Keep as a finding" not in labels(app), "it is kept once"
 
 
+OTHERS = [
+    {"fault": "tilt", "says": "tilted by 80 degrees", "likelihood": 0.25},
+    {"fault": "mirror", "says": "mirrored", "likelihood": 0.0625},
+]
+
+
+def test_a_later_diagnosis_changes_nothing_of_a_filed_finding(
+    open_page: Opener, place: RunPlace, store_at: tuple[str, Store]
+) -> None:
+    """Neither its share nor what else it could have been, nor how sure that was."""
+    store = store_at[1]
+    doubtful = diagnosed.TURNED | {"alternatives": OTHERS, "certainty": 1 / 1.3125}
+    diagnosed.keep(place, diagnosed.said(findings=[doubtful]))
+    open_page("diagnosis", run="run-1").button(key="keep-rotate90").click().run()
+    (finding,) = store.findings()
+    number = str(finding.finding_id)
+    filed = ("31%", "Tilted by 80 degrees, 25% as likely", "That it is this one: 76%")
+    before = page_text(open_page("findings", finding=number))
+    assert all(words in before for words in filed)
+    diagnosed.keep(place, diagnosed.said(findings=[diagnosed.TURNED | {"share": 0.02}]))
+    assert page_text(open_page("findings", finding=number)) == before
+    app = open_page("findings", finding=number)
+    next(one for one in app.button if one.label.startswith("The run's diagnosis")).click().run()
+    after = page_text(app)
+    assert "As it stood when it was kept" in after
+    assert after.index(filed[1]) < after.index("2.0%")
+    assert [one.label for one in app.expander if "later diagnosis" in one.label]
+    html = report(store, finding.finding_id)
+    assert html.index("As it stood when it was kept") < html.index(filed[1])
+    assert html.index(filed[1]) < html.index("A later diagnosis") < html.index("2.0%")
+
+
+def test_what_is_frozen_is_thawed_the_same_and_earlier_versions_words_are_read() -> None:
+    doubtful = diagnosed.TURNED | {"alternatives": OTHERS, "certainty": 0.7}
+    answer = read_answer(diagnosed.said(findings=[doubtful]))
+    assert [one.fault for one in answer.findings[0].alternatives] == ["tilt", "mirror"]
+    assert answer.findings[0].certainty == 0.7
+    assert thawed(json.loads(json.dumps(frozen(answer, "rotate90")))) == answer
+    earlier = diagnosed.TURNED | {"instead": [["tilted", 0.25]]}
+    (kept,) = read_answer(diagnosed.said(findings=[earlier])).findings
+    assert [(one.says, one.likelihood) for one in kept.alternatives] == [("tilted", 0.25)]
+    assert kept.certainty == 0.8
+
+
+def test_who_tagged_what_is_on_the_page_of_samples(
+    open_page: Opener, store_at: tuple[str, Store]
+) -> None:
+    store = store_at[1]
+    populated.whole_run(store, "run-1")
+    first, *_, last = (one.sample_id for one in store.samples(populated.of_run("run-1")))
+    assert "History of tags" not in [one.label for one in open_page("samples").expander]
+    store.tag_samples([first, last], "turned", author=EVIL)
+    store.untag_samples([last], "turned", author="ben")
+    app = open_page("samples", run="run-1", sample=str(last), batch="all")
+    assert "History of tags" in [one.label for one in app.expander]
+    text = page_text(app)
+    assert "given to 2 samples" in text and "taken from 1 sample" in text
+    assert "taken away by ben" in text
+    assert EVIL not in "".join(one.body for one in app.get("html") if hasattr(one, "body"))
+
+
 def test_a_finding_is_judged_and_gets_its_probe_and_its_diagnosis(
     open_page: Opener, place: RunPlace, store_at: tuple[str, Store]
 ) -> None:

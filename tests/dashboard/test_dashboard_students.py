@@ -93,7 +93,7 @@ def test_training_runs_apart_once_and_its_curve_is_kept(
             "no sample",
         ),
         ("print('{}')", "no answer of this version"),
-        ("import os; os.kill(os.getpid(), 9)", "status -9"),
+        ("import os; os.kill(os.getpid(), 9)", "SIGKILL"),
     ],
 )
 def test_training_that_fails_says_why_in_a_line_and_may_be_tried_again(

@@ -139,6 +139,16 @@ def test_labels_are_exported_whole(run: Path, capsys, name: str) -> None:
     assert out.stat().st_size > 100
 
 
+def test_the_labelling_interface_is_written_beside_an_export(run: Path, capsys) -> None:
+    out = run / "digits.xml"
+    command = ["labels", "interface", str(run), "--project", "digits", "--out", str(out)]
+    assert main([*command, "--json"]) == 0
+    assert last_line(capsys) == {"labels": 2, "file": str(out)}
+    assert '<Choice value="zero" hotkey="0" />' in out.read_text()
+    assert main([*command[:-1], "/nowhere/x.xml"]) == 2
+    assert "no folder" in capsys.readouterr().err
+
+
 def test_an_export_that_is_cut_off_leaves_what_was_there(run: Path, monkeypatch) -> None:
     out = run / "labels.csv"
     out.write_text("earlier")

@@ -30,6 +30,7 @@ def test_beside_itself_as_the_sound_run_nothing_stands_out(tiny_run):
     ("flags", "said"),
     [
         (["--sound", "x"], "--sound is of --reference none alone"),
+        (["--steps"], "--steps is for programs: give --json too"),
         (["--reference", "none", "--sound", "no-such-run"], "no-such-run"),
     ],
 )

@@ -32,6 +32,7 @@ from server.diagnosis.readers import READERS
 from server.diagnosis.reference import Reference
 from server.diagnosis.report import FoundFault
 from server.diagnosis.stand_ins import planned
+from server.diagnosis_steps import STEPS, read_step
 
 USERS, RECORDS, IMAGES = 200, 10, 400
 SMALL = {
@@ -272,8 +273,15 @@ def test_a_real_run_is_diagnosed_by_the_command(tmp_path, capsys, fewer_hypothes
         "release.agreement": 0.0,
     }
     run = fedlens.simulate("demo", out=tmp_path / "run", settings=settings, student=False)
-    assert main(["diagnose", str(run.path), "--images", str(IMAGES), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    command = ["diagnose", str(run.path), "--images", str(IMAGES), "--json", "--steps"]
+    assert main(command) == 0
+    *lines, last = capsys.readouterr().out.splitlines()
+    found = json.loads(last)
+    steps = [step for step in map(read_step, lines) if step is not None]
+    assert list(dict.fromkeys(step.name for step in steps)) == list(STEPS)
+    assert [step.share for step in steps] == sorted(step.share for step in steps)
+    fits = [step.done for step in steps if step.total]
+    assert fits == list(range(1, found["hypotheses"] + 1))
     assert found["findings"][0]["fault"] == "rotate90" and found["reference"]["fits"]
     assert found["findings"][0]["low"] <= 0.4 <= found["findings"][0]["high"]
     assert 0 < found["smallest_detectable"]["rotate90"] < 0.4

@@ -6,6 +6,7 @@ import pytest
 from sqlalchemy import inspect
 from store_builders import a_batch, a_project, a_run, paid_run, some_samples
 
+from foundation.dates import today
 from server.store import Annotation, FindingRecord, SampleFilter, Store, StoreError
 
 
@@ -97,13 +98,55 @@ def test_tags_are_counted_filtered_by_and_taken_away(store: Store) -> None:
     wanted = SampleFilter(run_id="run-1", tag="turned")
     assert [one.sample_id for one in store.samples(wanted)] == samples[:3]
     assert store.count_samples(SampleFilter(tag="blurred")) == 1
-    assert store.untag_samples(samples[1:], "turned") == 2
+    assert store.untag_samples(samples[1:], "turned", author="ben") == 2
     assert store.tags("run-1") == {"blurred": 1, "turned": 1}
     for wrong in ("", "x" * 41, "<b>", "a,b"):
         with pytest.raises(StoreError, match="tag"):
             store.tag_samples(samples[:1], wrong, author="ada")
     with pytest.raises(StoreError, match="no such sample"):
         store.tag_samples([99], "turned", author="ada")
+
+
+def test_the_history_of_tags_says_who_did_what_on_which_day_and_stays(store: Store) -> None:
+    samples = filled(store)
+    assert store.tag_history("run-1") == []
+    store.tag_samples(samples[:3], "turned", author="ada")
+    store.tag_samples(samples, "turned", author="ben")  # three have it already
+    store.untag_samples(samples[1:], "turned", author="cleo")
+    store.untag_samples(samples[1:], "turned", author="cleo")  # none has it any more
+    store.tag_samples(samples[1:2], "turned", author="ada")
+    said = [(one.actor, one.tag, one.added, one.samples) for one in store.tag_history("run-1")]
+    assert said == [
+        ("ada", "turned", True, 4),  # of one day, together
+        ("cleo", "turned", False, 3),
+        ("ben", "turned", True, 1),
+    ]
+    of_one = store.tag_history("run-1", sample_id=samples[1])
+    assert [(one.actor, one.added, one.samples) for one in of_one] == [
+        ("ada", True, 1),
+        ("cleo", False, 1),
+        ("ada", True, 1),
+    ]
+    assert {one.day for one in of_one} == {today()}
+    assert len(store.tag_history("run-1", limit=1)) == 1
+    with pytest.raises(StoreError, match="no such run"):
+        store.tag_history("other")
+    with pytest.raises(StoreError, match="no such sample"):
+        store.tag_samples([samples[0], 99], "lost", author="ada")
+    assert "lost" not in {one.tag for one in store.tag_history("run-1")}, "all of it or nothing"
+
+
+def test_a_finding_is_opened_with_its_diagnosis_or_not_at_all(store: Store) -> None:
+    paid_run(store)
+    record = FindingRecord(run_id="run-1", hypothesis="turned", fault="rotate90")
+    answer = {"diagnosis": {"findings": [{"certainty": 0.9}]}, "looks": {}}
+    finding = store.add_finding(record, author="ada", diagnosis=answer)
+    opened, kept = store.finding_history(finding)
+    assert (opened.kind, kept.kind, kept.content) == ("opened", "diagnosis", answer)
+    for wrong in ({"share": float("nan")}, {"looks": "x" * 2_000_001}):
+        with pytest.raises(StoreError, match="content"):
+            store.add_finding(record, author="ada", diagnosis=wrong)
+    assert [one.finding_id for one in store.findings()] == [finding]
 
 
 def test_the_answers_about_a_sample_are_those_in_force_of_all_projects(store: Store) -> None:

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from sqlalchemy import Engine, event
-from store_builders import a_batch, a_ledger_row, a_run, paid_run, some_samples
+from store_builders import a_batch, a_ledger_row, a_project, a_run, paid_run, some_samples
 
 from server.store import (
+    Annotation,
     BatchRecord,
     SampleFilter,
     SampleOrder,
@@ -207,3 +208,53 @@ def test_agreement_and_rejections_are_shares() -> None:
             a_batch(1, rejected={"3": wrong})
     with pytest.raises(StoreError, match="number"):
         a_batch(1, rejected={"seven": 0.5})
+
+
+def test_samples_by_label_are_paged_in_their_order_as_they_were_counted(store: Store) -> None:
+    """Answers given in another order, by two people, superseded and undone."""
+    paid_run(store)
+    store.add_batch(a_batch(8), some_samples(8))
+    project = store.create_project(a_project())
+    zero, one = (label.label_id for label in store.labels(project)[:2])
+    ids = [sample.sample_id for sample in store.samples(SampleFilter())]
+    ann, bob = store.ensure_user("ann"), store.ensure_user("bob")
+    said = [(ann, place, zero) for place in (7, 2, 5, 0, 4)] + [(bob, 2, zero), (ann, 5, one)]
+    for number, (user, place, label) in enumerate(said):
+        answer = Annotation(
+            client_uuid=f"uuid-{number}",
+            project_id=project,
+            sample_id=ids[place],
+            user_id=user,
+            label_id=label,
+        )
+        store.annotate(answer)
+    store.undo(project, ann, sample_id=ids[4])
+    wanted = SampleFilter(run_id="run-1", label_id=zero)
+    assert store.count_samples(wanted) == 3
+    expected = [ids[place] for place in (0, 2, 7)]
+    assert [sample.sample_id for sample in store.samples(wanted)] == expected
+    paged = [store.samples(wanted, offset=at, limit=1)[0].sample_id for at in range(3)]
+    assert paged == expected and store.samples(wanted, offset=3) == []
+    by_class = SampleFilter(run_id="run-1", label_id=zero, requested_class=2)
+    assert [sample.sample_id for sample in store.samples(by_class)] == [ids[2]]
+    agreed = store.samples(wanted, order="least agreed")
+    assert sorted(sample.sample_id for sample in agreed) == expected
+
+
+def test_the_classes_of_a_run_are_those_of_all_its_batches(store: Store) -> None:
+    paid_run(store)
+    assert store.requested_classes("run-1") == []
+    store.add_batch(a_batch(3), some_samples(3))
+    store.add_batch(a_batch(0, seed=18), [])
+    odd = replace(some_samples(1)[0], requested_class=41)
+    store.add_batch(a_batch(1, seed=19), [odd])
+    assert store.requested_classes("run-1") == [0, 1, 2, 41]
+
+
+def test_samples_are_found_by_their_ids_in_the_order_given(store: Store) -> None:
+    paid_run(store)
+    store.add_batch(a_batch(4), some_samples(4))
+    first, second, third, _ = store.samples(EVERYTHING)
+    ids = [third.sample_id, 10**6, first.sample_id, second.sample_id]
+    assert store.samples_by_id(ids) == [third, first, second]
+    assert store.samples_by_id([]) == []

@@ -12,7 +12,7 @@ from alembic import command
 from store_builders import a_run
 from test_store_upgrades import OLD, connected, migrate, table_names
 
-from server.store import StoreVersionError, check, open_store, upgrade
+from server.store import SampleFilter, StoreVersionError, check, open_store, upgrade
 from server.store.upgrades import VERSION_TABLE
 
 TEAMLESS = (
@@ -49,7 +49,7 @@ def labelled_store(url: str, engine_name: str, revision: str) -> None:
         migrate(url, revision, command.upgrade)
 
 
-@pytest.mark.parametrize("revision", ["0001", "0002", "0003", "0004"])
+@pytest.mark.parametrize("revision", ["0001", "0002", "0003", "0004", "0005"])
 def test_labels_of_an_older_store_are_kept_and_counted(
     empty_url: str, engine_name: str, revision: str
 ) -> None:
@@ -65,6 +65,34 @@ def test_labels_of_an_older_store_are_kept_and_counted(
         assert [one.sample_id for one in desk.samples] == [4]
         # An earlier annotator gets an account, and the answers stay theirs.
         assert store.add_account("ann", "annotator", "long enough", actor="test").user_id == 1
+
+
+def test_tags_of_an_older_store_stay_and_downgrading_takes_their_history_alone(
+    empty_url: str, engine_name: str
+) -> None:
+    labelled_store(empty_url, engine_name, "0005")
+    tagged = "INSERT INTO sample_tags VALUES (1, 'turned', 'r', 'ann')"
+    with connected(empty_url) as connection:
+        connection.execute(sa.text(tagged))
+    assert upgrade(empty_url).ok
+    with open_store(empty_url) as store:
+        assert store.tags("r") == {"turned": 1} and store.tag_history("r") == []
+        store.untag_samples([1], "turned", author="bob")
+        store.tag_samples([2], "blurred", author="ann")
+        assert len(store.tag_history("r")) == 2
+        assert [one.sample_id for one in store.samples(SampleFilter(run_id="r", label_id=1))] == [
+            1,
+            2,
+            3,
+        ]
+    migrate(empty_url, "0005")
+    assert "tag_entries" not in table_names(empty_url)
+    with connected(empty_url) as connection:
+        names = {one["name"] for one in sa.inspect(connection).get_indexes("annotations")}
+        assert {"ix_annotations_label_id"} <= names and "ix_annotations_label" not in names
+        tags = connection.execute(sa.text("SELECT tag FROM sample_tags")).scalars().all()
+    assert list(tags) == ["blurred"]
+    assert upgrade(empty_url).ok
 
 
 KILLED = """

@@ -1,8 +1,7 @@
 """Label Studio's own JSON: a task for each sample, an annotation for each answer.
 
-The images travel inside as data URIs, so that a project can be made of the file alone. In Label
-Studio the labelling interface is ``<Image name="image" value="$image"/>`` with
-``<Choices name="label" toName="image">``.
+The images travel inside as data URIs, so that a project can be made of the file and its labelling
+interface alone (`labelling_interface`).
 """
 
 from __future__ import annotations
@@ -12,9 +11,32 @@ import json
 import math
 from collections.abc import Sequence
 from typing import Any
+from xml.etree import ElementTree
 
 from server.store.exporters.registry import Exporter
 from server.store.exporters.samples import POST_PROCESSING, LabelledSample
+from server.store.labelling import LabelRecord
+
+IMAGE, LABEL, NOTE = "image", "label", "note"
+"""What the interface calls its parts, and each result the part that it was given by."""
+
+
+def labelling_interface(labels: Sequence[LabelRecord], *, several: bool) -> str:
+    """The labelling interface under which Label Studio shows an export, as its XML.
+
+    Args:
+        labels: of the project.
+        several: whether a sample may have more than one.
+    """
+    view = ElementTree.Element("View")
+    ElementTree.SubElement(view, "Image", name=IMAGE, value=f"${IMAGE}")
+    choice = "multiple" if several else "single"
+    choices = ElementTree.SubElement(view, "Choices", name=LABEL, toName=IMAGE, choice=choice)
+    for label in labels:
+        ElementTree.SubElement(choices, "Choice", value=label.name, hotkey=label.key)
+    ElementTree.SubElement(view, "TextArea", name=NOTE, toName=IMAGE)
+    ElementTree.indent(view)
+    return ElementTree.tostring(view, encoding="unicode") + "\n"
 
 
 class _LabelStudioExporter:
@@ -55,9 +77,9 @@ def _annotation(number: int, answer: LabelledSample) -> dict[str, Any]:
     chosen = [] if answer.label is None else [answer.label, *answer.more_labels]
     result = []
     if chosen:
-        result.append(_result(f"label-{number}", "label", "choices", {"choices": chosen}))
+        result.append(_result(f"label-{number}", LABEL, "choices", {"choices": chosen}))
     if answer.note:
-        result.append(_result(f"note-{number}", "note", "textarea", {"text": [answer.note]}))
+        result.append(_result(f"note-{number}", NOTE, "textarea", {"text": [answer.note]}))
     return {
         "id": number,
         "completed_by": {"email": answer.annotator},
@@ -70,7 +92,7 @@ def _annotation(number: int, answer: LabelledSample) -> dict[str, Any]:
 
 
 def _result(number: str, name: str, kind: str, value: dict[str, Any]) -> dict[str, Any]:
-    return {"id": number, "from_name": name, "to_name": "image", "type": kind, "value": value}
+    return {"id": number, "from_name": name, "to_name": IMAGE, "type": kind, "value": value}
 
 
 def _finite(epsilon: float) -> float | str:
