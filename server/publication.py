@@ -56,6 +56,8 @@ def provenance(config: Config, purpose: Purpose) -> str:
     parts = ["SYNTHETIC"]
     if purpose != "strip":
         parts.append(purpose.upper())
+    if config.split.active:
+        parts.append("USERS ON ONE SIDE OF A SPLIT")
     if config.data.fault:
         parts.append(f"PLANTED FAULT {config.data.fault}")
     if not guarantees_something(config):
