@@ -75,14 +75,16 @@ class SplitUsers:
         return self.users.user_id(position)
 
     def held(self, position: int) -> int:
-        """How many records the user holds; none of one on the other side."""
-        return self.users.held(position) if self.inside[position] else 0
+        """How many records the user holds, on whichever side."""
+        return self.users.held(position)
 
     def user(self, position: int, rows: Rows | None = None) -> LocalData:
-        """The records of a user; none of one on the other side."""
-        if not self.inside[position]:
-            return no_records(self.users)
-        return self.users.user(position, rows)
+        """The records of a user; none of one on the other side, whose are read and dropped.
+
+        So a side takes as long to read as the other.
+        """
+        data = self.users.user(position, rows)
+        return data if self.inside[position] else no_records(self.users)
 
 
 def scores(users: LocalUsers, split: Split) -> NDArray[np.float64]:

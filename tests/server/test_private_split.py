@@ -1,4 +1,4 @@
-"""Runs on the sides of a private split through real nodes: who counts, who pays, what is refused."""
+"""Runs on sides of a private split through real nodes: who counts, who pays, what is refused."""
 
 from __future__ import annotations
 
