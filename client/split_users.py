@@ -1,7 +1,7 @@
 """A node's users on one side of a private split; those on the other hold nothing.
 
 A user's side follows from that user's own records, a public model and a public threshold. It is
-found out on the node and never told: whoever is on the other side is, in all that a task computes,
+found out on the node and never told: a user on the other side is, in all that a task computes,
 a user without records. All users of the node are scored together, each by the same work whatever
 is held, so that when it happens tells nothing of who was drawn.
 

@@ -52,7 +52,7 @@ def test_a_user_moves_one_side_by_the_clip_at_most_and_the_other_by_nothing(stag
 
 
 @pytest.mark.parametrize("kind", UNFILTERED)
-def test_whoever_is_on_the_other_side_is_as_a_user_without_records(stage_of, kind):
+def test_a_user_on_the_other_side_is_as_one_without_records(stage_of, kind):
     stage, people = stage_of(kind), there()
     high = scored(people) >= 0.5
     assert 0 < high.sum() < len(high)  # people are on both sides, or this tells nothing
@@ -68,7 +68,7 @@ def test_whoever_is_on_the_other_side_is_as_a_user_without_records(stage_of, kin
     np.testing.assert_array_equal(sums["below"].norms + sums["from"].norms, whole.norms)
 
 
-def test_messages_are_of_one_size_whoever_is_on_which_side_and_drawn(stage_of):
+def test_messages_are_of_one_size_whatever_the_sides_and_the_cohort(stage_of):
     stage, people = stage_of("frozen"), there()
     plain = stage.total(people, OTHERS, split=a_split("below"))
     odd = [ODD["emptied"](someone) for someone in people]
