@@ -133,7 +133,7 @@ class SplitSettings(BaseModel):
 
 
 @dataclass(frozen=True, eq=False)
-class Split:
+class UserSplit:
     """One side of a private split, as it travels."""
 
     settings: SplitSettings
@@ -177,7 +177,7 @@ class TrainRequest:
     """User mode: the records that a user contributes at most, and that a user is computed as if
     having, whatever there are. 0 where the run leaves it to the node."""
     filter: FilterSettings | None = None
-    split: Split | None = None
+    split: UserSplit | None = None
     """User mode: whose users count; all others are as users without records."""
 
     def to_record(self) -> RecordDict:
@@ -226,7 +226,7 @@ class TrainRequest:
             raise ReplyError("a request lacks a field or has one of another kind") from None
 
 
-def _split(settings: dict[str, Any], model: Vector | None) -> Split | None:
+def _split(settings: dict[str, Any], model: Vector | None) -> UserSplit | None:
     """A side of a split.
 
     Raises:
@@ -236,7 +236,7 @@ def _split(settings: dict[str, Any], model: Vector | None) -> Split | None:
         return None
     if model is None or model.dtype != np.float32:
         raise ValueError("a split needs its model")
-    return Split(SplitSettings.model_validate(settings), model)
+    return UserSplit(SplitSettings.model_validate(settings), model)
 
 
 def _as_bits(users: tuple[int, ...], enrolled: int) -> bytes:

@@ -23,7 +23,7 @@ from client.capped import MOST_NODES, CappedUsers
 from client.cohort_data import NO_USER, CohortData, no_records, padded
 from client.data import LocalData, LocalUsers, NodeDataError, Rows, sensitive_of
 from client.kept import KeptBeside
-from client.messages import Split
+from client.messages import UserSplit
 from models.annotators import Annotator
 from models.probes import PROBES
 from models.probes.protocol import Argument, ProbedRecords
@@ -87,7 +87,7 @@ class SplitUsers:
         return data if self.inside[position] else no_records(self.users)
 
 
-def scores(users: LocalUsers, split: Split) -> NDArray[np.float64]:
+def scores(users: LocalUsers, split: UserSplit) -> NDArray[np.float64]:
     """How well the model does on each user's records: in [0, 1], float64 [users].
 
     A user's score depends on no other user and on no run; that of one without sound records is 0.
@@ -118,7 +118,7 @@ def _score(records: ProbedRecords, rule: str) -> float:
     return float(values.sum() / records.present.sum().clamp(min=1))
 
 
-def _network(users: LocalUsers, split: Split) -> Annotator:
+def _network(users: LocalUsers, split: UserSplit) -> Annotator:
     settings = split.settings
     try:
         network = Annotator(users.shape, users.classes, settings.components, settings.features)
@@ -131,7 +131,7 @@ def _network(users: LocalUsers, split: Split) -> Annotator:
 _KEPT: KeptBeside[SplitUsers] = KeptBeside(MOST_NODES)
 
 
-def on_side(users: LocalUsers, split: Split) -> SplitUsers:
+def on_side(users: LocalUsers, split: UserSplit) -> SplitUsers:
     """The users, of whom those on the other side hold nothing; the same object for the same split.
 
     Raises:

@@ -18,7 +18,7 @@ from safetensors.numpy import save
 
 from accountant.ledger.prior import PriorReleases
 from accountant.ledger.spending import split_side
-from client.messages import Split, SplitSettings
+from client.messages import SplitSettings, UserSplit
 from models.shapes import ImageShape
 from server.config.tree import Config
 from server.earlier_run import NamedRun
@@ -45,7 +45,7 @@ class PrivateSplit:
         delta: at this δ.
     """
 
-    split: Split
+    split: UserSplit
     prior: PriorReleases
     epsilon: float
     delta: float
@@ -140,7 +140,7 @@ def kept_split(directory: RunDirectory) -> PrivateSplit | None:
         figures = float(facts["epsilon"]), float(facts["delta"])
     except (SafetensorError, KeyError, TypeError, ValueError):
         raise RunDirectoryError(f"{path} is damaged; restore it from a backup") from None
-    return PrivateSplit(Split(settings, model), prior, *figures)
+    return PrivateSplit(UserSplit(settings, model), prior, *figures)
 
 
 def _named(config: Config) -> NamedRun:
@@ -156,7 +156,7 @@ def _taken(config: Config, shape: ImageShape, classes: int) -> PrivateSplit:
     settings = SplitSettings(
         **asked, components=found.settings.components, features=found.settings.features
     )
-    split = Split(settings, found.vector)
+    split = UserSplit(settings, found.vector)
     users = split_side(split.identity, settings.side)
     prior = _named(config).releases(config, directory, users)
     spent = spending_of(theirs, directory)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from accountant.bayesian.noised_norms import NoisedNorms, noised_norms
 from accountant.noise import private_source
-from client.messages import TRAIN, ReplyError, Split, TrainReply, TrainRequest
+from client.messages import TRAIN, ReplyError, TrainReply, TrainRequest, UserSplit
 from foundation.errors import FedlensError
 from server.aggregation import Aggregate, Answer, Limits, combine, noised_mean
 from server.config.tree import Config
@@ -47,7 +47,7 @@ class PrivateStep:
         largest_reply: float,
         key: bytes = b"",
         positive: bool = False,
-        split: Split | None = None,
+        split: UserSplit | None = None,
     ) -> None:
         """Prepare for updates of length ``size``.
 

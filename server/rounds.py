@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from accountant.account import Spending
 from accountant.ledger.population import OutOfBudget
-from client.messages import Split
+from client.messages import UserSplit
 from models.vectors import to_vector
 from server.config.tree import Config
 from server.enrolment import Federation
@@ -63,7 +63,7 @@ class TrainingRun:
         run_ledger: RunLedger,
         publication: Publication,
         observer: Observer | None = None,
-        split: Split | None = None,
+        split: UserSplit | None = None,
     ) -> None:
         self._config, self._directory, self._split = config, directory, split
         self._grid, self._federation, self._learner = grid, federation, learner

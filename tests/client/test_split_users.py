@@ -10,7 +10,7 @@ import torch
 
 from client.cohort import train
 from client.data import LocalData, NodeDataError
-from client.messages import ReplyError, Split, SplitSettings, TrainRequest
+from client.messages import ReplyError, SplitSettings, TrainRequest, UserSplit
 from client.split_users import on_side, scores
 from models.annotators import Annotator
 from models.vectors import to_vector
@@ -43,10 +43,10 @@ class Told:
         return LocalData(torch.zeros(len(own), *SHAPE), own)
 
 
-def split(side: str = "below", classes: int = CLASSES, **changes: object) -> Split:
+def split(side: str = "below", classes: int = CLASSES, **changes: object) -> UserSplit:
     told = {"rule": "recognised", "threshold": 0.7, "records": MOST, "components": 4, **changes}
     settings = SplitSettings(side=side, features="orientations", **told)
-    return Split(settings, to_vector(Annotator(SHAPE, classes, 4, "orientations")))
+    return UserSplit(settings, to_vector(Annotator(SHAPE, classes, 4, "orientations")))
 
 
 def share(hits: int, held: int) -> list[int]:

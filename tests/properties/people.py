@@ -12,7 +12,7 @@ from flwr.common.serde import recorddict_to_proto
 
 from client.app import build_client_app
 from client.data import LocalData
-from client.messages import FilterSettings, Split, SplitSettings
+from client.messages import FilterSettings, SplitSettings, UserSplit
 from models.annotators import Annotator
 from models.vectors import to_vector
 from privatizers.networks.design import filter_network
@@ -177,7 +177,7 @@ class Stage:
         self,
         *nodes: Sequence[Person],
         cohort: set[int] | None = None,
-        split: Split | None = None,
+        split: UserSplit | None = None,
     ) -> Gathered:
         """What the nodes add up to before any noise, and what travelled.
 
@@ -292,7 +292,7 @@ _TOLD = FilterSettings(
 )
 
 
-def a_split(side: str, **changes: object) -> Split:
+def a_split(side: str, **changes: object) -> UserSplit:
     """A split by a network that knows nothing, so that people fall on both sides."""
     network = Annotator(SHAPE, CLASSES, 6, "orientations")
     source = torch.Generator().manual_seed(2)
@@ -301,7 +301,7 @@ def a_split(side: str, **changes: object) -> Split:
             part.copy_(torch.randn(part.shape, generator=source))
     told = {"rule": "recognised", "threshold": 0.5, "records": 3, **changes}
     settings = SplitSettings(side=side, components=6, features="orientations", **told)
-    return Split(settings, to_vector(network))
+    return UserSplit(settings, to_vector(network))
 
 
 def _filter() -> np.ndarray:

@@ -11,7 +11,7 @@ from accountant.dp.differential import DifferentialAccountant
 from accountant.ledger.ledger import Ledger
 from accountant.ledger.population import Population, PopulationError, PopulationTerms
 from client.app import build_client_app
-from client.messages import Description, Split, SplitSettings
+from client.messages import Description, SplitSettings, UserSplit
 from client.node_policy import NodePolicy, RequestRefused
 from fedlens.cli import main
 from fedlens.probing import probe_price
@@ -241,9 +241,9 @@ def test_a_request_that_comes_all_the_same_is_refused_by_such_a_node(
     monkeypatch.setattr(NodePolicy, "accept", accept)
     run_small(sided(first()))
     split = asked[-1]
-    assert isinstance(split, Split) and split.settings.side == "below" and len(split.model)
+    assert isinstance(split, UserSplit) and split.settings.side == "below" and len(split.model)
     told = SplitSettings.model_validate(split.settings.model_dump())
-    assert Split(told, split.model).identity == split.identity
+    assert UserSplit(told, split.model).identity == split.identity
     with pytest.raises(RequestRefused, match="forbid-splits"):
         request = type("Request", (), {"split": split, "kind": "frozen"})
         request.mechanism = type(
