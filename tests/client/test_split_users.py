@@ -11,6 +11,7 @@ import torch
 from client.cohort import train
 from client.data import LocalData, NodeDataError
 from client.messages import ReplyError, SplitSettings, TrainRequest, UserSplit
+from client.node_policy import NodePolicy, RequestRefused
 from client.split_users import on_side, scores
 from models.annotators import Annotator
 from models.vectors import to_vector
@@ -113,6 +114,13 @@ def test_a_model_that_does_not_fit_is_refused_by_the_node(make_request, wrong):
     request = replace(make_request(0, enrolled=1), weights={}, split=wrong)
     with pytest.raises(NodeDataError, match="does not fit this node's data"):
         train(Told([0]), request)
+
+
+def test_a_request_that_comes_although_its_node_forbids_it_is_refused(make_request):
+    request = replace(make_request(0), split=split())
+    assert NodePolicy().accept(request).split is request.split
+    with pytest.raises(RequestRefused, match="forbid-splits"):
+        NodePolicy(forbid_splits=True).accept(request)
 
 
 def test_record_mode_has_no_sides(make_request):

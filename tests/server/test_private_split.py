@@ -11,8 +11,8 @@ from accountant.dp.differential import DifferentialAccountant
 from accountant.ledger.ledger import Ledger
 from accountant.ledger.population import Population, PopulationError, PopulationTerms
 from client.app import build_client_app
-from client.messages import Description, SplitSettings, UserSplit
-from client.node_policy import NodePolicy, RequestRefused
+from client.messages import Description
+from client.node_policy import NodePolicy
 from fedlens.cli import main
 from fedlens.probing import probe_price
 from foundation.errors import WrongUse
@@ -96,7 +96,9 @@ def booked() -> float:
 
 
 @pytest.mark.parametrize("given", [{"privacy__population": "clinic"}, {}])
-def test_two_sides_cost_the_model_and_one_of_them(first, sided, run_small, clinic, tmp_path, given):
+def test_two_sides_cost_the_model_and_one_of_them(
+    first, sided, run_small, clinic, tmp_path, given, capsys
+):
     """Also where the model's run spent from no population: then it is booked with the first."""
     clinic()
     folder = first(**SECRET, **given)
@@ -106,6 +108,8 @@ def test_two_sides_cost_the_model_and_one_of_them(first, sided, run_small, clini
         run_small(config, side)
         paid.append(booked())
     assert paid == [together(Path(folder), tmp_path / "below")] * 2
+    assert main(["population", "show", "clinic"]) == 0
+    assert "side 'from': 1 rounds; users pay for one side" in "".join(capsys.readouterr())
     for side in ("below", "from"):  # alone, each counts its own and the model
         directory = RunDirectory.open(tmp_path / side)
         assert spending_of(directory.config(), directory).dp_epsilon == paid[0]
@@ -226,31 +230,6 @@ def test_a_node_may_forbid_it_and_nothing_is_spent(first, sided, run_small, tmp_
     assert not (tmp_path / "run" / "ledger.jsonl").exists()
     assert not Description(partition=0, users=1, shape=(1, 8, 8), classes=2).splits  # older nodes
     assert NodePolicy.of({"forbid-splits": True}) == forbids
-
-
-def test_a_request_that_comes_all_the_same_is_refused_by_such_a_node(
-    first, sided, run_small, monkeypatch
-):
-    asked = []
-
-    def accept(policy, request):
-        asked.append(request.split)
-        return real(policy, request)
-
-    real = NodePolicy.accept
-    monkeypatch.setattr(NodePolicy, "accept", accept)
-    run_small(sided(first()))
-    split = asked[-1]
-    assert isinstance(split, UserSplit) and split.settings.side == "below" and len(split.model)
-    told = SplitSettings.model_validate(split.settings.model_dump())
-    assert UserSplit(told, split.model).identity == split.identity
-    with pytest.raises(RequestRefused, match="forbid-splits"):
-        request = type("Request", (), {"split": split, "kind": "frozen"})
-        request.mechanism = type(
-            "Any", (), {"unit": "user", "noise_multiplier": 1.0, "sampling_rate": 1.0,
-                        "fixed_seed": -1, "steps": 1},
-        )  # fmt: skip
-        real(NodePolicy(forbid_splits=True), request)
 
 
 @pytest.mark.parametrize(
