@@ -116,9 +116,9 @@ def show(args: argparse.Namespace) -> int:
     say(f"spent     ε = {figure(spent.epsilon)} in {len(population.ledger)} grants")
     if terms.slices:
         say(f"slices    by {terms.slices}: what was spent is that of the dearest slice's users")
-    for side, rounds in _sides(population).items():
+    for side, count in _sides(population).items():
         split, _, which = side.rpartition("=")
-        say(f"{split[:18]}, side {which!r}: {rounds} rounds; users pay for one side")
+        say(f"{split[:18]}, side {which!r}: {count} rounds; users pay for one side")
     if terms.probe_epsilon:
         probes = population.spent_on_probes().epsilon
         say(f"probes    ε = {figure(probes)} of {terms.probe_epsilon:g}")
