@@ -39,7 +39,10 @@ def build_client_app(open_users: OpenUsers, policy_of: PolicyOf = own_policy) ->
 
     @app.query("describe")
     def describe(message: Message, context: Context) -> Message:
-        return _answer(message, lambda: _describe(open_users(context)))
+        return _answer(
+            message,
+            lambda: _describe(open_users(context), splits=not policy_of(context).forbid_splits),
+        )
 
     @app.train()
     def train_users(message: Message, context: Context) -> Message:
@@ -70,7 +73,7 @@ def _answer(message: Message, work: Callable[[], RecordDict]) -> Message:
     return Message(content=content, reply_to=message)
 
 
-def _describe(users: LocalUsers) -> RecordDict:
+def _describe(users: LocalUsers, *, splits: bool) -> RecordDict:
     sensitive, classes = sensitive_of(users)
     return Description(
         partition=users.partition,
@@ -80,6 +83,7 @@ def _describe(users: LocalUsers) -> RecordDict:
         sensitive_attribute=sensitive,
         sensitive_classes=classes,
         slice=slice_of(users),
+        splits=splits,
     ).to_record()
 
 

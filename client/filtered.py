@@ -28,6 +28,7 @@ from client.data import LocalData, LocalUsers, NodeDataError, Rows, sensitive_of
 from client.kept import KeptBeside
 from client.keyed import keyed_seed
 from client.messages import FilterSettings, TrainRequest
+from client.split_users import on_side
 from models.vectors import load_vector
 from privatizers.networks.design import FilterNetwork, filter_network
 
@@ -44,17 +45,22 @@ UNSOUND = -1
 def as_asked(users: LocalUsers, request: TrainRequest) -> LocalUsers:
     """The node's users as the request wants them.
 
-    In user mode each has at most ``records_per_user`` records, chosen before any is read; filtered
+    In user mode those on the other side of a split hold nothing, and each has at most
+    ``records_per_user`` records, chosen before any is read; filtered
     where the request carries a filter; in pairs where it wants them. The same object for the same
     users, cap and filter, so that rows made of it can be kept.
 
     Raises:
         NodeDataError: classes are to be conditioned on an attribute that the users do not have, or
-            there is a filter that cannot be run.
+            there is a filter that cannot be run; or a split is asked of what cannot be split.
     """
     by_user = request.mechanism.unit == "user"
     if not isinstance(users, LocalUsers):  # or every user would be one who cannot be read
         raise NodeDataError("the node's users lack a method or attribute of LocalUsers")
+    if request.split is not None:
+        if not by_user or request.filter is not None:
+            raise NodeDataError("a split is of users as they are: user mode, and no filter")
+        users = on_side(users, request.split)
     if by_user:
         users = capped(users, request.records_per_user, request.key)
     vector, settings = request.weights.get("filter"), request.filter

@@ -7,6 +7,8 @@ A reply carries sums over a node's users, never anything of a single user, never
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -23,6 +25,8 @@ TRAIN = "train"
 DONE = "done"
 LONGEST_NAME = 64
 """Characters of a sensitive attribute's name."""
+SPLIT = "split"
+"""Where the model of a private split travels among the weights, and its settings' table."""
 FAILED = "failed"
 """The only word a failed handler sends: exception texts can quote data."""
 
@@ -55,6 +59,8 @@ class Description(BaseModel):
     """Its number of classes."""
     slice: Annotated[str, Field(max_length=2 * LONGEST_NAME + 1)] = ""
     """The slice of the users that the node answers for; empty for all."""
+    splits: bool = False
+    """Whether the node leaves out who is on the other side of a private split."""
 
     def to_record(self) -> RecordDict:
         """As the content of a reply."""
@@ -110,6 +116,39 @@ class FilterSettings(BaseModel):
     """Whether a record's class is the pair of its class and its sensitive attribute."""
 
 
+class SplitSettings(BaseModel):
+    """How a node scores its users by a fixed model, and which side of the threshold is asked."""
+
+    model_config = STRICT
+
+    side: Literal["below", "from"]
+    """Users whose score is below the threshold, or those at it and above."""
+    rule: Literal["recognised", "confidence"]
+    threshold: Annotated[float, Field(gt=0, le=1)]
+    records: Annotated[int, Field(gt=0)]
+    """Records of a user that are scored at most, and that a user is scored as if having."""
+    components: Natural
+    """Of the model, an annotator."""
+    features: str
+
+
+@dataclass(frozen=True, eq=False)
+class UserSplit:
+    """One side of a private split, as it travels."""
+
+    settings: SplitSettings
+    model: Vector
+    """The annotator as a flat vector, float32 [n]: public by now."""
+
+    @property
+    def identity(self) -> str:
+        """SHA-256 (hex) of all that decides a user's score: equal for both sides of one split."""
+        settings = json.dumps(self.settings.model_dump(exclude={"side"}), sort_keys=True)
+        digest = hashlib.sha256(settings.encode())
+        digest.update(np.ascontiguousarray(self.model, dtype="<f4").tobytes())
+        return digest.hexdigest()
+
+
 @dataclass(frozen=True)
 class TrainRequest:
     """One round's work for one node.
@@ -138,16 +177,21 @@ class TrainRequest:
     """User mode: the records that a user contributes at most, and that a user is computed as if
     having, whatever there are. 0 where the run leaves it to the node."""
     filter: FilterSettings | None = None
+    split: UserSplit | None = None
+    """User mode: whose users count; all others are as users without records."""
 
     def to_record(self) -> RecordDict:
         """As the content of a message."""
-        arrays = {name: Array(np.ascontiguousarray(v)) for name, v in self.weights.items()}
+        weights = self.weights if self.split is None else {**self.weights, SPLIT: self.split.model}
+        arrays = {name: Array(np.ascontiguousarray(v)) for name, v in weights.items()}
         config = ConfigRecord({"kind": self.kind, "round": self.round, "seed": self.seed})
         config.update({"enrolled": self.enrolled, "cohort": _as_bits(self.users, self.enrolled)})
         config.update({"key": self.key, "records_per_user": self.records_per_user})
         tables = {"mechanism": self.mechanism.model_dump(), "task": self.settings}
         if self.filter is not None:
             tables["filter"] = self.filter.model_dump()
+        if self.split is not None:
+            tables[SPLIT] = self.split.settings.model_dump()
         for table, settings in tables.items():
             config.update({f"{table}.{key}": value for key, value in settings.items()})
         return RecordDict({"config": config, "weights": ArrayRecord(arrays)})
@@ -160,8 +204,10 @@ class TrainRequest:
             ReplyError: it lacks a field, or has one of another kind.
         """
         config = _config(record, replied=False)
-        filtered = _table("filter", config)
+        filtered, split = _table("filter", config), _table(SPLIT, config)
         try:
+            weights = {k: a.numpy() for k, a in record.array_records["weights"].items()}
+            model = weights.pop(SPLIT, None) if split else None
             return cls(
                 round=int(config["round"]),  # type: ignore[arg-type]
                 users=_from_bits(config["cohort"], int(config["enrolled"])),  # type: ignore[arg-type]
@@ -169,14 +215,28 @@ class TrainRequest:
                 kind=str(config["kind"]),
                 mechanism=Mechanism.model_validate(_table("mechanism", config)),
                 settings=_table("task", config),
-                weights={k: a.numpy() for k, a in record.array_records["weights"].items()},
+                weights=weights,
                 seed=int(config["seed"]),  # type: ignore[arg-type]
                 key=bytes(config["key"]),  # type: ignore[arg-type]
                 records_per_user=int(config["records_per_user"]),  # type: ignore[arg-type]
                 filter=FilterSettings.model_validate(filtered) if filtered else None,
+                split=_split(split, model),
             )
         except (KeyError, TypeError, ValueError, ValidationError):
             raise ReplyError("a request lacks a field or has one of another kind") from None
+
+
+def _split(settings: dict[str, Any], model: Vector | None) -> UserSplit | None:
+    """A side of a split.
+
+    Raises:
+        ValueError: it lacks its model or a setting.
+    """
+    if not settings:
+        return None
+    if model is None or model.dtype != np.float32:
+        raise ValueError("a split needs its model")
+    return UserSplit(SplitSettings.model_validate(settings), model)
 
 
 def _as_bits(users: tuple[int, ...], enrolled: int) -> bytes:

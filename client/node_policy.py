@@ -51,6 +51,9 @@ class NodePolicy(BaseModel):
     records_per_user: Natural = 0
     """Records that a user contributes at most, where the run has no number or a higher one; 0 for
     the run's, or 32."""
+    forbid_splits: bool = False
+    """Refuse runs on one side of a private split, in which a user's own records decide, unseen,
+    whether they count."""
     allow_no_noise: bool = False
     """Record mode: answer a request without noise, or with noise of a fixed seed, which protects no
     record."""
@@ -113,6 +116,8 @@ class NodePolicy(BaseModel):
         noised = mechanism.noise_multiplier > 0 and secret
         if mechanism.unit == "record" and not noised and not self.allow_no_noise:
             raise RequestRefused("record mode without secret noise needs allow-no-noise=true")
+        if request.split is not None and self.forbid_splits:
+            raise RequestRefused("the run is on one side of a private split: forbid-splits=true")
         self._count(mechanism.steps)
         wanted = request.records_per_user, self.records_per_user
         most = min([records for records in wanted if records > 0], default=USUAL_RECORDS)

@@ -232,6 +232,11 @@ def _config_of(subject: Run | Config | Path | str, delta: float | None) -> Confi
             "a probe looks at records as they are, and this run's users hide an attribute of them: "
             "probe a run without a privatizer"
         )
+    if base.split.active:
+        raise WrongUse(
+            "a probe asks users whom a server can count, and this run is on one side of a private "
+            f"split: probe the run that it is split by, {base.split.model}"
+        )
     return base if delta is None else base.updated({"privacy.delta": delta})
 
 

@@ -85,7 +85,7 @@ class Run:
         like those in the data. Both are always stated together.
         """
         from accountant.statement import statement
-        from server.pretrained_filter import with_cost
+        from server.builds_on import with_cost
         from server.run_ledger import spending_of
 
         spending = spending_of(self.config, self.directory)

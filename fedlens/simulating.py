@@ -147,14 +147,19 @@ def chosen_config(
     chosen = chosen.updated(dict(settings or {}))
     if data_dir:
         chosen = chosen.updated({"data.dir": str(Path(data_dir).absolute())})
-    if named := _other_run(chosen):  # the server may run elsewhere
-        chosen = chosen.updated({"privatizer.path": str(_absolute(named))})
+    # the server may run elsewhere
+    places = {key: str(_absolute(named)) for key, named in _other_runs(chosen).items()}
+    chosen = chosen.updated(places)
     return _to_guarantee(chosen, epsilon, delta)
 
 
-def _other_run(config: Config) -> str:
-    """Where the run lies whose filter this one takes; empty where it takes none."""
-    return str(getattr(config.privatizer, "path", ""))
+def _other_runs(config: Config) -> dict[str, str]:
+    """Where the run lies that this one builds on, by the setting that names it."""
+    named = {
+        "privatizer.path": str(getattr(config.privatizer, "path", "")),
+        "split.model": config.split.model,
+    }
+    return {key: path for key, path in named.items() if path}
 
 
 def _absolute(named: str) -> Path:
@@ -189,15 +194,15 @@ def prepare(
         out: the directory.
         overwrite: rename what is there.
     """
+    from server.builds_on import check_earlier
     from server.population import check_room
-    from server.pretrained_filter import check_filter
     from server.run_directory import RunDirectory
     from server.schedule import check_affordable
     from simulations.federation.apps import check_planted, simulated_sensitive
 
     check_affordable(config)
     check_room(config)
-    check_filter(config)
+    check_earlier(config)
     check_planted(config)
     simulated_sensitive(config)
     path = Path(out) if out is not None else _free_path(RUNS, name)
@@ -209,12 +214,10 @@ def prepare(
 
 
 def _check_apart(config: Config, out: Path) -> None:
-    """Refuse to set the run aside whose filter is to be taken."""
-    named = _other_run(config)
-    if named and Path(named).resolve() == out.resolve():
-        raise WrongUse(
-            f"overwrite would set {out} aside, whose filter is to be taken: name another --out"
-        )
+    """Refuse to set the run aside that the new one builds on."""
+    for key, named in _other_runs(config).items():
+        if Path(named).resolve() == out.resolve():
+            raise WrongUse(f"overwrite would set {out} aside, which {key} names: another --out")
 
 
 def _free_path(parent: Path, name: str) -> Path:

@@ -15,10 +15,10 @@ from pathlib import Path
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
+from server.builds_on import check_earlier
 from server.config.reading import read_run_config
 from server.config.tree import RUN_KEYS
 from server.population import check_room
-from server.pretrained_filter import check_filter
 from server.run_directory import RunDirectory
 from server.run_place import bind
 from server.schedule import check_affordable
@@ -39,7 +39,7 @@ def main(grid: Grid, context: Context) -> None:
     if not directory.exists():
         check_affordable(config)  # what is refused leaves no run behind
         check_room(config)
-        check_filter(config)
+        check_earlier(config)
         directory = RunDirectory.create(path, config)
     elif context.run_config.get(RUN_KEYS[3], False):
         with directory.locked():

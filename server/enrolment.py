@@ -78,6 +78,11 @@ def _agreed(described: dict[int, Description], config: Config) -> Federation:
             f"data.slice = {config.data.slice!r}, but the nodes with partition-id {others} answer "
             "for other users: all must run this version and declare that attribute"
         )
+    if config.split.active and (deaf := [d.partition for d in described.values() if not d.splits]):
+        raise EnrolmentError(
+            f"split.side = {config.split.side!r}, but the nodes with partition-id {deaf} know of "
+            "no private splits or forbid them (forbid-splits): ask everyone, or their operators"
+        )
     schemas = {(d.shape, d.classes) for d in described.values()}
     if len(schemas) != 1:
         raise EnrolmentError(f"nodes disagree on the data's schema: {sorted(schemas)}")

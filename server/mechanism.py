@@ -67,11 +67,13 @@ def mechanism(config: Config, task: TaskConfig) -> Mechanism:
 def denominator(config: Config, task: TaskConfig) -> float:
     """The fixed number that a task's sum is divided by.
 
-    In user mode that is qN, in record mode q times the records declared of a node. How many took
-    part, and even how many records a node holds, is private.
+    In user mode that is qN, times the share that is declared of a split's side; in record mode q
+    times the records declared of a node. How many took part, and even how many records a node
+    holds, is private.
     """
-    user = config.privacy.unit == "user"
-    return task.sampling_rate * (config.data.users if user else config.data.records_per_node)
+    if config.privacy.unit == "record":
+        return task.sampling_rate * config.data.records_per_node
+    return task.sampling_rate * (config.data.users * config.split.expected)
 
 
 def release_deviation(config: Config, task: TaskConfig) -> float:

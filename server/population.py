@@ -48,7 +48,12 @@ def joined(config: Config) -> Population | None:
     return population
 
 
-def check_room(config: Config, prior: PriorReleases | None = None) -> None:
+def check_room(
+    config: Config,
+    prior: PriorReleases | None = None,
+    users: str = "",
+    declares: str = "privatizer.other_people",
+) -> None:
     """Refuse a new run of several tasks that what is left of its population's budget cannot pay.
 
     A run of one task stops before the round that would pass the budget. Of several tasks the last
@@ -57,25 +62,28 @@ def check_room(config: Config, prior: PriorReleases | None = None) -> None:
 
     Args:
         config: the run's.
-        prior: what the run whose filter is taken spent: booked first, where it was not yet.
+        prior: what the run spent whose filter or model is taken: booked first, where it was not
+            yet.
+        users: whom the run is about, as ledgers name them; empty for the slice it names.
+        declares: key of the setting that declares the other run to be about other people.
 
     Raises:
         PopulationError: naming the task at which the budget is passed; or what `joined` says.
         LedgerError: the population's ledger cannot be trusted.
     """
     schedule, population = scheduled(config), joined(config)
-    if population is None:
-        return
+    if population is None or (config.split.active and not users):
+        return  # which side it is shows once its model is read: `server.private_split`
     first = [] if prior is None or prior.other_people else population.missing(prior).in_bulk
     events: list[Event] = []
     if len(schedule) > 1:
         events = [replace(task.event, count=task.event.count * task.rounds) for task in schedule]
-    fitting = population.affordable([*first, *events], config.data.slice)
+    fitting = population.affordable([*first, *events], users or config.data.slice)
     if fitting < len(first):
         raise PopulationError(
             f"privacy.population = {config.privacy.population!r} has too little left to pay what "
-            "the filter's training cost the same people: take a larger budget, another filter, or "
-            "declare privatizer.other_people = true if no user of this run was one of that"
+            "the run that this one builds on cost the same people: take a larger budget, build on "
+            f"another run, or declare {declares} = true if no user of this run was one of that"
         )
     if fitting == len(first) + len(events):
         return

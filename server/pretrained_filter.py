@@ -1,32 +1,27 @@
 """A filter that another run made: nodes of this one look through it from the first round on.
 
-The filter is public by now, a result of the other run. Its training cost is in that run's ledger,
-and where both runs are about the same people they lose both. So what that run released is kept with
-the filter, goes into this run's ledger header, and is composed with its own rounds, unless the
-settings declare that the other run was about other people.
+The filter is public by now, a result of the other run. What that run released is kept with the
+filter and paid for: see `server.earlier_run`.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
-from accountant.ledger.ledger import Ledger
 from accountant.ledger.prior import PriorReleases
 from client.messages import Vector
 from models.shapes import ImageShape, ShapeError
 from server.config.privatizer import FilterConfig, PretrainedPrivatizer
 from server.config.tasks import PrivatizerTaskConfig
 from server.config.tree import Config, ConfigError
-from server.population import check_room, joined
-from server.run_directory import RunDirectory, RunDirectoryError, Snapshot
+from server.earlier_run import NamedRun
+from server.run_directory import RunDirectory, Snapshot
 from server.run_filter import kept_filter_weights
-from server.run_ledger import planned, spending_of
+from server.run_ledger import spending_of
 from server.sampler import restored_filter
-from server.schedule import check_affordable
 
 _SAME = ("sensitive_attribute", "network", "width", "output_noise_std")
 
@@ -69,7 +64,7 @@ def check_filter(config: Config) -> None:
     """
     if isinstance(config.privatizer, PretrainedPrivatizer):
         directory, _, _ = _found(config, config.privatizer)
-        _prior(config, config.privatizer, directory)
+        _named(config.privatizer).releases(config, directory)
 
 
 def pretrained_filter(
@@ -120,12 +115,6 @@ def kept_pretrained(directory: RunDirectory) -> PretrainedFilter | None:
     return PretrainedFilter(vector, prior, float(facts["epsilon"]), float(facts["delta"]))
 
 
-def with_cost(statement: str, directory: RunDirectory) -> str:
-    """What a run promises, with what its pretrained filter cost besides, where it has one."""
-    given = kept_pretrained(directory)
-    return statement if given is None else f"{statement} {given.cost}"
-
-
 def _taken(config: Config, ours: PretrainedPrivatizer, shape: ImageShape) -> PretrainedFilter:
     """The other run's filter, tried on a network, and what it cost."""
     directory, snapshot, vector = _found(config, ours)
@@ -137,40 +126,18 @@ def _taken(config: Config, ours: PretrainedPrivatizer, shape: ImageShape) -> Pre
         raise _refused(ours, f"it does not fit its network: {error}; train it again") from None
     if not np.isfinite(vector).all():
         raise _refused(ours, "its weights are not finite; train it again")
-    prior, spent = _prior(config, ours, directory), spending_of(directory.config(), directory)
+    prior = _named(ours).releases(config, directory)
+    spent = spending_of(directory.config(), directory)
     return PretrainedFilter(vector, prior, spent.dp_epsilon, spent.delta_dp)
 
 
-def _prior(config: Config, ours: PretrainedPrivatizer, directory: RunDirectory) -> PriorReleases:
-    """What that run released, where both budgets cover it."""
-    prior = PriorReleases.of(
-        Ledger.read(directory.ledger),
-        other_people=ours.other_people,
-        plan=planned(directory.config()).schedule,
-    )
-    population = joined(config) if prior.other_people else None
-    if population is not None and population.knows(prior):
-        raise _refused(
-            ours,
-            "privatizer.other_people = true, but that run spent from this run's population "
-            f"{config.privacy.population!r} or was booked there, so its users may be the same: "
-            "give false",
-        )
-    check_affordable(config, prior.in_bulk)
-    check_room(config, prior)
-    return prior
+def _named(ours: PretrainedPrivatizer) -> NamedRun:
+    declares = "privatizer.other_people"
+    return NamedRun("privatizer.path", ours.path, declares, ours.other_people)
 
 
 def _found(config: Config, ours: PretrainedPrivatizer) -> tuple[RunDirectory, Snapshot, Vector]:
-    if not Path(ours.path).is_absolute():
-        raise _refused(ours, "give the absolute path of that run's folder")
-    try:
-        directory = RunDirectory.open(Path(ours.path))
-        theirs, snapshot = directory.config(), directory.load_state()
-    except RunDirectoryError as error:
-        raise _refused(ours, str(error)) from None
-    except OSError as error:
-        raise _refused(ours, f"it cannot be read: {error.strerror}") from None
+    directory, theirs, snapshot = _named(ours).opened()
     if isinstance(theirs.privatizer, PretrainedPrivatizer):
         raise _refused(
             ours,
@@ -181,12 +148,7 @@ def _found(config: Config, ours: PretrainedPrivatizer) -> tuple[RunDirectory, Sn
     if snapshot is None or vector is None:
         raise _refused(ours, "that run has no filter, or is not done with it yet")
     _check_alike(ours, theirs)
-    if _private(config) and not _private(theirs):
-        raise _refused(
-            ours,
-            "it was trained without noise or with repeatable noise, so it may tell of single "
-            "people, and this run promises that nothing does; train it again with noise",
-        )
+    _named(ours).check_private(config, theirs)
     return directory, snapshot, vector
 
 
@@ -219,9 +181,5 @@ def _check_alike(ours: PretrainedPrivatizer, theirs: Config) -> None:
         )
 
 
-def _private(config: Config) -> bool:
-    return config.noised and config.privacy.fixed_seed < 0
-
-
 def _refused(ours: PretrainedPrivatizer, why: str) -> ConfigError:
-    return ConfigError(f"privatizer.path = {ours.path!r} cannot be used: {why}")
+    return _named(ours).refused(why)

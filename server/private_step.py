@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from accountant.bayesian.noised_norms import NoisedNorms, noised_norms
 from accountant.noise import private_source
-from client.messages import TRAIN, ReplyError, TrainReply, TrainRequest
+from client.messages import TRAIN, ReplyError, TrainReply, TrainRequest, UserSplit
 from foundation.errors import FedlensError
 from server.aggregation import Aggregate, Answer, Limits, combine, noised_mean
 from server.config.tree import Config
@@ -47,6 +47,7 @@ class PrivateStep:
         largest_reply: float,
         key: bytes = b"",
         positive: bool = False,
+        split: UserSplit | None = None,
     ) -> None:
         """Prepare for updates of length ``size``.
 
@@ -59,8 +60,10 @@ class PrivateStep:
             largest_reply: L2 bound of what a node in record mode can reply.
             key: the run's, which nodes seed users' batches by; empty for a new one.
             positive: refuse replies with a number below 0.
+            split: the side of a private split that is asked; None for everyone.
         """
         self._config, self._grid, self._federation = config, grid, federation
+        self._split = split
         self._task, self._key = task.settings, key or new_key(config)
         self.record_mode = config.privacy.unit == "record"
         bound = largest_reply if self.record_mode else self._task.clipping_norm
@@ -140,6 +143,7 @@ class PrivateStep:
             key=self._key,
             records_per_user=self._config.data.records_per_user,
             filter=asked.filter,
+            split=self._split,
         )
         roster = self._federation.roster
         return {

@@ -18,8 +18,8 @@ from accountant.ledger.ledger import LedgerEntry
 from accountant.statement import promise
 from foundation.json_values import json_value
 from models.pixels import as_pixels
+from server.builds_on import kept_prior, with_cost
 from server.config.tree import Config
-from server.pretrained_filter import kept_pretrained, with_cost
 from server.run_directory import RunDirectory
 from server.run_ledger import noise_source, planned
 from server.sampler import Drawn, Sampler
@@ -56,6 +56,8 @@ def provenance(config: Config, purpose: Purpose) -> str:
     parts = ["SYNTHETIC"]
     if purpose != "strip":
         parts.append(purpose.upper())
+    if config.split.active:
+        parts.append("USERS ON ONE SIDE OF A SPLIT")
     if config.data.fault:
         parts.append(f"PLANTED FAULT {config.data.fault}")
     if not guarantees_something(config):
@@ -95,8 +97,7 @@ class Publication:
         self._store.set_run_status(self._run_id, "running")
 
     def _planned(self) -> Spending:
-        given = kept_pretrained(self._directory)
-        return planned(self._config, None if given is None else given.prior)
+        return planned(self._config, kept_prior(self._directory))
 
     def progress(
         self,

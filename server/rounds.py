@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from accountant.account import Spending
 from accountant.ledger.population import OutOfBudget
+from client.messages import UserSplit
 from models.vectors import to_vector
 from server.config.tree import Config
 from server.enrolment import Federation
@@ -62,8 +63,9 @@ class TrainingRun:
         run_ledger: RunLedger,
         publication: Publication,
         observer: Observer | None = None,
+        split: UserSplit | None = None,
     ) -> None:
-        self._config, self._directory = config, directory
+        self._config, self._directory, self._split = config, directory, split
         self._grid, self._federation, self._learner = grid, federation, learner
         self._run_ledger, self._publication, self._observer = run_ledger, publication, observer
         self._rounds = total_rounds(config)
@@ -138,7 +140,7 @@ class TrainingRun:
             sizes = state.size, state.largest_reply
             key = kept_key(self._config, self._directory)
             positive = task.settings.positive
-            step = PrivateStep(self._config, task, *nodes, *sizes, key, positive)
+            step = PrivateStep(self._config, task, *nodes, *sizes, key, positive, self._split)
             self._steps[task.name] = step
         return self._steps[task.name]
 

@@ -17,6 +17,9 @@ from server.population import joined, population_folder
 from server.run_directory import RunDirectory
 from server.schedule import scheduled, total_rounds
 
+SIDE = "split"
+"""Under which key of a ledger's header the side of a private split stands."""
+
 
 class RunLedger:
     """Opened once per process; entries are durable when `charge` returns.
@@ -31,6 +34,7 @@ class RunLedger:
         directory: RunDirectory,
         run_id: str,
         prior: PriorReleases | None = None,
+        users: str = "",
     ) -> None:
         """Open the ledger of a run, or begin it.
 
@@ -38,7 +42,8 @@ class RunLedger:
             config: the run's.
             directory: the run's.
             run_id: of a run that begins.
-            prior: what the run spent whose filter it takes; a begun ledger has it in its header.
+            prior: what the run spent that it builds on; a begun ledger has it in its header.
+            users: the side of a private split that it is about, which its header has too.
 
         Raises:
             LedgerError: the run's ledger or that of its population cannot be trusted.
@@ -51,12 +56,14 @@ class RunLedger:
             privacy.epsilon_budget,
             privacy.bayesian_epsilon_budget,
         )
-        self._population, self._slice = joined(config), config.data.slice
+        self._population, self._users = joined(config), users or config.data.slice
         self._evidence = EvidenceFile(directory.evidence)
         if directory.ledger.exists():
             self._ledger = Ledger.open(directory.ledger)
+            if self._ledger.header.get(SIDE, "") != users:
+                raise LedgerError(directory.ledger, 1, "is about another side of a split, or none")
         else:
-            header = _header(config, run_id, self._population, prior)
+            header = _header(config, run_id, self._population, prior, users)
             self._ledger = Ledger.create(directory.ledger, header)
         self._account = account_of(config, self._ledger, self._evidence)
         self._plan = _plan(config, PriorReleases.in_header(self._ledger.header))
@@ -116,7 +123,7 @@ class RunLedger:
             )
         if self._population is None:
             return None
-        return self._population.refusal(event, purpose, self._slice)
+        return self._population.refusal(event, purpose, self._users)
 
     def charge(
         self,
@@ -138,7 +145,7 @@ class RunLedger:
         """
         if self._population is not None:
             self._population.charge(
-                event, run=self.run_id, number=number, purpose=purpose, users=self._slice
+                event, run=self.run_id, number=number, purpose=purpose, users=self._users
             )
         sealed = self._evidence.seal(norms) if norms is not None else None
         entry = self._ledger.append(
@@ -233,7 +240,7 @@ def filter_of(config: Config, prior: PriorReleases | None = None) -> FixedOrderF
 
 
 def _empty_account(config: Config, prior: PriorReleases | None = None) -> Account:
-    """The account before the run's first round: what its filter cost is in it from the start."""
+    """The account before the run's first round: what the run builds on is in it from the start."""
     events, privacy = () if prior is None else prior.counted, config.privacy
     account = Account(
         total_rounds=total_rounds(config) + len(events),
@@ -273,7 +280,11 @@ def noise_source(config: Config) -> NoiseSource:
 
 
 def _header(
-    config: Config, run_id: str, population: Population | None, prior: PriorReleases | None
+    config: Config,
+    run_id: str,
+    population: Population | None,
+    prior: PriorReleases | None,
+    users: str,
 ) -> dict[str, object]:
     return {
         "run_id": run_id,
@@ -284,4 +295,5 @@ def _header(
         "noise_source": noise_source(config),
         **({} if population is None else {"population": population.identity}),
         **({} if prior is None else {HEADER: prior.to_json()}),
+        **({SIDE: users} if users else {}),
     }

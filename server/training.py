@@ -17,6 +17,7 @@ from server.enrolment import enrol
 from server.learner import Learner
 from server.population import check_room
 from server.pretrained_filter import pretrained_filter
+from server.private_split import private_split
 from server.publication import Publication
 from server.round_slots import RoundSlots
 from server.rounds import Observer, TrainingRun
@@ -66,8 +67,8 @@ def train(
 
     Raises:
         ConfigError: the schedule has several tasks and passes its own budget; no node was asked;
-            or the annotator keeps more components than there are features, or the filter that is
-            given cannot be used.
+            or the annotator keeps more components than there are features, or the filter or
+            the split's model that is given cannot be used.
         ShapeError: no network is built for images of the nodes' shape.
         EnrolmentError: the nodes are not the declared federation.
         NoUsableReply: a whole round failed.
@@ -87,17 +88,21 @@ def train(
         with RoundSlots(config.rounds).held():
             federation = enrol(grid, config)
         pretrained = pretrained_filter(config, federation.shape, directory)
-        prior = None if pretrained is None else pretrained.prior
+        side = private_split(config, federation.shape, federation.classes, directory)
+        given = pretrained or side
+        prior = None if given is None else given.prior
         # before anything is begun that it may refuse
         learner = Learner(config, federation, None if pretrained is None else pretrained.vector)
-        run_ledger = RunLedger(config, directory, uuid.uuid4().hex[:12], prior)
+        users = "" if side is None else side.users
+        run_ledger = RunLedger(config, directory, uuid.uuid4().hex[:12], prior, users)
         if not run_ledger.entries:
             bind(directory)
         label = name or directory.path.name
         publication = Publication(config, directory, store, run_ledger.run_id, label)
         publication.begin()
+        split = None if side is None else side.split
         training = TrainingRun(
-            config, directory, grid, federation, learner, run_ledger, publication, observer
+            config, directory, grid, federation, learner, run_ledger, publication, observer, split
         )
         try:
             stopped = training.run()

@@ -14,8 +14,8 @@ from accountant.account import statement
 from client.datasets.registry import spec_of
 from foundation.json_values import json_value
 from models.pixels import from_pixels
+from server.builds_on import with_cost
 from server.config.tree import Config
-from server.pretrained_filter import with_cost
 from server.publication import guarantees_something
 from server.rounds import Observer
 from server.run_directory import RunDirectory, RunDirectoryError

@@ -37,7 +37,7 @@ from foundation.files import make_folder_durably
 __all__ = ["OutOfBudget", "Population", "PopulationError", "PopulationTerms", "Share"]
 
 LEDGER = "ledger.jsonl"
-FILTER = "training of a filter that a run took"
+EARLIER = "earlier run that a run builds on"
 """Purpose of entries that `Population.charge_prior` makes."""
 
 
@@ -162,9 +162,9 @@ class Population:
         number = prior.contradicted(granted, self.identity)
         if number is not None:
             raise PopulationError(
-                f"the filter of run {prior.run_id} cannot be taken: {self._ledger.path} has round "
+                f"run {prior.run_id} cannot be built on: {self._ledger.path} has round "
                 f"{number} of another ledger with that run id, so its folder was copied and both "
-                "copies went on; take the filter of the copy that was booked"
+                "copies went on; build on the copy that was booked"
             )
         return prior.missing_in(granted)
 
@@ -180,7 +180,7 @@ class Population:
 
         Args:
             prior: of the other run, under whose id it is entered. What was granted to it already,
-                because it spent from here itself or another run took its filter, is not again.
+                because it spent from here itself or another run built on it, is not again.
 
         Returns:
             How many entries were made.
@@ -199,16 +199,16 @@ class Population:
             missing = self.missing(prior)
             if self._fitting(missing.in_bulk) < len(missing.in_bulk):
                 raise OutOfBudget(
-                    f"the filter of run {prior.run_id} was trained on the same people, and what "
-                    f"that cost takes DP ε of population {self.terms.population!r} above its "
+                    f"run {prior.run_id}, which this one builds on, was about the same people, and "
+                    f"what it cost takes DP ε of population {self.terms.population!r} above its "
                     f"budget {self.terms.epsilon_budget:g} (spent {self.spent().epsilon:.4g}): "
-                    "take a larger budget, or another filter"
+                    "take a larger budget, or build on another run"
                 )
             for number, event, entry in missing.releases:
                 self._ledger.append(
                     event,
                     round=number,
-                    purpose=FILTER,
+                    purpose=EARLIER,
                     evidence_digest=None,
                     run=prior.run_id,
                     source=entry,

@@ -1,8 +1,8 @@
 """What another run released of the same people, as far as a run's guarantee must include it.
 
-A filter that another run trained is a release about its users. Where they are this run's too, they
-lose what both runs spent, so the releases of the other ledger are composed with this one's: their
-events, not their ε, which do not add up.
+A filter or an annotator that another run trained is a release about its users. Where they are this
+run's too, they lose what both runs spent, so the releases of the other ledger are composed with
+this one's: their events, not their ε, which do not add up.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from accountant.events import Event, event_from_json
 from accountant.ledger.chain import LedgerEntry
 from accountant.ledger.ledger import Ledger
 
-HEADER = "filter"
+HEADER = "builds_on"
 """Under which key of a run's ledger header it stands."""
 
 
@@ -31,7 +31,7 @@ class Release(NamedTuple):
 
 @dataclass(frozen=True)
 class PriorReleases:
-    """All releases of another run's ledger, when this run took its filter."""
+    """All releases of another run's ledger, when this run took its filter or annotator."""
 
     run_id: str
     """Of the other run."""

@@ -7,6 +7,13 @@ user pays for the releases about everyone and for those of the own slice alone, 
 has spent what the users of its dearest slice did (McSherry, "Privacy Integrated Queries", 2009,
 theorem 4, here for adding or removing a user). Slices by any other attribute can share users: what
 is released of one is charged to everyone.
+
+A private split has two sides, and each user's own records decide, by a public model and threshold,
+on which one the user is. So a round on one side costs nothing where the other side has paid for as
+many rounds of the same mechanism. Which side a user is on may follow from earlier releases, of
+which the model is one: it is not enough that the dearer side is paid for, for a different one may
+be dearer after each model. What is charged therefore holds both sides' schedules, mechanism by
+mechanism; where one side's are all among the other's, it is exactly the dearer.
 """
 
 from __future__ import annotations
@@ -14,16 +21,29 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from accountant.bounds import Bound
 from accountant.dp.differential import DifferentialAccountant
-from accountant.events import Event
+from accountant.events import Event, PricedMechanism
 from accountant.ledger.chain import LedgerEntry
 from accountant.ledger.terms import PopulationTerms
 
 PROBE = "probe"
 """Purpose of the entries that a population's limit on probes is about."""
+SPLIT = "split:"
+"""What the attribute of a private split begins with: no declared name has a colon."""
+SIDES = ("below", "from")
+
+
+def split_side(identity: str, side: str) -> str:
+    """The users on a side of a split, as ledgers name them.
+
+    Args:
+        identity: of all that decides a user's side, as a hash.
+        side: one of `SIDES`.
+    """
+    return f"{SPLIT}{identity}={side}"
 
 
 class PopulationSpending:
@@ -34,6 +54,8 @@ class PopulationSpending:
         self._everyone, self._probes = DifferentialAccountant(), DifferentialAccountant()
         self._slices: dict[str, DifferentialAccountant] = {}
         """By slice: its own releases and everyone's."""
+        self._sides: dict[str, Counter[PricedMechanism]] = {}
+        """By side of a split: how many releases of each mechanism there were."""
 
     def apart(self, users: str) -> str:
         """The slice if it shares no user with other slices, else an empty text: everyone's.
@@ -49,7 +71,12 @@ class PopulationSpending:
         """Book ``count`` grants of an event about some users."""
         if purpose == PROBE:
             self._probes.compose(event, count)
-        own = self.apart(users)
+        own, beyond = self.apart(users), self._beyond(event, count, users)
+        if beyond is not None:
+            self._sides.setdefault(users, Counter())[event.mechanism] += event.count * count
+            event, count = replace(event, count=1), beyond
+        if not count:
+            return
         if own:
             if own not in self._slices:
                 self._slices[own] = copy.deepcopy(self._everyone)
@@ -57,6 +84,18 @@ class PopulationSpending:
             return
         for account in (self._everyone, *self._slices.values()):
             account.compose(event, count)
+
+    def _beyond(self, event: Event, count: int, users: str) -> int | None:
+        """Releases that neither side of a split has paid for; None of what is on no side."""
+        split, _, side = users.rpartition("=")
+        terms = self._terms
+        apart = terms.unit == "user" and terms.adjacency == "add-remove"
+        if not (apart and split.startswith(SPLIT) and side in SIDES):
+            return None
+        spent = {
+            one: self._sides.get(f"{split}={one}", Counter())[event.mechanism] for one in SIDES
+        }
+        return max(0, spent[side] + event.count * count - max(spent.values()))
 
     def epsilon(self, users: str = "") -> Bound:
         """ε at the terms' δ of the users of a slice; of the dearest where none is named."""
@@ -77,7 +116,10 @@ class PopulationSpending:
     def exceeds_budget(self, event: Event, users: str) -> bool:
         """Whether an event about some users would take any of them above the budget."""
         budget, delta = self._terms.epsilon_budget, self._terms.delta
-        return any(
+        beyond = self._beyond(event, 1, users)
+        if beyond is not None:
+            event = replace(event, count=max(1, beyond))
+        return beyond != 0 and any(
             account.would_exceed(event, epsilon=budget, delta=delta)
             for account in self._of(self.apart(users))
         )

@@ -22,7 +22,8 @@ def confirm(finding: KeptFinding, run: RunRecord, path: str, classes: int) -> No
     """Put a card for the probe on the page; nothing where there is none."""
     offer = offer_for(finding, run.config, classes)
     if offer is not None:
-        put_card(card(offer, path))
+        split = run.config.get("split.side", "none") != "none"  # whose users cannot be counted
+        put_card(card(offer, str(run.config.get("split.model")) if split else path))
 
 
 def offer_for(

@@ -28,6 +28,21 @@ def budget_of(run: RunRecord) -> float:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
 
 
+def about(run: RunRecord) -> str:
+    """Which of the enrolled users a run is about, in words; an empty text for all of them."""
+    if named := run.config.get("data.slice"):
+        return f"Only users of the slice {named}."
+    told = {key: run.config.get(f"split.{key}", "") for key in ("side", "rule", "model")}
+    if told["side"] not in ("below", "from"):
+        return ""
+    lies = "below" if told["side"] == "below" else "at or above"
+    return (
+        f"Only users on one side of a private split: their score ({told['rule']}) by the annotator "
+        f"of {told['model']} is {lies} {run.config.get('split.threshold')}. Who they are is not "
+        f"known here; a share of {run.config.get('split.share')} was expected."
+    )
+
+
 def _header(run: RunRecord) -> None:
     privacy_warning(run)
     run_badges(run)
@@ -36,6 +51,8 @@ def _header(run: RunRecord) -> None:
         f"{run.created_at:%Y-%m-%d} · id {plain(run.run_id)} · configuration "
         f"{run.config_sha256[:12]}"
     )
+    if whom := about(run):
+        st.caption(plain(whom))
     if run.status == "running":
         st.caption(f"This page renews itself every {REFRESH_SECONDS} seconds.")
     if run.stop_reason:

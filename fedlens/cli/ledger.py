@@ -58,7 +58,7 @@ def _add_export_flags(action: argparse.ArgumentParser) -> None:
 def show(args: argparse.Namespace) -> int:
     """Print every entry, then the sums."""
     from accountant.statement import statement
-    from server.pretrained_filter import with_cost
+    from server.builds_on import with_cost
     from server.run_directory import RunDirectory
     from server.run_ledger import spending_of
 
@@ -111,7 +111,7 @@ def export(args: argparse.Namespace) -> int:
     """Write the export, of a ledger that holds."""
     from accountant.ledger.export import as_csv, export_of
     from foundation.files import write_durably
-    from server.pretrained_filter import with_cost
+    from server.builds_on import with_cost
     from server.run_directory import RunDirectory
     from server.run_ledger import population_of, spending_of
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -115,6 +116,9 @@ def show(args: argparse.Namespace) -> int:
     say(f"spent     ε = {figure(spent.epsilon)} in {len(population.ledger)} grants")
     if terms.slices:
         say(f"slices    by {terms.slices}: what was spent is that of the dearest slice's users")
+    for side, count in _sides(population).items():
+        split, _, which = side.rpartition("=")
+        say(f"{split[:18]}, side {which!r}: {count} rounds; users pay for one side")
     if terms.probe_epsilon:
         probes = population.spent_on_probes().epsilon
         say(f"probes    ε = {figure(probes)} of {terms.probe_epsilon:g}")
@@ -151,6 +155,14 @@ def _read(name: str) -> Population:
     from accountant.ledger.population import Population
 
     return Population.read(_folder(name))
+
+
+def _sides(population: Population) -> Counter[str]:
+    """Rounds on each side of private splits."""
+    from accountant.ledger.spending import SPLIT
+
+    named = (entry.users or "" for entry in population.ledger.entries)
+    return Counter(users for users in named if users.startswith(SPLIT))
 
 
 def _left(population: Population) -> float:

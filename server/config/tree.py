@@ -36,6 +36,7 @@ from server.config.sections import (
     ReleaseConfig,
     RoundsConfig,
 )
+from server.config.split import SplitConfig
 from server.config.tasks import (
     AnnotatorConfig,
     FocusedConfig,
@@ -89,6 +90,7 @@ class Config(Section):
     schedule: Names = ("critic",)
     """Names of the tasks, in the order in which they are carried out."""
     data: DataConfig = DataConfig()
+    split: SplitConfig = SplitConfig()
     privacy: PrivacyConfig = PrivacyConfig()
     rounds: RoundsConfig = RoundsConfig()
     tasks: Tasks = Field(default_factory=_one_critic)
@@ -219,6 +221,22 @@ class Config(Section):
         mend = f"make it at most {largest:g} ({unit}): a larger δ protects no user"
         holds = not self.noised or self.privacy.delta <= largest
         require(holds, "privacy.delta", self.privacy.delta, mend)
+        return self
+
+    @model_validator(mode="after")
+    def _the_split_is_of_users_as_they_are(self) -> Config:
+        split = self.split
+        for name, value, holds, mend in (
+            ("privacy.unit", self.privacy.unit, "user", "a split is of users: set 'user'"),
+            (
+                "privatizer.kind",
+                self.privatizer.kind,
+                "none",
+                "a split looks past a filter: 'none'",
+            ),
+            ("data.slice", self.data.slice, "", "take a slice or a side of a split, not both"),
+        ):
+            require(not split.active or value == holds, name, value, mend)
         return self
 
     @model_validator(mode="after")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -18,15 +17,14 @@ from torch import Tensor
 
 from client.messages import Vector
 from client.tasks.settings import PLACES, ProbeSettings
-from models.annotators import Annotator
 from models.probes.asking import parse_probe
-from models.vectors import load_vector, to_vector
+from models.vectors import to_vector
 from server.config.section import ConfigError
 from server.config.tasks import AnnotatorConfig, ProbeConfig
-from server.run_directory import RunDirectory
+from server.released_annotator import released_annotator
 from server.tasks.annotator import AnnotatorTask
 from server.tasks.protocol import Request, Samples, TaskContext
-from server.tensors import Arrays, within
+from server.tensors import Arrays
 
 ANSWER = "probe"
 """The figure of a round that has the mean of users' numbers."""
@@ -59,7 +57,9 @@ class ProbeTask:
 
     def _find_network(self, context: TaskContext) -> None:
         if self._settings.model:
-            self._known = _released_annotator(self._where, self._settings.model, context)
+            given = f"{self._where}.model", self._settings.model
+            known = released_annotator(*given, context.shape, context.record_classes)
+            self._known = known.settings, known.vector
             return
         found = [task for task in context.earlier.values() if isinstance(task, AnnotatorTask)]
         own = context.config.annotator
@@ -110,34 +110,3 @@ class ProbeTask:
     def restore(self, state: Arrays) -> None:
         """Take up a state."""
         self._sum, self._releases = float(state["sum"]), int(state["releases"])
-
-
-def _released_annotator(
-    where: str, named: str, context: TaskContext
-) -> tuple[AnnotatorConfig, Vector]:
-    """The annotator that a run has released, as it labels samples.
-
-    Raises:
-        ConfigError: there is none there, or it is for other images or classes.
-    """
-    directory = RunDirectory.open(Path(named))
-    snapshot, config = directory.load_state(), directory.config()
-    names = [n for n, task in config.tasks.items() if isinstance(task, AnnotatorConfig)]
-    settings = config.annotator
-    if snapshot is None or not names or settings is None:
-        raise ConfigError(f"{where}.model = {named!r}: that run has no annotator, name another")
-    state = within(f"tasks/{names[0]}", snapshot.arrays)
-    shape = tuple(snapshot.facts["shape"])
-    if (shape, snapshot.facts["classes"]) != (context.shape, context.record_classes):
-        raise ConfigError(
-            f"{where}.model = {named!r}: that run has {snapshot.facts['classes']} classes of "
-            f"images {shape}, this one {context.record_classes} of {context.shape}: name another"
-        )
-    if not bool(state["begun"]) or not int(state["applied"]):
-        raise ConfigError(f"{where}.model = {named!r}: its annotator has learned nothing yet")
-    network = Annotator(
-        context.shape, context.record_classes, settings.components, settings.features
-    )
-    load_vector(network, state["iterate"].astype(np.float32))
-    network.weight.copy_(torch.from_numpy(state["mean"].astype(np.float32)))
-    return settings, to_vector(network)

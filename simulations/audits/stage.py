@@ -125,12 +125,12 @@ class AuditedTask:
 
 
 def unhidden(config: Config) -> Config:
-    """The configuration with noise from the operating system, and no filter from elsewhere."""
+    """The configuration with noise from the operating system, and nothing from elsewhere."""
     keeps = isinstance(config.privatizer, FederatedPrivatizer) or config.privatizer.pairs
     elsewhere = config.privatizer.kind == "pretrained"
     hidden = {} if keeps and not elsewhere else {"privatizer.kind": "none"}
     others = {"privacy.fixed_seed": -1, "privacy.epsilon_budget": 0.0, "privacy.population": ""}
-    return config.updated({**hidden, **others})
+    return config.updated({**hidden, **others, "split.side": "none"})
 
 
 class AuditStage:

@@ -16,6 +16,7 @@ from dashboard.components.grid import grid_data, picked_id
 from dashboard.label_sets import RESERVED, default_labels, read_labels
 from dashboard.privacy import epsilon_text, figures
 from dashboard.strips import arrange
+from dashboard.views.run import about
 from server.store import RoundRecord, SampleFilter, Store, StoredSample, StoreError
 
 
@@ -177,3 +178,27 @@ def test_the_percentile_curve_leaves_out_shares_of_less_than_one_user() -> None:
 def test_there_is_no_percentile_curve_without_a_finite_bound() -> None:
     for curve in ({}, {"0.5": math.inf, "1": math.inf}, {"1": 3.0}):
         assert percentiles.curve_frame(replace(a_round(1), percentiles=curve), users=1000).empty
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({}, ""),
+        ({"split.side": "none", "data.slice": ""}, ""),
+        ({"data.slice": "app_version=2.0"}, "Only users of the slice app_version=2.0."),
+        (
+            {"split.side": "from", "split.rule": "recognised", "split.threshold": 0.7},
+            "is at or above 0.7. Who they are is not known here",
+        ),
+        ({"split.side": "below", "split.model": "/runs/<b>"}, "/runs/<b> is below"),
+        ({"split.side": 3}, ""),
+    ],
+    ids=str,
+)
+def test_a_run_page_says_which_users_the_run_is_about(
+    store_at: tuple[str, Store], config: dict[str, object], said: str
+) -> None:
+    populated.add_run(store_at[1])
+    run = store_at[1].run("run-1")
+    found = about(replace(run, config=config))
+    assert said in found and bool(said) == bool(found)

@@ -12,7 +12,8 @@ from flwr.common.serde import recorddict_to_proto
 
 from client.app import build_client_app
 from client.data import LocalData
-from client.messages import FilterSettings
+from client.messages import FilterSettings, SplitSettings, UserSplit
+from models.annotators import Annotator
 from models.vectors import to_vector
 from privatizers.networks.design import filter_network
 from server import learner as learning
@@ -172,12 +173,18 @@ class Stage:
     asked: Asked
     size: int
 
-    def total(self, *nodes: Sequence[Person], cohort: set[int] | None = None) -> Gathered:
+    def total(
+        self,
+        *nodes: Sequence[Person],
+        cohort: set[int] | None = None,
+        split: UserSplit | None = None,
+    ) -> Gathered:
         """What the nodes add up to before any noise, and what travelled.
 
         Args:
             nodes: who is on each.
             cohort: the numbers of those who are drawn; None for all.
+            split: the side of a private split that is asked; None for everyone.
         """
         people = [People(list(members), place) for place, members in enumerate(nodes)]
         app = build_client_app(lambda context: people[context.node_config["partition-id"]])
@@ -186,7 +193,7 @@ class Stage:
         roster = Roster(ids, tuple(len(members) for members in nodes))
         federation = Federation(roster, SHAPE, CLASSES, SENSITIVE)
         step = PrivateStep(
-            self.config, self.task, grid, federation, self.size, float("inf"), key=KEY
+            self.config, self.task, grid, federation, self.size, float("inf"), KEY, split=split
         )
         drawn = [
             tuple(i for i, p in enumerate(m) if cohort is None or p.number in cohort) for m in nodes
@@ -283,6 +290,18 @@ _TOLD = FilterSettings(
     sensitive_attribute="height",
     pairs=False,
 )
+
+
+def a_split(side: str, **changes: object) -> UserSplit:
+    """A split by a network that knows nothing, so that people fall on both sides."""
+    network = Annotator(SHAPE, CLASSES, 6, "orientations")
+    source = torch.Generator().manual_seed(2)
+    with torch.no_grad():
+        for part in (network.projection, network.weight):
+            part.copy_(torch.randn(part.shape, generator=source))
+    told = {"rule": "recognised", "threshold": 0.5, "records": 3, **changes}
+    settings = SplitSettings(side=side, components=6, features="orientations", **told)
+    return UserSplit(settings, to_vector(network))
 
 
 def _filter() -> np.ndarray:

@@ -125,7 +125,9 @@ def test_a_population_that_cannot_pay_for_the_filter_refuses_before_anything_is_
     folder = trained()
     clinic(budget=together(folder) * 0.9)
     config = taking(folder, privacy__population="clinic")
-    with pytest.raises(PopulationError, match="the filter's training cost the same people"):
+    with pytest.raises(
+        PopulationError, match="the run that this one builds on cost the same people"
+    ):
         check_filter(config)
     with pytest.raises(PopulationError):
         run_small(config, "two")
@@ -176,7 +178,7 @@ def test_other_people_are_declared_on_record_and_cost_nothing(
     outcome = run_small(taking(folder, **declared), "two")
     assert booked() == outcome.spending.dp_epsilon == together(tmp_path / "two")
     header = Ledger.read(tmp_path / "two" / "ledger.jsonl").header
-    assert header["filter"]["other_people"] is True
+    assert header["builds_on"]["other_people"] is True
     with open_store(outcome.store) as store:
         assert "The operator declared that none of them is" in store.run(outcome.run_id).guarantee
 

@@ -1,0 +1,39 @@
+"""What a run builds on: another run's filter, or the model of a private split, and their cost."""
+
+from __future__ import annotations
+
+from accountant.ledger.prior import PriorReleases
+from server.config.tree import Config
+from server.pretrained_filter import PretrainedFilter, check_filter, kept_pretrained
+from server.private_split import PrivateSplit, check_split, kept_split
+from server.run_directory import RunDirectory
+
+
+def check_earlier(config: Config) -> None:
+    """Refuse a new run that cannot build on what it names, before nodes are asked anything.
+
+    Raises:
+        ConfigError, PopulationError: as `check_filter` and `check_split`.
+    """
+    check_filter(config)
+    check_split(config)
+
+
+def kept_prior(directory: RunDirectory) -> PriorReleases | None:
+    """What the run released that this one builds on; None where it builds on none, or not yet.
+
+    Raises:
+        RunDirectoryError: what was kept was damaged.
+    """
+    given = _kept(directory)
+    return None if given is None else given.prior
+
+
+def with_cost(statement: str, directory: RunDirectory) -> str:
+    """What a run promises, with what it builds on and what that cost, where it does."""
+    given = _kept(directory)
+    return statement if given is None else f"{statement} {given.cost}"
+
+
+def _kept(directory: RunDirectory) -> PretrainedFilter | PrivateSplit | None:
+    return kept_pretrained(directory) or kept_split(directory)
