@@ -21,7 +21,7 @@ from studies.attackers.vectors import VectorReader
 from studies.metrics.attacks import QUICK, FilterTarget, attack_filter, strongest, target_of
 
 SHAPE = (1, 8, 8)
-FAST = replace(QUICK, reader_steps=300, tree_rounds=40, network_steps=150, decoder_steps=150)
+FAST = replace(QUICK, reader_steps=200, tree_rounds=20, network_steps=120, decoder_steps=60)
 
 
 def pictures(n: int, seed: int) -> PrivateData:
@@ -47,7 +47,7 @@ def pictures(n: int, seed: int) -> PrivateData:
 
 
 def a_target(filter_: nn.Module, seed: int = 0) -> FilterTarget:
-    return FilterTarget(filter_, pictures(3000, seed + 1), pictures(1500, seed + 2))
+    return FilterTarget(filter_, pictures(2000, seed + 1), pictures(1000, seed + 2))
 
 
 def a_releaser(scale: float, *, noisy: bool = True) -> ConvReleaser:
@@ -90,7 +90,7 @@ def test_a_leaky_code_is_caught_where_releases_show_nothing() -> None:
     target = a_target(Leaky())
     code, residual = attack_filter(target, ["code", "residual"], effort=FAST)
     assert code.balanced > 0.97
-    assert abs(residual.balanced - 0.5) < 0.06
+    assert abs(residual.balanced - 0.5) < 0.08
     assert strongest([residual, code]) is code
 
 
@@ -99,7 +99,7 @@ def test_pure_noise_gives_every_attacker_a_coin() -> None:
     found = attack_filter(a_target(a_releaser(0.0)), names, effort=FAST)
     assert [one.attacker for one in found] == names
     for one in found:
-        assert abs(one.balanced - 0.5) < 0.06, one
+        assert abs(one.balanced - 0.5) < 0.08, one
         assert one.low <= one.balanced <= one.high
         assert one.nats_low < 0.01
 
@@ -123,9 +123,9 @@ def test_a_decoder_brings_codes_back_to_about_their_noise() -> None:
     split = load_private("embedded-mnist-thickness", None, 0)
     net = ConvReleaser((1, 28, 28), 4, code=8, output_noise_std=0.1)
     train_identity(net, split.train, steps=150, rate=5e-3, batch=128, seed=0)
-    decoder = CodeDecoder.learn(net, split.attack.records, 0, steps=150)
+    decoder = CodeDecoder.learn(net, split.attack.records, 0, steps=100, refine=6)
     source = torch.Generator().manual_seed(1)
-    codes, sent = drawn(net, split.test.records[:300], source)
+    codes, sent = drawn(net, split.test.records[:150], source)
     first = replace(decoder, law=None).decode(sent)
     off, guessed = (
         float((one - codes).square().mean().sqrt()) for one in (decoder.decode(sent), first)
@@ -157,7 +157,7 @@ def test_what_each_knows_is_declared() -> None:
     for name in ATTACKERS:
         assert knowledge_of(ATTACKERS[name]()).weights == (name in INFORMED)
     (found,) = attack_filter(a_target(a_releaser(0.0)), ["code"], effort=FAST)
-    assert found.knows == "the code, weights, noise law" and found.records == 3000
+    assert found.knows == "the code, weights, noise law" and found.records == 2000
     assert set(found.row()) >= {"attacker", "knows", "balanced", "low", "high", "nats", "releases"}
 
 
