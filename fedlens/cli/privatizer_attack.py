@@ -12,6 +12,7 @@ from fedlens.cli.output import print_json, say, tell
 from foundation.errors import ExitStatus, WrongUse
 
 if TYPE_CHECKING:
+    from studies.framework.tables import Row
     from studies.metrics.attacks import FilterAttack
 
 DATA = "embedded-mnist-thickness"
@@ -84,7 +85,7 @@ def _print(found: Sequence[FilterAttack]) -> None:
     from studies.metrics.attacks import strongest
 
     ordered = sorted(found, key=lambda one: -one.balanced)
-    rows = [
+    rows: list[Row] = [
         {
             "attacker": one.name,
             "knows": one.knows,

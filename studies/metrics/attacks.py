@@ -234,15 +234,19 @@ def _attackers(
 def trying(attacker: Attacker, effort: Effort) -> Attacker:
     """The attacker at this effort; one of another package as it is."""
     if isinstance(attacker, VectorReader):
-        return replace(attacker, steps=effort.reader_steps, tree_rounds=effort.tree_rounds)
+        return _reading(attacker, effort)
     if isinstance(attacker, DecodeAttacker):
-        reader = trying(attacker.reader, effort)
+        reader = _reading(attacker.reader, effort)
         return replace(attacker, reader=reader, steps=effort.decoder_steps)
     if isinstance(attacker, NetworkAttacker):
         return replace(attacker, steps=effort.network_steps, epochs=1)
     if isinstance(attacker, FeaturesAttacker):
         return replace(attacker, rounds=effort.tree_rounds)
     return attacker
+
+
+def _reading(reader: VectorReader, effort: Effort) -> VectorReader:
+    return replace(reader, steps=effort.reader_steps, tree_rounds=effort.tree_rounds)
 
 
 def _attack(
@@ -310,9 +314,14 @@ def _scored(
 def _joined(one: PrivateData, two: PrivateData) -> PrivateData:
     """Both parts' records, those of ``one`` first; owners only where both have them."""
 
-    def both(name: str) -> Tensor | None:
-        parts = getattr(one, name), getattr(two, name)
-        return None if parts[0] is None or parts[1] is None else torch.cat(parts)
+    def both(first: Tensor | None, second: Tensor | None) -> Tensor | None:
+        return None if first is None or second is None else torch.cat([first, second])
 
-    names = ("records", "utility", "sensitive", "side", "owners")
-    return replace(one, **{name: both(name) for name in names})
+    return replace(
+        one,
+        records=torch.cat([one.records, two.records]),
+        utility=torch.cat([one.utility, two.utility]),
+        sensitive=torch.cat([one.sensitive, two.sensitive]),
+        side=both(one.side, two.side),
+        owners=both(one.owners, two.owners),
+    )
