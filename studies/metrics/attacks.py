@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from client.datasets.attributes.data import PrivateData, Split
-from privatizers.channels import channel_of, repeated_noise
+from privatizers.channels import channel_of, noise_repeats, repeated_noise
 from privatizers.classifiers import noise_shape_of
 from studies.attackers import ATTACKERS, AttackError, FittedAttacker
 from studies.attackers.everything import DecodeAttacker
@@ -122,11 +122,16 @@ class FilterTarget:
         wide = data.take(rows)
         return replace(wide, records=torch.cat(every), owners=owners[rows])
 
+    def told_apart(self, releases: int) -> int:
+        """How many of so many releases of a record differ: one where its noise repeats."""
+        return 1 if noise_repeats(self.filter) else releases
+
     @torch.no_grad()
     def _mean(
         self, function: Callable[..., Tensor], records: Tensor, seed: int, releases: int
     ) -> Tensor:
         source, found = torch.Generator().manual_seed(seed), []
+        releases = self.told_apart(releases)
         shape = noise_shape_of(self.filter) or (0,)
         for part in torch.split(records, CHUNK):
             noises = repeated_noise(self.filter, shape, len(part), releases, source)
@@ -276,7 +281,7 @@ def _draws(target: FilterTarget, effort: Effort, releases: int) -> int:
     """Draws of each record's noise: as many as asked for, as far as they fit and take no hours."""
     code = target.codes(target.known.take(slice(0, 2)), 0).records.shape[1]
     fit = MOST_NUMBERS // (len(target.known) * code)
-    return max(1, min(effort.draws, fit, 12 // releases))
+    return max(1, min(effort.draws, fit, 12 // target.told_apart(releases)))
 
 
 def _formula(

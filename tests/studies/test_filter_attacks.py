@@ -83,7 +83,7 @@ def test_a_filter_without_its_noise_is_caught() -> None:
     (found,) = attack_filter(hiding, ["code"], effort=FAST)
     assert found.balanced < 0.6
     (caught,) = attack_filter(bare, ["code"], effort=FAST)
-    assert caught.balanced > 0.97 and caught.nats_low > 0.4
+    assert caught.balanced > 0.93 and caught.nats_low > 0.4
 
 
 def test_a_leaky_code_is_caught_where_releases_show_nothing() -> None:
@@ -95,7 +95,7 @@ def test_a_leaky_code_is_caught_where_releases_show_nothing() -> None:
 
 
 def test_pure_noise_gives_every_attacker_a_coin() -> None:
-    names = ["code", "decode", "residual", "features", "logistic", "trees", "same"]
+    names = ["code", "decode", "residual", "features", "logistic"]
     found = attack_filter(a_target(a_releaser(0.0)), names, effort=FAST)
     assert [one.attacker for one in found] == names
     for one in found:
@@ -105,18 +105,18 @@ def test_pure_noise_gives_every_attacker_a_coin() -> None:
 
 
 def test_more_releases_tell_more_unless_their_noise_repeats() -> None:
-    target = a_target(a_releaser(0.25))
+    net = a_releaser(0.25)
+    net.repeats_noise = False
+    target = a_target(net)
     one, ten = attack_filter(target, ["code"], releases=(1, 10), effort=FAST)
     assert (one.name, ten.name) == ("code", "code x10") and ten.releases == 10
     assert ten.balanced > one.balanced + 0.05
-    net = a_releaser(0.25)
-    net.repeats_noise = True  # type: ignore[assignment]
+    net.repeats_noise = True
     again = a_target(net)
-    assert torch.allclose(
-        again.codes(again.test, 5, 10).records, again.codes(again.test, 5).records, atol=1e-5
-    )
-    same, repeated = attack_filter(again, ["code"], releases=(1, 10), effort=FAST)
-    assert abs(same.balanced - repeated.balanced) < 0.03
+    repeated = again.codes(again.test, 5, 10).records
+    assert torch.equal(repeated, again.codes(again.test, 5).records)
+    same, repeats = attack_filter(again, ["code"], releases=(1, 10), effort=FAST)
+    assert same.balanced == repeats.balanced == one.balanced
 
 
 def test_a_decoder_brings_codes_back_to_about_their_noise() -> None:

@@ -100,7 +100,7 @@ def test_of_an_exported_filter_releases_alone_are_seen(
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (["--data", "mixture"], "the filter takes (1, 28, 28)"),
+        (["--data", "mixture:0.4"], "the filter takes (1, 28, 28)"),
         (["--data", "nowhere"], "nowhere"),
         (["--attackers", "nobody"], "nobody"),
         (["--attackers", "prior"], "prior"),
