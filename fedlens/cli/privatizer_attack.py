@@ -103,6 +103,6 @@ def _print(found: Sequence[FilterAttack]) -> None:
     say()
     say(f"strongest: {best.name} reads {best.balanced:.3f} (balanced accuracy), knows {best.knows}")
     if not any("weights" in one.knows for one in found):
-        say("nobody here has the filter's weights; devices do: attack the kept file too")
+        say("no attacker here has the filter's weights; devices do: attack the kept file too")
     say("an attack is an estimate from below: a better attacker may come")
     say("simulation only: raw records trained the attackers, no budget was kept")
