@@ -23,7 +23,7 @@ from server.run_filter import kept_filter_weights
 from server.run_ledger import spending_of
 from server.sampler import restored_filter
 
-_SAME = ("sensitive_attribute", "network", "width", "output_noise_std")
+_SAME = ("sensitive_attribute", "network", "width", "output_noise_std", "capacity")
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,6 +12,7 @@ from fedlens.cli.output import print_json, say, tell
 from foundation.errors import ExitStatus, WrongUse
 
 if TYPE_CHECKING:
+    from studies.framework.tables import Row
     from studies.metrics.attacks import FilterAttack
 
 DATA = "embedded-mnist-thickness"
@@ -84,7 +85,7 @@ def _print(found: Sequence[FilterAttack]) -> None:
     from studies.metrics.attacks import strongest
 
     ordered = sorted(found, key=lambda one: -one.balanced)
-    rows = [
+    rows: list[Row] = [
         {
             "attacker": one.name,
             "knows": one.knows,
@@ -102,6 +103,6 @@ def _print(found: Sequence[FilterAttack]) -> None:
     say()
     say(f"strongest: {best.name} reads {best.balanced:.3f} (balanced accuracy), knows {best.knows}")
     if not any("weights" in one.knows for one in found):
-        say("nobody here has the filter's weights; devices do: attack the kept file too")
+        say("no attacker here has the filter's weights; devices do: attack the kept file too")
     say("an attack is an estimate from below: a better attacker may come")
     say("simulation only: raw records trained the attackers, no budget was kept")

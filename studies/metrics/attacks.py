@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from client.datasets.attributes.data import PrivateData, Split
-from privatizers.channels import channel_of, repeated_noise
+from privatizers.channels import channel_of, noise_repeats, repeated_noise
 from privatizers.classifiers import noise_shape_of
 from studies.attackers import ATTACKERS, AttackError, FittedAttacker
 from studies.attackers.everything import DecodeAttacker
@@ -122,11 +122,16 @@ class FilterTarget:
         wide = data.take(rows)
         return replace(wide, records=torch.cat(every), owners=owners[rows])
 
+    def told_apart(self, releases: int) -> int:
+        """How many of so many releases of a record differ: one where its noise repeats."""
+        return 1 if noise_repeats(self.filter) else releases
+
     @torch.no_grad()
     def _mean(
         self, function: Callable[..., Tensor], records: Tensor, seed: int, releases: int
     ) -> Tensor:
         source, found = torch.Generator().manual_seed(seed), []
+        releases = self.told_apart(releases)
         shape = noise_shape_of(self.filter) or (0,)
         for part in torch.split(records, CHUNK):
             noises = repeated_noise(self.filter, shape, len(part), releases, source)
@@ -234,15 +239,19 @@ def _attackers(
 def trying(attacker: Attacker, effort: Effort) -> Attacker:
     """The attacker at this effort; one of another package as it is."""
     if isinstance(attacker, VectorReader):
-        return replace(attacker, steps=effort.reader_steps, tree_rounds=effort.tree_rounds)
+        return _reading(attacker, effort)
     if isinstance(attacker, DecodeAttacker):
-        reader = trying(attacker.reader, effort)
+        reader = _reading(attacker.reader, effort)
         return replace(attacker, reader=reader, steps=effort.decoder_steps)
     if isinstance(attacker, NetworkAttacker):
         return replace(attacker, steps=effort.network_steps, epochs=1)
     if isinstance(attacker, FeaturesAttacker):
         return replace(attacker, rounds=effort.tree_rounds)
     return attacker
+
+
+def _reading(reader: VectorReader, effort: Effort) -> VectorReader:
+    return replace(reader, steps=effort.reader_steps, tree_rounds=effort.tree_rounds)
 
 
 def _attack(
@@ -272,7 +281,7 @@ def _draws(target: FilterTarget, effort: Effort, releases: int) -> int:
     """Draws of each record's noise: as many as asked for, as far as they fit and take no hours."""
     code = target.codes(target.known.take(slice(0, 2)), 0).records.shape[1]
     fit = MOST_NUMBERS // (len(target.known) * code)
-    return max(1, min(effort.draws, fit, 12 // releases))
+    return max(1, min(effort.draws, fit, 12 // target.told_apart(releases)))
 
 
 def _formula(
@@ -310,9 +319,14 @@ def _scored(
 def _joined(one: PrivateData, two: PrivateData) -> PrivateData:
     """Both parts' records, those of ``one`` first; owners only where both have them."""
 
-    def both(name: str) -> Tensor | None:
-        parts = getattr(one, name), getattr(two, name)
-        return None if parts[0] is None or parts[1] is None else torch.cat(parts)
+    def both(first: Tensor | None, second: Tensor | None) -> Tensor | None:
+        return None if first is None or second is None else torch.cat([first, second])
 
-    names = ("records", "utility", "sensitive", "side", "owners")
-    return replace(one, **{name: both(name) for name in names})
+    return replace(
+        one,
+        records=torch.cat([one.records, two.records]),
+        utility=torch.cat([one.utility, two.utility]),
+        sensitive=torch.cat([one.sensitive, two.sensitive]),
+        side=both(one.side, two.side),
+        owners=both(one.owners, two.owners),
+    )

@@ -74,6 +74,7 @@ class FilterFigures:
     fresh: float | None  # accuracy of a fresh network fitted on released records; None for series
     attacks: Mapping[str, AttackFigures]  # by attacker
     certified: float | None = None  # I(X;Q) is at most that, nats; None where nothing is certified
+    certified_for_any: bool = False  # for any records, not only those with the train covariance
     # of the service's answers between groups, by name; empty where undefined
     fairness: Mapping[str, float] = field(default_factory=dict)
     # median time of the filter for one record on one CPU thread, ms; 0 without one
@@ -146,10 +147,15 @@ class FilterJudge:
         if not noise_shape_of(trained.filter):
             inputs = (*inputs, inputs[0].new_zeros(1, 0))
         attacks = {**self._informed(trained.filter), **attacks}
-        certified = certify(trained.filter, self.split.train.records).nats
+        certified = certify(trained.filter, self.split.train.records)
         latency = latency_ms(trained.filter, inputs)
         found = self._figures(trained.reader, reader, attacks, test)
-        return replace(found, certified=certified, latency=latency)
+        return replace(
+            found,
+            certified=certified.nats,
+            certified_for_any=certified.for_any,
+            latency=latency,
+        )
 
     def _informed(self, filter_: nn.Module) -> dict[str, AttackFigures]:
         """What attackers who have the filter read; nothing where it shows no code."""
