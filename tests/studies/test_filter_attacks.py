@@ -83,7 +83,7 @@ def test_a_filter_without_its_noise_is_caught() -> None:
     (found,) = attack_filter(hiding, ["code"], effort=FAST)
     assert found.balanced < 0.6
     (caught,) = attack_filter(bare, ["code"], effort=FAST)
-    assert caught.balanced > 0.97 and caught.nats_low > 0.4
+    assert caught.balanced > 0.95 and caught.nats_low > 0.4
 
 
 def test_a_leaky_code_is_caught_where_releases_show_nothing() -> None:
