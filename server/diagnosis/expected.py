@@ -76,6 +76,16 @@ class ReferenceSums:
         made._faulty = OrderedDict()
         return made
 
+    def first(self, users: int) -> ReferenceSums:
+        """The first users alone, with their own images: even ones stay even."""
+        made, places = copy(self), self._places[:users]
+        rows = places.flatten()
+        made._places = torch.arange(rows.numel()).view_as(places)
+        made._images, made._labels = self._images[rows], self._labels[rows]
+        made._sound = tuple(one[rows] for one in self._sound)
+        made._faulty = OrderedDict()
+        return made
+
     def __len__(self) -> int:
         """Number of users."""
         return len(self._places)
@@ -84,6 +94,10 @@ class ReferenceSums:
     def held(self) -> Held:
         """What sound users hold."""
         return _all_present(self._places, self._labels[self._places])
+
+    def labels_of(self, places: Tensor) -> Tensor:
+        """Labels of images, int64 of the shape of ``places``."""
+        return self._labels[places]
 
     def sound(self, places: Tensor | None = None) -> Matrix:
         """Each sound user's updates over the noise, float32 [users, P].

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import norm
 
 from server.diagnosis.model import LinearModel, Square, Vector
@@ -16,7 +18,7 @@ FALSE_DISCOVERIES = 0.03
 a little too small: 14 of 200 clean draws of `fedlens study bugs` had one below .05."""
 MOST = 5
 """Findings at most."""
-DRAWS = 10_000
+DRAWS = 5000
 """Of z scores of no fault, to learn how large the largest is by chance."""
 LEAST_ABOVE = 20
 """Draws that must be as large for their share to be believed."""
@@ -89,6 +91,21 @@ def left_over(model: LinearModel, chosen: Sequence[int]) -> LeftOver:
     return LeftOver(np.where(distinct, z, -np.inf), covariance, values)
 
 
+def by_chance(covariance: Square) -> Vector:
+    """Z scores of such a covariance, in `DRAWS` draws, float32 [draws, scores]."""
+    deviations = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
+    values, vectors = np.linalg.eigh(covariance / np.outer(deviations, deviations))
+    roots = (vectors * np.sqrt(np.maximum(values, 0))).astype(np.float32)
+    drawn: Vector = _normal(len(values)) @ roots.T
+    return drawn
+
+
+@lru_cache(maxsize=4)
+def _normal(count: int) -> NDArray[np.float32]:
+    """Standard normal numbers [draws, count], the same each time."""
+    return np.random.default_rng(_SEED).standard_normal((DRAWS, count), dtype=np.float32)
+
+
 def largest_by_chance(covariance: Square) -> Vector:
     """The largest of z scores of such a covariance, in `DRAWS` draws, ascending."""
     return _largest(len(covariance), covariance.tobytes())
@@ -96,25 +113,19 @@ def largest_by_chance(covariance: Square) -> Vector:
 
 @lru_cache(maxsize=8)
 def _largest(count: int, content: bytes) -> Vector:
-    covariance = np.frombuffer(content).reshape(count, count)
-    deviations = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
-    values, vectors = np.linalg.eigh(covariance / np.outer(deviations, deviations))
-    roots = vectors * np.sqrt(np.maximum(values, 0))
-    source = np.random.default_rng(_SEED)
-    drawn = source.standard_normal((DRAWS, len(values))) @ roots.T
-    found: Vector = np.sort(drawn.max(1))
+    found: Vector = np.sort(by_chance(np.frombuffer(content).reshape(count, count)).max(1))
     return found
 
 
-def family_p_value(z: float, by_chance: Vector, count: int) -> float:
+def family_p_value(z: float, largest: Vector, count: int) -> float:
     """Probability that the largest of ``count`` z scores of no fault is as large as this.
 
     Westfall & Young (1993): by draws of all of them together, which knows how alike they are. Where
     hardly a draw is as large, the union bound, which is close there.
     """
-    above = len(by_chance) - int(np.searchsorted(by_chance, z))
+    above = len(largest) - int(np.searchsorted(largest, z))
     bound = min(1.0, count * float(norm.sf(z)))
-    drawn = (above + 1) / (len(by_chance) + 1)
+    drawn = (above + 1) / (len(largest) + 1)
     return min(bound, drawn) if above >= LEAST_ABOVE else bound
 
 
@@ -140,33 +151,53 @@ def strongest(
         return None
     candidates = np.flatnonzero(free)
     best = int(candidates[np.argmax(left.z[candidates])])
-    by_chance = largest_by_chance(left.covariance[np.ix_(candidates, candidates)])
-    q = family_p_value(float(left.z[best]), by_chance, len(candidates))
+    largest = largest_by_chance(left.covariance[np.ix_(candidates, candidates)])
+    q = family_p_value(float(left.z[best]), largest, len(candidates))
     return (best, q) if q <= FALSE_DISCOVERIES else None
 
 
-def selected(model: LinearModel, groups: Sequence[str]) -> list[tuple[int, float]]:
-    """The hypotheses that are needed as they are, surest first, each with its q value."""
+def selected(model: LinearModel, groups: Sequence[str], count: int) -> list[tuple[int, float]]:
+    """The hypotheses that are needed as they are, surest first, each with its q value.
+
+    The arguments are those of `strongest`.
+    """
     taken: list[tuple[int, float]] = []
     while len(taken) < MOST:
-        found = strongest(model, groups, [place for place, _ in taken], len(groups))
+        found = strongest(model, groups, [place for place, _ in taken], count)
         if found is None:
             break
         taken.append(found)
     return taken
 
 
-def smallest_detectable(model: LinearModel) -> Vector:
-    """Share of users that each hypothesis alone would be found at, with probability `POWER`."""
-    sizes, spread = np.diag(model.products), np.maximum(np.diag(model.spread), 0)
+def smallest_detectable(model: LinearModel, count: int) -> Vector:
+    """Share of users that each of the first ``count`` hypotheses alone would be found at.
+
+    With probability `POWER`.
+    """
+    whole = model.spread[:count, :count]
+    sizes, spread = np.diag(model.products)[:count], np.maximum(np.diag(whole), 0)
     usable = (sizes > 0) & (spread > 0)
     if not usable.any():
         return np.full(len(sizes), np.inf)
-    by_chance = largest_by_chance(model.spread[np.ix_(usable, usable)])
-    needed = float(np.quantile(by_chance, 1 - FALSE_DISCOVERIES)) + float(norm.ppf(POWER))
+    largest = largest_by_chance(whole[np.ix_(usable, usable)])
+    needed = float(np.quantile(largest, 1 - FALSE_DISCOVERIES)) + float(norm.ppf(POWER))
     with np.errstate(divide="ignore", invalid="ignore"):
         share = needed * np.sqrt(spread) / sizes
     return np.where(usable & np.isfinite(share), share, np.inf)
+
+
+def least_visible(size: float) -> float:
+    """Share of users below which no reader of these sums could find a fault as often as `POWER`.
+
+    By one test of one hypothesis at 5% false alarms, as if the users' data and the fault were known
+    exactly and privacy noise alone were in the way (Neyman & Pearson 1933: no test does better).
+
+    Args:
+        size: squared change by the fault in all users, over the noise.
+    """
+    needed = float(norm.ppf(0.95) + norm.ppf(POWER))
+    return needed / math.sqrt(size) if size > 0 else math.inf
 
 
 @dataclass(frozen=True)

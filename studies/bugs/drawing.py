@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from server.diagnosis.diagnose import by_fault, judged
-from server.diagnosis.fitting import joint_shares, selected, unexplained
+from server.diagnosis.fitting import joint_shares, least_visible, selected, unexplained
+from server.diagnosis.hypotheses import Hypothesis
 from server.diagnosis.inquiry import Inquiry
 from server.diagnosis.reference import Reference
 
@@ -56,27 +57,40 @@ class NoisyDraws:
     def smallest_detectable(self) -> dict[str, float]:
         """By fault, as the diagnosis itself says."""
         model = self._inquiry.with_users(self._inquiry.observed.users, self._noise)
-        return by_fault(self._inquiry.hypotheses, model)
+        return by_fault(self._inquiry, model)
 
-    def draw(self, sound: Projected, faulty: Projected, share: float, seed: int) -> DrawnDiagnosis:
-        """A run in which a share of all users, picked among the faulty, has a fault.
+    def least_visible(self, planted: Hypothesis) -> float:
+        """The share of users below which no reader of these sums could find a fault."""
+        place = self._inquiry.hypotheses.index(planted)
+        return least_visible(self._inquiry.geometry.size(place) / self._noise**2)
+
+    def draw(
+        self, sound: Projected, faulty: Projected, users: int, share: float, seed: int
+    ) -> DrawnDiagnosis:
+        """A run of so many users out of all, of whom a share has a fault.
 
         Args:
-            sound: all users' updates at noise 1, [users, vectors].
+            sound: all people's updates at noise 1, [people, vectors].
             faulty: of the first ones with the fault, [some, vectors].
-            share: of all users.
-            seed: of who has the fault, and of the noise.
+            users: of the run, picked among all people; as many others are an earlier run's users
+                where that is what is compared with.
+            share: of the users that is picked among the faulty.
+            seed: of who takes part, who has the fault, and of the noise.
         """
         source = np.random.default_rng(seed)
-        picked = source.permutation(len(faulty))[: round(share * len(sound))]
-        total = sound.sum(0) + (faulty[picked] - sound[picked]).sum(0)
+        ill = source.permutation(len(faulty))[: round(share * users)]
+        well = source.permutation(np.setdiff1d(np.arange(len(sound)), ill))
+        own = users - len(ill)
+        total = sound[well[:own]].sum(0) + faulty[ill].sum(0)
+        if self._inquiry.observed.difference:
+            total = total - sound[well[own : own + users]].sum(0)
         noise = self._root @ source.standard_normal(self._root.shape[1])
-        return self._said(total / len(sound) / self._noise**2 + noise)
+        return self._said(total / users / self._noise**2 + noise)
 
     def _said(self, seen: Projected) -> DrawnDiagnosis:
         difference = self._inquiry.observed.difference
         model = self._geometry.model(seen, difference=difference)
-        taken = selected(model, self._names)
+        taken = selected(model, self._names, self._inquiry.named)
         places = [place for place, _ in taken]
         rest = unexplained(model, places)
         shares = joint_shares(model, places) if places else None

@@ -37,6 +37,8 @@ class MeasuredBug:
     """One for each share."""
     predicted: float | None
     """The smallest share that the diagnosis says it would find; None where it says never."""
+    visible: float | None
+    """The share below which no reader of these sums could find it; None where nothing is known."""
     reference_images: int
 
     def to_json(self) -> dict[str, Any]:
@@ -45,6 +47,7 @@ class MeasuredBug:
         return {
             "trial": asdict(self.trial),
             "predicted": self.predicted,
+            "visible": self.visible,
             "cells": cells,
             "reference_images": self.reference_images,
         }
@@ -54,7 +57,7 @@ class MeasuredBug:
         """From what `to_json` made."""
         trial = BugTrial(**{**kept["trial"], "shares": tuple(kept["trial"]["shares"])})
         cells = tuple(BugTally.from_json(cell) for cell in kept["cells"])
-        return cls(trial, cells, kept["predicted"], kept["reference_images"])
+        return cls(trial, cells, kept["predicted"], kept["visible"], kept["reference_images"])
 
 
 @lru_cache(maxsize=1)
@@ -134,4 +137,6 @@ def _measured(trial: BugTrial, world: BugWorld, faulty: Projected) -> MeasuredBu
         tallies.append(tallied(trial.fault, true, said))
     predicted = world.smallest_detectable(trial.epsilon).get(trial.fault)
     shown = json_value(predicted) if predicted is not None and predicted <= 1 else None
-    return MeasuredBug(trial, tuple(tallies), shown, world.reference_images)
+    visible = world.least_visible(trial.epsilon, trial.fault) if trial.fault else None
+    bound = json_value(visible) if visible is not None else None
+    return MeasuredBug(trial, tuple(tallies), shown, bound, world.reference_images)

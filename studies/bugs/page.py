@@ -109,9 +109,11 @@ def _share_cell(results: BugResults, setting: BugSetting, fault: str, epsilon: f
         return "not run"
     said = predicted_share(own)
     found = measured_share(by_share(own))
+    bounds = [one.visible for one in own if one.visible is not None]
+    bound = min(1.0, min(bounds)) if bounds else 1.0
     return (
         f"{'never' if said is None else percent(said) + '%'} "
-        f"({'–' if found is None else percent(found, 0) + '%'})"
+        f"({'–' if found is None else percent(found, 0) + '%'}; {percent(bound)}%)"
     )
 
 

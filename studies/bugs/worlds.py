@@ -24,7 +24,7 @@ from server.config.tree import Config
 from server.diagnosis.evidence import observed_of
 from server.diagnosis.hypotheses import Hypothesis, library
 from server.diagnosis.inquiry import Inquiry
-from server.diagnosis.reference import Reference
+from server.diagnosis.reference import Reference, like_all
 from server.diagnosis.stand_ins import planned
 from server.kept_releases import KeptRelease
 from server.schedule import scaled
@@ -38,9 +38,11 @@ RECORDS = 10
 REFERENCE = 2000
 """Images of the reference, and as many that stand for samples, where there are enough."""
 PRESET = Path(simulations.__file__).parent / "presets" / "demo.toml"
-READ = "warmup critic"
-"""Tasks whose releases are read, as `fedlens diagnose` does by default; the annotator's share of
-the budget is spent and not read."""
+PEOPLE = 3
+"""Times as many as a run has users, where there are enough images: each run picks its own, so that
+runs differ in their users too."""
+READ = "warmup critic annotator"
+"""Tasks whose releases are read, as `fedlens diagnose` does by default."""
 MARGIN = 4 / 3
 """Times as many users are computed with the fault as the largest share needs, so that not all
 draws have the same ones."""
@@ -53,9 +55,8 @@ _ENLARGED = 28
 class Cast:
     """Who plays which part: no image is in two of them."""
 
-    users: Records
-    earlier: Records | None
-    """Users of an earlier run; None where there are too few images."""
+    people: Records
+    """Of whom each run picks its users."""
     reference: Reference
     stand_ins: Reference
     """What states of later tasks are made of."""
@@ -76,17 +77,17 @@ def cast_of(dataset: Dataset, users: int, seed: int) -> Cast:
             f"for at most {count // RECORDS} users"
         )
     order = source.permutation(count)
-    test = source.permutation(len(dataset.test_labels))
-    size = min(REFERENCE, len(test) // 2)
+    size = min(REFERENCE, len(dataset.test_labels) // 2)
+    test = like_all(dataset.test_labels, 2 * size, source)
+    own = like_all(dataset.test_labels[test], size, source)
     train = (dataset.train_images, dataset.train_labels)
     public = (dataset.test_images, dataset.test_labels)
-    reference = _records(*public, test[:size])
-    stand_ins = _records(*public, test[size : 2 * size])
-    again = order[needed : 2 * needed]
+    reference = _records(*public, test[own])
+    stand_ins = _records(*public, np.delete(test, own))
+    people = min(PEOPLE * users, count // RECORDS)
     return Cast(
-        users=_records(*train, order[:needed]),
-        earlier=_records(*train, again) if len(again) == needed else None,
-        reference=Reference(dataset.name, *reference, dataset.classes),
+        people=_records(*train, order[: people * RECORDS]),
+        reference=Reference(dataset.name, *reference, dataset.classes, len(dataset.test_labels)),
         stand_ins=Reference("stand-ins", *stand_ins, dataset.classes),
     )
 
@@ -135,43 +136,45 @@ class BugWorld:
             DatasetError: there is no such data.
         """
         cast = cast_of(_loaded(trial.data, data_dir), trial.users, trial.seed)
-        difference = trial.question == "earlier"
-        if difference and cast.earlier is None:
+        people = len(cast.people[1]) // RECORDS
+        if trial.question == "earlier" and people < 2 * trial.users:
             raise StudyError(f"{trial.data} has too few images for an earlier run's users too")
         reference = _foreign(trial, data_dir) or cast.reference
-        self.reference_images = len(reference.labels)
-        inquiry = _inquiry(trial, cast, reference)
+        self.reference_images, self._users = len(reference.labels), trial.users
+        self._inquiry = inquiry = _inquiry(trial, cast, reference)
         self._draws = {
             epsilon: NoisyDraws(inquiry, reference, noise_at(epsilon, trial.users))
             for epsilon in epsilons
         }
-        kept = min(trial.users, math.ceil(trial.users * most * MARGIN))
-        users = cast.users
-        if difference and cast.earlier is not None:
-            images, labels = (torch.cat(pair) for pair in zip(users, cast.earlier, strict=True))
-            users = (images, labels)
-        self._crowd = Crowd(inquiry, users, kept)
-        everyone, count = self._crowd.sound, trial.users
-        self._shift = everyone[count:].mean(0) if difference else np.zeros(everyone.shape[1])
-        self._sound = everyone[:count] - self._shift
+        kept = min(people, math.ceil(trial.users * most * MARGIN))
+        self._crowd = Crowd(inquiry, cast.people, kept)
 
     def smallest_detectable(self, epsilon: float) -> dict[str, float]:
         """By fault, as the diagnosis itself says."""
         return self._draws[epsilon].smallest_detectable
 
+    def least_visible(self, epsilon: float, fault: str) -> float | None:
+        """The share below which no reader could find a fault; None where the library lacks it."""
+        planted = _planted(fault)
+        known = self._inquiry.hypotheses
+        return self._draws[epsilon].least_visible(planted) if planted in known else None
+
     def faulty(self, fault: str) -> Projected:
         """Updates of users with the fault, or of sound ones where it is not named."""
-        if not fault:
-            return self._sound
-        variant = Variant(CLASSES.get(FAULTS[fault].takes, ()), FAULTS[fault].amounts[0])
-        return self._crowd.faulty(Hypothesis(FAULTS[fault], variant)) - self._shift
+        return self._crowd.faulty(_planted(fault)) if fault else self._crowd.sound
 
     def drawn(
         self, epsilon: float, faulty: Projected, share: float, seeds: Sequence[int]
     ) -> list[DrawnDiagnosis]:
         """One run a seed, diagnosed."""
         draws = self._draws[epsilon]
-        return [draws.draw(self._sound, faulty, share, seed) for seed in seeds]
+        sound, users = self._crowd.sound, self._users
+        return [draws.draw(sound, faulty, users, share, seed) for seed in seeds]
+
+
+def _planted(fault: str) -> Hypothesis:
+    variant = Variant(CLASSES.get(FAULTS[fault].takes, ()), FAULTS[fault].amounts[0])
+    return Hypothesis(FAULTS[fault], variant)
 
 
 def _inquiry(trial: BugTrial, cast: Cast, reference: Reference) -> Inquiry:

@@ -72,12 +72,12 @@ def _bytes(images):
 
 def test_no_image_plays_two_parts():
     cast = cast_of(load("embedded"), 500, 3)
-    parts = [cast.users[0], cast.earlier[0], cast.reference.images, cast.stand_ins.images]
+    parts = [cast.people[0], cast.reference.images, cast.stand_ins.images]
     found = [_bytes(part) for part in parts]
-    assert [len(part) for part in parts] == [5000, 5000, 1000, 1000]
+    assert [len(part) for part in parts] == [10_000, 1000, 1000]
     assert len(set.union(*found)) == sum(map(len, found))
     other = cast_of(load("embedded"), 500, 4)
-    assert not torch.equal(cast.users[0], other.users[0])
+    assert not torch.equal(cast.people[0], other.people[0])
     with pytest.raises(StudyError, match="at most 1000 users"):
         cast_of(load("embedded"), 1001, 0)
 
@@ -85,7 +85,7 @@ def test_no_image_plays_two_parts():
 def test_a_user_is_the_same_sound_and_faulty(inquiry):
     """Those without a picture of the class that is at fault release the same."""
     asked, cast = inquiry
-    images, labels = cast.users[0][:600], cast.users[1][:600]
+    images, labels = cast.people[0][:600], cast.people[1][:600]
     crowd = Crowd(asked, (images, labels), kept=60)
     changed = crowd.faulty(Hypothesis(FAULTS["invert"], Variant((3,), 0.0)))
     moved = np.abs(changed - crowd.sound).max(1) > 1e-6
@@ -105,7 +105,7 @@ def test_more_noise_is_as_if_releases_had_more_noise(inquiry):
     scaled = NoisyDraws(asked, cast.reference, 3.0)
     for name, share in NoisyDraws(anew, cast.reference, 1.0).smallest_detectable.items():
         assert scaled.smallest_detectable[name] == pytest.approx(share, rel=0.02)
-    users = (cast.users[0][:200], cast.users[1][:200])
+    users = (cast.people[0][:200], cast.people[1][:200])
     ours, theirs = Crowd(asked, users, kept=0), Crowd(anew, users, kept=0)
     np.testing.assert_allclose(ours.sound / 9, theirs.sound, rtol=1e-3, atol=1e-4)
 
