@@ -38,10 +38,10 @@ SPREAD = 7
 def unknown_shapes(images: Tensor, setting: FaultSetting) -> Tensor:
     """Shapes of no class, in place of those of a class.
 
-    What a class looks like that no one named cannot be known. Three kinds stand for it: upper halves
-    joined to mirrored lower halves of other records, which are drawn as all are; whole pictures of
-    other records, which say that the class is no longer what it was and no other class changed; and
-    solid shapes.
+    What a class looks like that no one named cannot be known. Three kinds stand for it: upper
+    halves joined to mirrored lower halves of other records, which are drawn as all are; whole
+    pictures of other records, which say that the class is no longer what it was and no other class
+    changed; and solid shapes.
     """
     half, others = images.shape[2] // 2, images.roll(len(images) // 2, 0)
     if setting.amount == WHOLE:

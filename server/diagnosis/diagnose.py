@@ -69,7 +69,7 @@ def concluded(inquiry: Inquiry, reference: Reference) -> Diagnosis:
     """What an inquiry into the whole library says."""
     smallest = by_fault(inquiry, inquiry.model())
     taken = _taken(inquiry)
-    rest = unexplained(inquiry.model(), [one.place for one in taken])
+    rest = unexplained(inquiry.model(), [one.place for one in taken], inquiry.named)
     fit = judged(reference, rest, len(taken))
     return Diagnosis(
         findings=tuple(findings_of(inquiry, taken)) if fit.fits else (),

@@ -210,28 +210,42 @@ class Unexplained:
     """How large it is, relative to what a median fault in all users would change there."""
 
 
-def unexplained(model: LinearModel, chosen: Sequence[int]) -> Unexplained:
+def unexplained(model: LinearModel, chosen: Sequence[int], count: int) -> Unexplained:
     """Test what is left once the chosen hypotheses are fitted.
 
     Any hypothesis may show more, or less, than by chance: a fault that is in no library looks a
-    little like some that are, or like the opposite of them.
+    little like some that are, or like the opposite of them. What none of them shows may lie along
+    changes that are in no library, a little along each.
+
+    Args:
+        model: of all hypotheses.
+        chosen: those that were taken up.
+        count: the first of the model are of the library.
     """
     rest = model.scores.copy()
     if chosen:
         rest -= model.leading[:, list(chosen)] @ joint_shares(model, chosen).values
-    typical = float(np.median((model.leading**2).sum(0)))
+    typical = float(np.median((model.leading[:, :count] ** 2).sum(0)))
     excess = max(0.0, float(np.sum(rest**2 - model.variances)))
     size = float(np.sqrt(excess / typical)) if typical > 0 else 0.0
-    return Unexplained(_among_faults(model, chosen), size)
-
-
-def _among_faults(model: LinearModel, chosen: Sequence[int]) -> float:
-    """Probability that the largest z score of either sign is as large by chance."""
     left = left_over(model, chosen)
-    told = np.isfinite(left.z)
-    if not told.any():
+    return Unexplained(min(1.0, 2 * min(_largest_left(left, count), _all_left(left))), size)
+
+
+def _largest_left(left: LeftOver, count: int) -> float:
+    """Probability that the library's largest z score of either sign is as large by chance."""
+    told = np.flatnonzero(np.isfinite(left.z[:count]))
+    if not len(told):
         return 1.0
-    own = left.covariance[np.ix_(told, told)]
-    signs = np.kron(np.array([[1.0, -1.0], [-1.0, 1.0]]), own)
-    largest = float(np.abs(left.z[told]).max())
-    return family_p_value(largest, largest_by_chance(signs), 2 * len(own))
+    drawn = np.sort(np.abs(by_chance(left.covariance[np.ix_(told, told)])).max(1))
+    return family_p_value(float(np.abs(left.z[told]).max()), drawn, 2 * len(told))
+
+
+def _all_left(left: LeftOver) -> float:
+    """Probability that all z scores together are as large by chance."""
+    told = np.flatnonzero(np.isfinite(left.z))
+    if not len(told):
+        return 1.0
+    drawn = np.square(by_chance(left.covariance[np.ix_(told, told)])).sum(1)
+    above = int((drawn >= np.square(left.z[told]).sum()).sum())
+    return (above + 1) / (len(drawn) + 1)

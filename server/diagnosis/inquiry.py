@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from server.diagnosis.evidence import Observed
@@ -29,7 +30,11 @@ from server.diagnosis.surprises import surprises
 SURPRISED = 20
 """Users of either half by whom it is learnt what changes that are in no library change."""
 DEALS = 2
-"""Times, of either kind, that the reference is dealt out to learn how users differ: ten records hide each other."""
+"""Times, of either kind, that the reference is dealt out to learn how users differ: ten records
+hide each other."""
+SAME_PEOPLE = 0.2
+"""Of what users and a public reference may differ by without a fault, two runs of one federation's
+people differ by so much."""
 _DEALT = 14
 OnStep = Callable[[int, int], None]
 """Told how many hypotheses are computed, and how many there are."""
@@ -69,8 +74,9 @@ class Inquiry:
         rows = (np.arange(len(first)) < one, np.arange(len(second)) < other)
         self._are_users = np.concatenate(rows)
         base = halves(sound)
+        own = np.float32(SAME_PEOPLE if observed.difference else 1.0)
         drifts = [
-            self._drifts(hypotheses, middle, [getattr(mean, half) - middle for mean in means])
+            own * self._drifts(hypotheses, middle, [getattr(mean, half) - middle for mean in means])
             for half, middle in (("one", base.one), ("other", base.other))
         ]
         self.geometry = Geometry(sound, Disturbance(first, second, *drifts))
@@ -95,7 +101,9 @@ class Inquiry:
         own, found = halves(few.sound()), []
         for one in surprises():
             mean = few.means(one)
-            moved = (getattr(mean, h) - getattr(own, h) + getattr(base, h) for h in ("one", "other"))
+            moved = (
+                getattr(mean, h) - getattr(own, h) + getattr(base, h) for h in ("one", "other")
+            )
             found.append(Means(*moved))
             self.hypotheses.append(one)
         return found
@@ -192,10 +200,15 @@ class Inquiry:
 
     def with_users(self, users: float, noise: float) -> LinearModel:
         """The model of a release of so many users, with ``noise`` times this one's deviation."""
+        factors = self.factors(users, noise)
+        return self.geometry.rescaled(factors).model(np.zeros(len(factors)))
+
+    def factors(self, users: float, noise: float) -> NDArray[np.float64]:
+        """What each vector of the geometry is multiplied by then, float64 [vectors]."""
         factors = np.full(len(self.geometry.gram), 1 / noise)
         chances = factors[: len(self._are_users)]
         chances[self._are_users] *= np.sqrt(self._of_users(users) / self._of_users())
-        return self.geometry.rescaled(factors).model(np.zeros(len(factors)))
+        return factors
 
     def model(self) -> LinearModel:
         """All hypotheses so far, about what was observed."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -61,6 +61,17 @@ class LinearModel:
     """[directions, h]: the hypotheses along them."""
     variances: Vector
     """[directions]: variance of ``scores`` where no user has a fault."""
+
+    def only(self, places: Sequence[int]) -> LinearModel:
+        """The same with some of the hypotheses alone, in this order."""
+        both = np.ix_(list(places), list(places))
+        return replace(
+            self,
+            products=self.products[both],
+            spread=self.spread[both],
+            found=self.found[list(places)],
+            leading=self.leading[:, list(places)],
+        )
 
 
 @dataclass(frozen=True)
@@ -144,8 +155,10 @@ class Geometry:
         return made
 
     def size(self, place: int) -> float:
-        """What a fault in all users changes, squared and over the noise: without what else moves
-        a release, and without the reference's own error."""
+        """What a fault in all users changes, squared and over the noise.
+
+        Without what else moves a release, and without the reference's own error.
+        """
         even, odd = self._pairs()
         return max(0.0, float(self._gram[even[place], odd[place]]))
 
@@ -261,4 +274,3 @@ class _Still:
     along: Square
     leading: Square
     variances: Vector
-

@@ -32,31 +32,33 @@ class DrawnDiagnosis:
 
 
 class NoisyDraws:
-    """An inquiry as if the noise of all releases were larger by one factor.
+    """An inquiry as if there were other users and the noise of all releases were larger.
 
     Everything is in units of the noise: users' updates, what they are compared with, and so the
     products of both, which are smaller by the factor's square.
     """
 
-    def __init__(self, inquiry: Inquiry, reference: Reference, noise: float) -> None:
-        """Take up what depends on the noise.
+    def __init__(self, inquiry: Inquiry, reference: Reference, noise: float, users: int) -> None:
+        """Take up what depends on noise and users.
 
         Args:
             inquiry: with noise 1; nothing may be added to it later.
             reference: that it compares with.
             noise: how many times the noise is larger.
+            users: of a run.
         """
-        gram = inquiry.geometry.gram
-        self._inquiry, self._reference, self._noise = inquiry, reference, noise
-        self._geometry = inquiry.geometry.rescaled(np.full(len(gram), 1 / noise))
+        gram, self._factors = inquiry.geometry.gram, inquiry.factors(users, noise)
+        self._inquiry, self._reference = inquiry, reference
+        self._noise, self._users = noise, users
+        self._geometry = inquiry.geometry.rescaled(self._factors)
         values, vectors = np.linalg.eigh(gram)
-        self._root = vectors * np.sqrt(np.maximum(values, 0)) / noise
+        self._root = self._factors[:, None] * vectors * np.sqrt(np.maximum(values, 0))
         self._names = [one.fault.name for one in inquiry.hypotheses]
 
     @property
     def smallest_detectable(self) -> dict[str, float]:
         """By fault, as the diagnosis itself says."""
-        model = self._inquiry.with_users(self._inquiry.observed.users, self._noise)
+        model = self._geometry.model(np.zeros(len(self._factors)))
         return by_fault(self._inquiry, model)
 
     def least_visible(self, planted: Hypothesis) -> float:
@@ -65,19 +67,19 @@ class NoisyDraws:
         return least_visible(self._inquiry.geometry.size(place) / self._noise**2)
 
     def draw(
-        self, sound: Projected, faulty: Projected, users: int, share: float, seed: int
+        self, sound: Projected, faulty: Projected, share: float, seed: int, without: str = ""
     ) -> DrawnDiagnosis:
-        """A run of so many users out of all, of whom a share has a fault.
+        """A run whose users are picked out of all people, of whom a share has a fault.
 
         Args:
             sound: all people's updates at noise 1, [people, vectors].
             faulty: of the first ones with the fault, [some, vectors].
-            users: of the run, picked among all people; as many others are an earlier run's users
-                where that is what is compared with.
-            share: of the users that is picked among the faulty.
+            share: of the users that is picked among the faulty; as many people as there are users
+                are an earlier run's where that is what is compared with.
             seed: of who takes part, who has the fault, and of the noise.
+            without: a fault that the library is to lack.
         """
-        source = np.random.default_rng(seed)
+        source, users = np.random.default_rng(seed), self._users
         ill = source.permutation(len(faulty))[: round(share * users)]
         well = source.permutation(np.setdiff1d(np.arange(len(sound)), ill))
         own = users - len(ill)
@@ -85,17 +87,20 @@ class NoisyDraws:
         if self._inquiry.observed.difference:
             total = total - sound[well[own : own + users]].sum(0)
         noise = self._root @ source.standard_normal(self._root.shape[1])
-        return self._said(total / users / self._noise**2 + noise)
+        return self._said(self._factors * total / users / self._noise + noise, without)
 
-    def _said(self, seen: Projected) -> DrawnDiagnosis:
+    def _said(self, seen: Projected, without: str) -> DrawnDiagnosis:
         difference = self._inquiry.observed.difference
         model = self._geometry.model(seen, difference=difference)
-        taken = selected(model, self._names, self._inquiry.named)
+        kept = [place for place, name in enumerate(self._names) if name != without or not name]
+        names, model = [self._names[place] for place in kept], model.only(kept)
+        count = sum(place < self._inquiry.named for place in kept)
+        taken = selected(model, names, count)
         places = [place for place, _ in taken]
-        rest = unexplained(model, places)
+        rest = unexplained(model, places, count)
         shares = joint_shares(model, places) if places else None
         return DrawnDiagnosis(
-            tuple(self._names[place] for place in places),
+            tuple(names[place] for place in places),
             () if shares is None else tuple(float(one) for one in shares.values),
             () if shares is None else tuple(shares.interval(i) for i in range(len(places))),
             rest.p_value,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from models.faults import FAULTS
 from studies.bugs import page_texts
 from studies.bugs.not_run import not_run
 from studies.bugs.pictures import plot_rates
@@ -194,20 +195,24 @@ def _unknown(results: BugResults) -> list[str]:
             names = ", ".join(f"`{name}` {count}" for name, count in tally.names.items())
             rows.append(
                 [
-                    f"`{fault}`, {where}",
+                    f"{_outside(fault)}, {where}",
                     percent(tally.share, 0),
                     str(tally.draws),
                     rated(tally.flagged, tally.draws),
-                    rated(tally.refused, tally.draws),
+                    rated(tally.noticed, tally.draws),
                     rated(tally.found, tally.draws),
                     names or "–",
                 ]
             )
     if not rows:
         return []
-    head = ["left out of the library", "share (%)", "draws", "omnibus p ≤ .05 (%)"]
-    head += ["reference refused (%)", "something else named (%)", "what"]
+    head = ["fault", "share (%)", "draws", "omnibus p ≤ .05 (%)"]
+    head += ["that, or refused (%)", "something named (%)", "what"]
     return [*page_texts.UNKNOWN.splitlines(), "", *markdown_table(head, rows), ""]
+
+
+def _outside(fault: str) -> str:
+    return f"`{fault}` left out" if fault in FAULTS else fault
 
 
 def _tallies(results: BugResults, question: Question, fault: str) -> list[tuple[str, BugTally]]:
