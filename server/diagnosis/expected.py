@@ -76,11 +76,19 @@ class ReferenceSums:
         made._faulty = OrderedDict()
         return made
 
-    def first(self, users: int) -> ReferenceSums:
-        """The first users alone, with their own images: even ones stay even."""
-        made, places = copy(self), self._places[:users]
-        rows = places.flatten()
-        made._places = torch.arange(rows.numel()).view_as(places)
+    def evened(self, users: int) -> ReferenceSums:
+        """The images of the first users alone, dealt out anew so that each holds every class.
+
+        What a change of images changes is then not blurred by who holds which class. Those of even
+        users stay with even ones, so that halves stay apart.
+        """
+        made, halved = copy(self), []
+        for half in range(2):
+            own = self._places[half:users:2]
+            order = own.flatten()[torch.argsort(self._labels[own.flatten()], stable=True)]
+            halved.append(order.view(own.shape[1], own.shape[0]).mT)
+        rows = torch.stack(halved, 1).flatten()
+        made._places = torch.arange(len(rows)).view(users, -1)
         made._images, made._labels = self._images[rows], self._labels[rows]
         made._sound = tuple(one[rows] for one in self._sound)
         made._faulty = OrderedDict()

@@ -17,6 +17,7 @@ from server.diagnosis.hypotheses import Hypothesis
 from server.diagnosis.model import (
     CLASS_DRIFT,
     FAULT_DRIFT,
+    MORE_DRIFT,
     SIZE_DRIFT,
     TONE_DRIFT,
     TONES,
@@ -97,7 +98,7 @@ class Inquiry:
 
     def _surprises(self, base: Means) -> list[Means]:
         """What changes of no library change, by a few users of either half."""
-        few = self.reference.first(2 * SURPRISED)
+        few = self.reference.evened(2 * SURPRISED)
         own, found = halves(few.sound()), []
         for one in surprises():
             mean = few.means(one)
@@ -142,7 +143,8 @@ class Inquiry:
             return [np.float32(TONE_DRIFT) * change]
         if one.fault.kind == "image":
             size = float(np.linalg.norm(change))
-            return [np.float32(FAULT_DRIFT * max(1.0, typical / max(size, 1e-9))) * change]
+            own = FAULT_DRIFT * MORE_DRIFT.get(one.fault.name, 1.0)
+            return [np.float32(own * max(1.0, typical / max(size, 1e-9))) * change]
         if one.fault.name != "frequent_class":
             return []
         number = one.variant.chosen[0]

@@ -20,18 +20,23 @@ from server.diagnosis.expected import Matrix, Means, halves
 
 Vector = NDArray[np.float64]
 Square = NDArray[np.float64]
-CLASS_DRIFT = 0.05
-"""Standard deviation of how much more often a class is among users than in the reference."""
+CLASS_DRIFT = 0.04
+"""Standard deviation of how much more often a class is among users than in the reference: twice
+what MNIST's test images differ by from its training images."""
 SIZE_DRIFT = 0.05
 """The same of how much a user contributes to a task, all classes alike."""
 FAULT_DRIFT = 0.005
 """The same of every fault of the images: a reference differs from users' data as if so large a
 share of the users had it, and as much more of a fault that changes less than a median one."""
+MORE_DRIFT = {"tilt": 2.0}
+"""Times as much of faults in which people differ anyway: the slant of MNIST's test images differs
+from that of its training images as if 3 to 5% of the users' were tilted by 20 degrees."""
 TONES = ("gamma",)
 """Faults that no two sources of the same kind of images are quite without."""
 TONE_DRIFT = 0.1
 """The same of those: how bright and how thick strokes are differs even between two halves of a
-public data set as if so large a share of the users had it."""
+public data set as if so large a share of the users had it, and between its training and its test
+images (MNIST: as if 8 to 13% had it)."""
 RIDGES = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 1e4, 1e5)
 """Variances of privacy noise that a direction is taken to have at least, in that of the noise: the
 less noise there is, the more a filter would trust directions in which the few reference users do

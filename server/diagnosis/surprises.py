@@ -19,9 +19,11 @@ from server.diagnosis.hypotheses import Hypothesis
 
 UNNAMED = ""
 """Name of what is no fault of the library."""
-PARTS = 4
-"""An image is cut into so many parts a side."""
-BENDS, FILTERS = 8, 6
+DARK, BRIGHT = 4, 7
+"""An image is cut into so many parts a side, to be dark or to be bright."""
+COARSE = 4
+"""Points a side between which a smooth bend is drawn."""
+BENDS, FILTERS = 12, 8
 BEND = 0.25
 """Largest step of a smooth bend, in half sides."""
 _SEED = 21
@@ -30,26 +32,26 @@ _SEED = 21
 def surprises() -> list[Hypothesis]:
     """The changes, in a fixed order; all are public and the same each time."""
     changes: list[Callable[[Tensor], Tensor]] = []
-    for place in range(PARTS * PARTS):
-        changes += [_covered(place, -1.0), _covered(place, 1.0)]
+    for parts, tone in ((DARK, -1.0), (BRIGHT, 1.0)):
+        changes += [_covered(place, parts, tone) for place in range(parts * parts)]
     changes += [_bent(number) for number in range(BENDS)]
     changes += [_filtered(number) for number in range(FILTERS)]
-    return [_as_hypothesis(one) for one in changes]
+    return [_as_hypothesis(one, number) for number, one in enumerate(changes)]
 
 
-def _as_hypothesis(change: Callable[[Tensor], Tensor]) -> Hypothesis:
+def _as_hypothesis(change: Callable[[Tensor], Tensor], number: int) -> Hypothesis:
     def image(images: Tensor, _: FaultSetting) -> Tensor:
         return change(images)
 
-    return Hypothesis(Fault(UNNAMED, "something else", image=image), Variant((), 0.0))
+    return Hypothesis(Fault(UNNAMED, "something else", image=image), Variant((), float(number)))
 
 
-def _covered(place: int, tone: float) -> Callable[[Tensor], Tensor]:
+def _covered(place: int, parts: int, tone: float) -> Callable[[Tensor], Tensor]:
     """One part of the image all of one tone."""
 
     def change(images: Tensor) -> Tensor:
-        rows, columns = (torch.arange(side) * PARTS // side for side in images.shape[2:])
-        inside = (rows == place // PARTS)[:, None] & (columns == place % PARTS)
+        rows, columns = (torch.arange(side) * parts // side for side in images.shape[2:])
+        inside = (rows == place // parts)[:, None] & (columns == place % parts)
         return torch.where(inside, tone, images)
 
     return change
@@ -60,7 +62,7 @@ def _bent(number: int) -> Callable[[Tensor], Tensor]:
 
     def change(images: Tensor) -> Tensor:
         source = torch.Generator().manual_seed(_SEED + number)
-        coarse = torch.rand((1, 2, PARTS, PARTS), generator=source) * 2 - 1
+        coarse = torch.rand((1, 2, COARSE, COARSE), generator=source) * 2 - 1
         size = list(images.shape[2:])
         steps = F.interpolate(coarse, size=size, mode="bicubic", align_corners=True)
         still = F.affine_grid(torch.eye(2, 3)[None], [1, 1, *size], align_corners=False)

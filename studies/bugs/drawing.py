@@ -38,7 +38,9 @@ class NoisyDraws:
     products of both, which are smaller by the factor's square.
     """
 
-    def __init__(self, inquiry: Inquiry, reference: Reference, noise: float, users: int) -> None:
+    def __init__(
+        self, inquiry: Inquiry, reference: Reference, noise: float, users: int, group: int = 1
+    ) -> None:
         """Take up what depends on noise and users.
 
         Args:
@@ -46,10 +48,11 @@ class NoisyDraws:
             reference: that it compares with.
             noise: how many times the noise is larger.
             users: of a run.
+            group: of so many people, of whom all take part or none, and all have a fault or none.
         """
         gram, self._factors = inquiry.geometry.gram, inquiry.factors(users, noise)
         self._inquiry, self._reference = inquiry, reference
-        self._noise, self._users = noise, users
+        self._noise, self._users, self._group = noise, users, group
         self._geometry = inquiry.geometry.rescaled(self._factors)
         values, vectors = np.linalg.eigh(gram)
         self._root = self._factors[:, None] * vectors * np.sqrt(np.maximum(values, 0))
@@ -72,14 +75,14 @@ class NoisyDraws:
         """A run whose users are picked out of all people, of whom a share has a fault.
 
         Args:
-            sound: all people's updates at noise 1, [people, vectors].
+            sound: all people's mean updates at noise 1, by group, [groups, vectors].
             faulty: of the first ones with the fault, [some, vectors].
             share: of the users that is picked among the faulty; as many people as there are users
                 are an earlier run's where that is what is compared with.
             seed: of who takes part, who has the fault, and of the noise.
             without: a fault that the library is to lack.
         """
-        source, users = np.random.default_rng(seed), self._users
+        source, users = np.random.default_rng(seed), self._users // self._group
         ill = source.permutation(len(faulty))[: round(share * users)]
         well = source.permutation(np.setdiff1d(np.arange(len(sound)), ill))
         own = users - len(ill)

@@ -20,7 +20,7 @@ from studies.bugs.drawing import Projected
 from studies.bugs.outsiders import planted
 from studies.bugs.plan import BugTrial
 from studies.bugs.tallies import BugTally, tallied
-from studies.bugs.worlds import BugWorld
+from studies.bugs.worlds import GROUP, BugWorld
 from studies.framework.errors import StudyError
 from studies.framework.store import TrialStore, digest
 from studies.framework.trials import Report
@@ -130,7 +130,7 @@ def _measured(trial: BugTrial, world: BugWorld, faulty: Projected, data_dir: str
     for number, share in enumerate(trial.shares):
         seeds = np.random.SeedSequence([stream, number]).generate_state(trial.draws, np.uint64)
         said = world.drawn(trial, faulty, share, [int(seed) for seed in seeds])
-        true = round(share * trial.users) / trial.users
+        true = round(share * trial.users / GROUP) * GROUP / trial.users
         tallies.append(tallied(name, true, said))
     predicted = world.smallest_detectable(trial).get(trial.fault)
     shown = json_value(predicted) if predicted is not None and predicted <= 1 else None

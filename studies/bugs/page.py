@@ -160,7 +160,7 @@ def _clean(results: BugResults) -> list[str]:
                 ]
             )
     head = ["clean data", "ε", "draws", "any finding (%)", "reference refused (%)"]
-    head += ["omnibus p ≤ .05 (%)", "named"]
+    head += ["omnibus p ≤ .02 (%)", "named"]
     return [*page_texts.CLEAN.splitlines(), "", *markdown_table(head, rows), ""]
 
 
@@ -206,7 +206,7 @@ def _unknown(results: BugResults) -> list[str]:
             )
     if not rows:
         return []
-    head = ["fault", "share (%)", "draws", "omnibus p ≤ .05 (%)"]
+    head = ["fault", "share (%)", "draws", "omnibus p ≤ .02 (%)"]
     head += ["that, or refused (%)", "something named (%)", "what"]
     return [*page_texts.UNKNOWN.splitlines(), "", *markdown_table(head, rows), ""]
 

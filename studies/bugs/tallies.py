@@ -10,10 +10,8 @@ from typing import Any
 
 from scipy.stats import beta
 
+from server.diagnosis.report import UNEXPLAINED
 from studies.bugs.drawing import DrawnDiagnosis
-
-FLAGGED = 0.05
-"""The omnibus test's p value up to which it says that something is left."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +65,8 @@ def tallied(fault: str, share: float, said: Sequence[DrawnDiagnosis]) -> BugTall
         named=len(right),
         others=sum(any(name != fault for name in one.found) for one in believed),
         refused=sum(not one.fits for one in said),
-        flagged=sum(one.p_value <= FLAGGED for one in said),
-        noticed=sum(one.p_value <= FLAGGED or not one.fits for one in said),
+        flagged=sum(one.p_value <= UNEXPLAINED for one in said),
+        noticed=sum(one.p_value <= UNEXPLAINED or not one.fits for one in said),
         covered=sum(one.intervals[i][0] <= share <= one.intervals[i][1] for one, i in pairs),
         errors=tuple(one.shares[i] - share for one, i in pairs),
         names=dict(Counter(one.found[0] for one in believed)),

@@ -46,6 +46,9 @@ READ = "warmup critic annotator"
 MARGIN = 4 / 3
 """Times as many users are computed with the fault as the largest share needs, so that not all
 draws have the same ones."""
+GROUP = 10
+"""People who take part, and have a fault, together: only sums over users are ever released, and one
+sum for ten people is a tenth of the work."""
 STATES_AT = 2.0
 """The ε at which states of later tasks are made, whatever ε the noise is of."""
 _ENLARGED = 28
@@ -142,14 +145,14 @@ class BugWorld:
         reference = _foreign(first, data_dir) or cast.reference
         self.reference_images, self._data_dir = len(reference.labels), data_dir
         self._inquiry = inquiry = _inquiry(sizes[0], first, cast, reference)
+        base = noise_at(STATES_AT, sizes[0], DELTA)
         self._draws = {
-            kind: NoisyDraws(
-                inquiry, reference, noise_at(*kind) / noise_at(STATES_AT, sizes[0], DELTA), kind[1]
-            )
+            kind: NoisyDraws(inquiry, reference, noise_at(*kind) / base, kind[1], GROUP)
             for kind in {(trial.epsilon, trial.users, trial.delta) for trial in trials}
         }
         most = max(share * trial.users for trial in trials for share in trial.shares)
-        self._crowd = Crowd(inquiry, cast.people, min(people, math.ceil(most * MARGIN)))
+        kept = min(people, math.ceil(most * MARGIN))
+        self._crowd = Crowd(inquiry, cast.people, kept, GROUP)
 
     def smallest_detectable(self, trial: BugTrial) -> dict[str, float]:
         """By fault, as the diagnosis itself says."""
