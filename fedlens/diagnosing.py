@@ -34,7 +34,7 @@ def diagnose(
     *,
     reference: Run | Path | str | None = None,
     images: int = REFERENCE_IMAGES,
-    thorough: bool = False,
+    annotator: bool = True,
     progress: Observe | None = None,
     on_stage: Begin | None = None,
 ) -> Diagnosis:
@@ -49,8 +49,9 @@ def diagnose(
             samples stand for them and whose sums are subtracted. None: the test images of the data
             set that the run names.
         images: how many of the reference's images are looked at.
-        thorough: whether the annotator's releases are read too. They tell little more than those of
-            warm-up and critic, and take more than half of the time.
+        annotator: whether its releases are read too. They take more than half of the time, and show
+            blur, noise, sharpening and few grey levels in half to a third of the users that warm-up
+            and critic alone need.
         progress: told how many hypotheses are done, and how many there are.
         on_stage: told what it turns to: ``reference``, ``evidence``, ``fits``, ``findings``,
             ``omnibus``.
@@ -78,16 +79,16 @@ def diagnose(
         found = samples_reference(earlier, images)
     begin("evidence")
     if earlier is not None:
-        before = _released(earlier, thorough)
-    released = _released(chosen, thorough)
+        before = _released(earlier, annotator)
+    released = _released(chosen, annotator)
     return diagnosed(released, found, before=before, on_step=progress, on_stage=on_stage)
 
 
-def _released(run: Run, thorough: bool) -> list[KeptRelease]:
+def _released(run: Run, annotator: bool) -> list[KeptRelease]:
     from server.kept_releases import kept_releases
 
     found = kept_releases(run.path)
-    return [one for one in found if thorough or one.request.kind != SLOW]
+    return [one for one in found if annotator or one.request.kind != SLOW]
 
 
 def power(
@@ -171,7 +172,7 @@ def _earlier_run(reference: Run | Path | str | None) -> Run | None:
 
 
 def public_reference(name: str, config: Config, images: int) -> Reference:
-    """Test images of a public data set, drawn by a public seed: its order may follow writers.
+    """Test images of a public data set, with its shares of classes, drawn by a public seed.
 
     Raises:
         DatasetError: there is no such data set.
@@ -181,12 +182,14 @@ def public_reference(name: str, config: Config, images: int) -> Reference:
 
     from client.datasets.registry import load
     from models.pixels import from_pixels
-    from server.diagnosis.reference import Reference
+    from server.diagnosis.reference import Reference, like_all
 
     found = load(name, config.data.dir or None if name == config.data.name else None)
-    rows = np.random.default_rng(_DRAW).permutation(len(found.test_labels))[:images]
+    whole = len(found.test_labels)
+    rows = like_all(found.test_labels, images, np.random.default_rng(_DRAW))
     labels = torch.from_numpy(found.test_labels[rows])
-    return Reference(found.name, from_pixels(found.test_images[rows]), labels, found.classes)
+    drawn = from_pixels(found.test_images[rows])
+    return Reference(found.name, drawn, labels, found.classes, whole)
 
 
 def samples_reference(run: Run, images: int) -> Reference:

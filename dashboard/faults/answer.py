@@ -15,6 +15,10 @@ class AnswerError(ValueError):
     """Something that is no diagnosis."""
 
 
+UNEXPLAINED = 0.02
+"""The omnibus test's p value up to which something is left, as the diagnosis itself has it."""
+
+
 @dataclass(frozen=True)
 class KeptAlternative:
     """Another fault that would explain the same, less well."""
@@ -90,6 +94,11 @@ class KeptDiagnosis:
         return bool(shares) and shares[len(shares) // 2] > HOPELESS
 
     @property
+    def unexplained(self) -> bool:
+        """Whether something is left that no finding explains."""
+        return self.omnibus <= UNEXPLAINED
+
+    @property
     def hint(self) -> str:
         """The whole answer in a few words."""
         if not self.fits:
@@ -101,7 +110,7 @@ class KeptDiagnosis:
             return f"{first.says} in {percent(first.share)} of users{rest}"
         if self.too_noisy:
             return "Too noisy to judge"
-        if self.omnibus < 0.01:
+        if self.unexplained:
             return "Something unexplained, no known fault"
         return "No fault found"
 

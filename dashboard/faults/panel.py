@@ -85,7 +85,7 @@ def hint_tag(run_id: str) -> str:
         return tag("looking for faults …") if under_way(run_id) else ""
     if not answer.fits:
         return tag(answer.hint, "bad")
-    return tag(answer.hint, "found" if answer.findings or answer.omnibus < 0.01 else "good")
+    return tag(answer.hint, "found" if answer.findings or answer.unexplained else "good")
 
 
 def link_parameters(run: RunRecord) -> dict[str, str]:

@@ -85,7 +85,13 @@ def rest(answer: KeptDiagnosis) -> str:
     """What the omnibus test says."""
     after = "beyond the findings" if answer.findings else "at all"
     p = f"p = {answer.omnibus:.2g}"
-    if answer.omnibus < 0.01:
+    if answer.unexplained:
+        if answer.findings:
+            return (
+                f"The findings do not explain all that is there ({p}): it looks like them, and may "
+                "be a fault that the library does not hold. Ask a probe, and look at the faithful "
+                "samples."
+            )
         return (
             f"Something is there that no fault of the library explains ({p}). Look at the faithful "
             "samples, and compare with an earlier run."

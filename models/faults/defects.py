@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from models.faults.protocol import Fault, FaultSetting
 
@@ -29,14 +30,26 @@ def occluded(images: Tensor, setting: FaultSetting) -> Tensor:
     return torch.where(covered[:, None], -1.0, images)
 
 
-def unknown_shapes(images: Tensor, _: FaultSetting) -> Tensor:
-    """Upper halves joined to mirrored lower halves of other records: drawn as all are, of no class.
+JOINED, WHOLE, SOLID = 0.0, 1.0, 2.0
+SPREAD = 7
+"""Pixels over which the strokes of solid shapes are spread."""
 
-    What a class looks like that no one named cannot be known; these stand for it.
+
+def unknown_shapes(images: Tensor, setting: FaultSetting) -> Tensor:
+    """Shapes of no class, in place of those of a class.
+
+    What a class looks like that no one named cannot be known. Three kinds stand for it: upper
+    halves joined to mirrored lower halves of other records, which are drawn as all are; whole
+    pictures of other records, which say that the class is no longer what it was and no other class
+    changed; and solid shapes.
     """
-    half = images.shape[2] // 2
-    lower = images.roll(len(images) // 2, 0).flip(3)
-    return torch.cat([images[:, :, :half], lower[:, :, half:]], 2)
+    half, others = images.shape[2] // 2, images.roll(len(images) // 2, 0)
+    if setting.amount == WHOLE:
+        return others
+    joined = torch.cat([images[:, :, :half], others.flip(3)[:, :, half:]], 2)
+    if setting.amount == SOLID:
+        return F.max_pool2d(joined, SPREAD, 1, SPREAD // 2)
+    return joined
 
 
 STUCK_COLUMN = Fault(
@@ -61,5 +74,9 @@ OCCLUDE = Fault(
     measure="of the height, from below",
 )
 NEW_CLASS = Fault(
-    "new_class", "shapes of no class under a class's name", image=unknown_shapes, takes="class"
+    "new_class",
+    "shapes of no class under a class's name",
+    image=unknown_shapes,
+    amounts=(JOINED, WHOLE, SOLID),
+    takes="class",
 )

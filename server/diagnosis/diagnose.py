@@ -24,6 +24,7 @@ from server.diagnosis.inquiry import Inquiry, OnStage, OnStep, fitting_records
 from server.diagnosis.model import LinearModel
 from server.diagnosis.reference import Reference
 from server.diagnosis.report import Alternative, Diagnosis, FoundFault, Omnibus, ReferenceFit
+from server.diagnosis.surprises import UNNAMED
 from server.diagnosis.where import classes_of
 from server.kept_releases import KeptRelease
 
@@ -75,11 +76,10 @@ def _unheard(_: str) -> None:
 def concluded(inquiry: Inquiry, reference: Reference, begin: OnStage = _unheard) -> Diagnosis:
     """What an inquiry into the whole library says; ``begin`` is told what it turns to."""
     begin("findings")
-    smallest = by_fault(inquiry.hypotheses, inquiry.model())  # before more of them are added
-    count = len(inquiry.hypotheses)
+    smallest = by_fault(inquiry, inquiry.model())  # before more of them are added
     taken = _taken(inquiry)
     begin("omnibus")
-    rest = unexplained(inquiry.model(), [one.place for one in taken])
+    rest = unexplained(inquiry.model(), [one.place for one in taken], inquiry.named)
     fit = judged(reference, rest, len(taken))
     return Diagnosis(
         findings=tuple(findings_of(inquiry, taken)) if fit.fits else (),
@@ -87,7 +87,7 @@ def concluded(inquiry: Inquiry, reference: Reference, begin: OnStage = _unheard)
         smallest_detectable=smallest,
         reference=fit,
         releases=inquiry.observed.tasks,
-        hypotheses=count,
+        hypotheses=inquiry.named,
         records_per_user=inquiry.reference.records,
     )
 
@@ -103,12 +103,11 @@ class Taken:
 
 def _taken(inquiry: Inquiry) -> list[Taken]:
     """What is needed, surest first; each fits as well as it can before the next is looked for."""
-    count = len(inquiry.hypotheses)
     taken: list[Taken] = []
     while len(taken) < MOST:
         groups = [one.fault.name for one in inquiry.hypotheses]
         chosen = [one.place for one in taken]
-        found = strongest(inquiry.model(), groups, chosen, count)
+        found = strongest(inquiry.model(), groups, chosen, inquiry.named)
         if found is None:
             break
         where = classes_of(inquiry, _refined(inquiry, found[0]))
@@ -174,7 +173,7 @@ def alternatives_of(
         which: the one of them that is asked about.
     """
     left = left_over(model, [place for place in taken if place != taken[which]])
-    used = {inquiry.hypotheses[place].fault.name for place in taken}
+    used = {UNNAMED} | {inquiry.hypotheses[place].fault.name for place in taken}
     best: dict[str, int] = {}
     for place, one in enumerate(inquiry.hypotheses):
         name = one.fault.name
@@ -202,9 +201,10 @@ def _refined(inquiry: Inquiry, place: int) -> int:
     return int(candidates[np.argmax(z[candidates])])
 
 
-def by_fault(hypotheses: Sequence[Hypothesis], model: LinearModel) -> dict[str, float]:
+def by_fault(inquiry: Inquiry, model: LinearModel) -> dict[str, float]:
     """Each fault's smallest detectable share: the median over the ways in which it can show."""
     shares: dict[str, list[float]] = {}
-    for one, share in zip(hypotheses, smallest_detectable(model), strict=True):
+    named = inquiry.hypotheses[: inquiry.named]
+    for one, share in zip(named, smallest_detectable(model, len(named)), strict=True):
         shares.setdefault(one.fault.name, []).append(float(share))
     return {name: median(values) for name, values in shares.items()}

@@ -76,6 +76,24 @@ class ReferenceSums:
         made._faulty = OrderedDict()
         return made
 
+    def evened(self, users: int) -> ReferenceSums:
+        """The images of the first users alone, dealt out anew so that each holds every class.
+
+        What a change of images changes is then not blurred by who holds which class. Those of even
+        users stay with even ones, so that halves stay apart.
+        """
+        made, halved = copy(self), []
+        for half in range(2):
+            own = self._places[half:users:2]
+            order = own.flatten()[torch.argsort(self._labels[own.flatten()], stable=True)]
+            halved.append(order.view(own.shape[1], own.shape[0]).mT)
+        rows = torch.stack(halved, 1).flatten()
+        made._places = torch.arange(len(rows)).view(users, -1)
+        made._images, made._labels = self._images[rows], self._labels[rows]
+        made._sound = tuple(one[rows] for one in self._sound)
+        made._faulty = OrderedDict()
+        return made
+
     def __len__(self) -> int:
         """Number of users."""
         return len(self._places)
@@ -84,6 +102,10 @@ class ReferenceSums:
     def held(self) -> Held:
         """What sound users hold."""
         return _all_present(self._places, self._labels[self._places])
+
+    def labels_of(self, places: Tensor) -> Tensor:
+        """Labels of images, int64 of the shape of ``places``."""
+        return self._labels[places]
 
     def sound(self, places: Tensor | None = None) -> Matrix:
         """Each sound user's updates over the noise, float32 [users, P].

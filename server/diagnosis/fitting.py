@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import norm
 
 from server.diagnosis.model import LinearModel, Square, Vector
@@ -16,7 +18,7 @@ FALSE_DISCOVERIES = 0.03
 a little too small: 14 of 200 clean draws of `fedlens study bugs` had one below .05."""
 MOST = 5
 """Findings at most."""
-DRAWS = 10_000
+DRAWS = 2500
 """Of z scores of no fault, to learn how large the largest is by chance."""
 LEAST_ABOVE = 20
 """Draws that must be as large for their share to be believed."""
@@ -89,6 +91,21 @@ def left_over(model: LinearModel, chosen: Sequence[int]) -> LeftOver:
     return LeftOver(np.where(distinct, z, -np.inf), covariance, values)
 
 
+def by_chance(covariance: Square) -> NDArray[np.float32]:
+    """Z scores of such a covariance, in `DRAWS` draws, float32 [draws, scores]."""
+    deviations = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
+    values, vectors = np.linalg.eigh(covariance / np.outer(deviations, deviations))
+    roots = (vectors * np.sqrt(np.maximum(values, 0))).astype(np.float32)
+    drawn: NDArray[np.float32] = _normal(len(values)) @ roots.T
+    return drawn
+
+
+@lru_cache(maxsize=4)
+def _normal(count: int) -> NDArray[np.float32]:
+    """Standard normal numbers [draws, count], the same each time."""
+    return np.random.default_rng(_SEED).standard_normal((DRAWS, count), dtype=np.float32)
+
+
 def largest_by_chance(covariance: Square) -> Vector:
     """The largest of z scores of such a covariance, in `DRAWS` draws, ascending."""
     return _largest(len(covariance), covariance.tobytes())
@@ -96,25 +113,20 @@ def largest_by_chance(covariance: Square) -> Vector:
 
 @lru_cache(maxsize=8)
 def _largest(count: int, content: bytes) -> Vector:
-    covariance = np.frombuffer(content).reshape(count, count)
-    deviations = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
-    values, vectors = np.linalg.eigh(covariance / np.outer(deviations, deviations))
-    roots = vectors * np.sqrt(np.maximum(values, 0))
-    source = np.random.default_rng(_SEED)
-    drawn = source.standard_normal((DRAWS, len(values))) @ roots.T
-    found: Vector = np.sort(drawn.max(1))
+    drawn = by_chance(np.frombuffer(content).reshape(count, count))
+    found: Vector = np.sort(drawn.max(1)).astype(float)
     return found
 
 
-def family_p_value(z: float, by_chance: Vector, count: int) -> float:
+def family_p_value(z: float, largest: Vector, count: int) -> float:
     """Probability that the largest of ``count`` z scores of no fault is as large as this.
 
     Westfall & Young (1993): by draws of all of them together, which knows how alike they are. Where
     hardly a draw is as large, the union bound, which is close there.
     """
-    above = len(by_chance) - int(np.searchsorted(by_chance, z))
+    above = len(largest) - int(np.searchsorted(largest, z))
     bound = min(1.0, count * float(norm.sf(z)))
-    drawn = (above + 1) / (len(by_chance) + 1)
+    drawn = (above + 1) / (len(largest) + 1)
     return min(bound, drawn) if above >= LEAST_ABOVE else bound
 
 
@@ -140,33 +152,53 @@ def strongest(
         return None
     candidates = np.flatnonzero(free)
     best = int(candidates[np.argmax(left.z[candidates])])
-    by_chance = largest_by_chance(left.covariance[np.ix_(candidates, candidates)])
-    q = family_p_value(float(left.z[best]), by_chance, len(candidates))
+    largest = largest_by_chance(left.covariance[np.ix_(candidates, candidates)])
+    q = family_p_value(float(left.z[best]), largest, len(candidates))
     return (best, q) if q <= FALSE_DISCOVERIES else None
 
 
-def selected(model: LinearModel, groups: Sequence[str]) -> list[tuple[int, float]]:
-    """The hypotheses that are needed as they are, surest first, each with its q value."""
+def selected(model: LinearModel, groups: Sequence[str], count: int) -> list[tuple[int, float]]:
+    """The hypotheses that are needed as they are, surest first, each with its q value.
+
+    The arguments are those of `strongest`.
+    """
     taken: list[tuple[int, float]] = []
     while len(taken) < MOST:
-        found = strongest(model, groups, [place for place, _ in taken], len(groups))
+        found = strongest(model, groups, [place for place, _ in taken], count)
         if found is None:
             break
         taken.append(found)
     return taken
 
 
-def smallest_detectable(model: LinearModel) -> Vector:
-    """Share of users that each hypothesis alone would be found at, with probability `POWER`."""
-    sizes, spread = np.diag(model.products), np.maximum(np.diag(model.spread), 0)
+def smallest_detectable(model: LinearModel, count: int) -> Vector:
+    """Share of users that each of the first ``count`` hypotheses alone would be found at.
+
+    With probability `POWER`.
+    """
+    whole = model.spread[:count, :count]
+    sizes, spread = np.diag(model.products)[:count], np.maximum(np.diag(whole), 0)
     usable = (sizes > 0) & (spread > 0)
     if not usable.any():
         return np.full(len(sizes), np.inf)
-    by_chance = largest_by_chance(model.spread[np.ix_(usable, usable)])
-    needed = float(np.quantile(by_chance, 1 - FALSE_DISCOVERIES)) + float(norm.ppf(POWER))
+    largest = largest_by_chance(whole[np.ix_(usable, usable)])
+    needed = float(np.quantile(largest, 1 - FALSE_DISCOVERIES)) + float(norm.ppf(POWER))
     with np.errstate(divide="ignore", invalid="ignore"):
         share = needed * np.sqrt(spread) / sizes
     return np.where(usable & np.isfinite(share), share, np.inf)
+
+
+def least_visible(size: float) -> float:
+    """Share of users below which no reader of these sums could find a fault as often as `POWER`.
+
+    By one test of one hypothesis at 5% false alarms, as if the users' data and the fault were known
+    exactly and privacy noise alone were in the way (Neyman & Pearson 1933: no test does better).
+
+    Args:
+        size: squared change by the fault in all users, over the noise.
+    """
+    needed = float(norm.ppf(0.95) + norm.ppf(POWER))
+    return needed / math.sqrt(size) if size > 0 else math.inf
 
 
 @dataclass(frozen=True)
@@ -179,28 +211,42 @@ class Unexplained:
     """How large it is, relative to what a median fault in all users would change there."""
 
 
-def unexplained(model: LinearModel, chosen: Sequence[int]) -> Unexplained:
+def unexplained(model: LinearModel, chosen: Sequence[int], count: int) -> Unexplained:
     """Test what is left once the chosen hypotheses are fitted.
 
     Any hypothesis may show more, or less, than by chance: a fault that is in no library looks a
-    little like some that are, or like the opposite of them.
+    little like some that are, or like the opposite of them. What none of them shows may lie along
+    changes that are in no library, a little along each.
+
+    Args:
+        model: of all hypotheses.
+        chosen: those that were taken up.
+        count: the first of the model are of the library.
     """
     rest = model.scores.copy()
     if chosen:
         rest -= model.leading[:, list(chosen)] @ joint_shares(model, chosen).values
-    typical = float(np.median((model.leading**2).sum(0)))
+    typical = float(np.median((model.leading[:, :count] ** 2).sum(0)))
     excess = max(0.0, float(np.sum(rest**2 - model.variances)))
     size = float(np.sqrt(excess / typical)) if typical > 0 else 0.0
-    return Unexplained(_among_faults(model, chosen), size)
+    return Unexplained(_by_chance_left(left_over(model, chosen)), size)
 
 
-def _among_faults(model: LinearModel, chosen: Sequence[int]) -> float:
-    """Probability that the largest z score of either sign is as large by chance."""
-    left = left_over(model, chosen)
-    told = np.isfinite(left.z)
-    if not told.any():
+def _by_chance_left(left: LeftOver) -> float:
+    """Probability that what is left is as far from nothing by chance.
+
+    By the largest z score of either sign, which sees what one hypothesis shows, and by the sum of
+    all squares, which sees what many show a little of: the rarer of the two, among draws of both.
+    """
+    told = np.flatnonzero(np.isfinite(left.z))
+    if not len(told):
         return 1.0
-    own = left.covariance[np.ix_(told, told)]
-    signs = np.kron(np.array([[1.0, -1.0], [-1.0, 1.0]]), own)
-    largest = float(np.abs(left.z[told]).max())
-    return family_p_value(largest, largest_by_chance(signs), 2 * len(own))
+    squares = np.square(by_chance(left.covariance[np.ix_(told, told)]))
+    seen = np.square(left.z[told])
+    rarest = np.ones(len(squares))
+    own = 1.0
+    for drawn, observed in ((squares.max(1), seen.max()), (squares.sum(1), seen.sum())):
+        ordered = np.sort(drawn)
+        rarest = np.minimum(rarest, 1 - (np.searchsorted(ordered, drawn) + 1) / (len(drawn) + 1))
+        own = min(own, 1 - float(np.searchsorted(ordered, observed)) / (len(drawn) + 1))
+    return (1 + int((rarest <= own).sum())) / (len(rarest) + 1)

@@ -8,6 +8,8 @@ from itertools import pairwise
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from server.diagnosis.evidence import Observed
 from server.diagnosis.expected import Matrix, Means, ReferenceSums, halves
@@ -15,6 +17,7 @@ from server.diagnosis.hypotheses import Hypothesis
 from server.diagnosis.model import (
     CLASS_DRIFT,
     FAULT_DRIFT,
+    MORE_DRIFT,
     SIZE_DRIFT,
     TONE_DRIFT,
     TONES,
@@ -23,9 +26,16 @@ from server.diagnosis.model import (
     LinearModel,
 )
 from server.diagnosis.reference import LEAST_USERS, Reference
+from server.diagnosis.surprises import surprises
 
-DEALS = 4
-"""Times that the reference is dealt out to learn how users differ: ten records hide each other."""
+SURPRISED = 20
+"""Users of either half by whom it is learnt what changes that are in no library change."""
+DEALS = 2
+"""Times, of either kind, that the reference is dealt out to learn how users differ: ten records
+hide each other."""
+SAME_PEOPLE = 0.2
+"""Of what users and a public reference may differ by without a fault, two runs of one federation's
+people differ by so much."""
 _DEALT = 14
 OnStep = Callable[[int, int], None]
 """Told how many hypotheses are computed, and how many there are."""
@@ -62,15 +72,20 @@ class Inquiry:
         self.hypotheses: list[Hypothesis] = []
         sound = self.reference.sound()
         means = self._means(hypotheses, on_step)
-        first, second = self._chance(0), self._chance(1)
-        self._chances = len(first) + len(second)
+        self._behind = max(reference.behind, len(self.reference) * records)
+        (first, one), (second, other) = self._chance(0), self._chance(1)
+        rows = (np.arange(len(first)) < one, np.arange(len(second)) < other)
+        self._are_users = np.concatenate(rows)
         base = halves(sound)
+        own = np.float32(SAME_PEOPLE if observed.difference else 1.0)
         drifts = [
-            self._drifts(hypotheses, middle, [getattr(mean, half) - middle for mean in means])
+            own * self._drifts(hypotheses, middle, [getattr(mean, half) - middle for mean in means])
             for half, middle in (("one", base.one), ("other", base.other))
         ]
         self.geometry = Geometry(sound, Disturbance(first, second, *drifts))
         self.geometry.add(means)
+        self.named = len(hypotheses)
+        self.geometry.add(self._surprises(base))
 
     def observing(self, observed: Observed) -> Inquiry:
         """The same about another run that asked the same; what is added to it is its own."""
@@ -82,6 +97,19 @@ class Inquiry:
     def add(self, hypotheses: Sequence[Hypothesis]) -> None:
         """Look at more hypotheses; the reference is not taken to differ in their ways."""
         self.geometry.add(self._means(hypotheses, None))
+
+    def _surprises(self, base: Means) -> list[Means]:
+        """What changes of no library change, by a few users of either half."""
+        few = self.reference.evened(2 * SURPRISED)
+        own, found = halves(few.sound()), []
+        for one in surprises():
+            mean = few.means(one)
+            moved = (
+                getattr(mean, h) - getattr(own, h) + getattr(base, h) for h in ("one", "other")
+            )
+            found.append(Means(*moved))
+            self.hypotheses.append(one)
+        return found
 
     def _means(self, hypotheses: Sequence[Hypothesis], on_step: OnStep | None) -> list[Means]:
         means = []
@@ -117,7 +145,8 @@ class Inquiry:
             return [np.float32(TONE_DRIFT) * change]
         if one.fault.kind == "image":
             size = float(np.linalg.norm(change))
-            return [np.float32(FAULT_DRIFT * max(1.0, typical / max(size, 1e-9))) * change]
+            own = FAULT_DRIFT * MORE_DRIFT.get(one.fault.name, 1.0)
+            return [np.float32(own * max(1.0, typical / max(size, 1e-9))) * change]
         if one.fault.name != "frequent_class":
             return []
         number = one.variant.chosen[0]
@@ -126,34 +155,64 @@ class Inquiry:
             return []
         return [np.float32(CLASS_DRIFT / (after / before - 1)) * change]
 
-    def _chance(self, first: int) -> Matrix:
+    def _chance(self, first: int) -> tuple[Matrix, int]:
         """What chance does: which users there are, and which are in the reference, [m, P].
 
-        By every other reference user from the first or the second on, dealt out several times.
+        By every other reference user from the first or the second on, dealt out several times. Of
+        the second kind of chance the reference's classes have no part where it has the shares of a
+        larger set.
+
+        Returns:
+            One standard deviation a row, and how many rows are of the first kind.
         """
-        own, rows = self.reference.held.places[first::2], []
-        source = torch.Generator().manual_seed(_DEALT)
-        for deal in range(DEALS):
-            order = torch.randperm(own.numel(), generator=source) if deal else slice(None)
-            found = self.reference.sound(own.flatten()[order].view_as(own))
+        own, source = self.reference.held.places[first::2], torch.Generator().manual_seed(_DEALT)
+        of_users = self._dealt(own, source, evenly=False, variance=self._of_users())
+        if not self._of_reference():
+            return of_users, len(of_users)
+        evenly = self._dealt(own, source, evenly=True, variance=self._of_reference())
+        return np.concatenate([of_users, evenly]), len(of_users)
+
+    def _dealt(
+        self, own: Tensor, source: torch.Generator, *, evenly: bool, variance: float
+    ) -> Matrix:
+        """Users' differences from their mean, scaled to so much of one user's variance in all."""
+        rows, labels = [], self.reference.labels_of(own.flatten())
+        for _ in range(DEALS):
+            order = torch.randperm(own.numel(), generator=source)
+            dealt = own.flatten()[order].view_as(own)
+            if evenly:  # each class goes round among all users
+                ranked = order[torch.argsort(labels[order], stable=True)]
+                dealt = own.flatten()[ranked].view(own.shape[1], own.shape[0]).mT
+            found = self.reference.sound(dealt)
             rows.append(found - found.mean(0))
         whole = np.concatenate(rows) / np.sqrt(1 - 1 / len(own))
-        chance = self._by_chance(self.observed.users)
-        scaled: Matrix = (whole * np.sqrt(chance / len(whole))).astype(np.float32)
+        scaled: Matrix = (whole * np.sqrt(variance / len(whole))).astype(np.float32)
         return scaled
 
-    def _by_chance(self, users: float) -> float:
-        """Variance of the difference of both means, in that of one user."""
-        difference = self.observed.difference
-        return (0.0 if difference else 1 / len(self.reference)) + (2 if difference else 1) / users
+    def _of_users(self, users: float = 0.0) -> float:
+        """Variance of the mean over users, and over the set behind the reference, in one user's."""
+        users, difference = users or self.observed.users, self.observed.difference
+        if difference:
+            return 2 / users
+        return 1 / users + self.reference.records / self._behind
+
+    def _of_reference(self) -> float:
+        """The same of the reference, beyond that of the set behind it."""
+        if self.observed.difference:
+            return 0.0
+        return max(0.0, 1 / len(self.reference) - self.reference.records / self._behind)
 
     def with_users(self, users: float, noise: float) -> LinearModel:
         """The model of a release of so many users, with ``noise`` times this one's deviation."""
-        factors = np.full(len(self.geometry.gram), 1 / noise)
-        factors[: self._chances] *= np.sqrt(
-            self._by_chance(users) / self._by_chance(self.observed.users)
-        )
+        factors = self.factors(users, noise)
         return self.geometry.rescaled(factors).model(np.zeros(len(factors)))
+
+    def factors(self, users: float, noise: float) -> NDArray[np.float64]:
+        """What each vector of the geometry is multiplied by then, float64 [vectors]."""
+        factors = np.full(len(self.geometry.gram), 1 / noise)
+        chances = factors[: len(self._are_users)]
+        chances[self._are_users] *= np.sqrt(self._of_users(users) / self._of_users())
+        return factors
 
     def model(self) -> LinearModel:
         """All hypotheses so far, about what was observed."""

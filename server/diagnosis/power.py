@@ -61,7 +61,7 @@ def power_of(
                     observed, _every_other(reference, 1), records, hypotheses, on_step
                 )
             model = inquiry.with_users(count, noise / first)
-            shares = by_fault(inquiry.hypotheses, model)
+            shares = by_fault(inquiry, model)
             rows += [PowerRow(name, count, epsilon, share) for name, share in shares.items()]
     return rows
 

@@ -73,6 +73,11 @@ class Omnibus:
     p_value: float
 
 
+UNEXPLAINED = 0.02
+"""The omnibus test's p value up to which something is left that no finding explains: a reference
+differs a little from users in ways that no model knows, so that p values come out too small."""
+
+
 @dataclass(frozen=True)
 class Diagnosis:
     """Everything that one reading of a run's releases says. It costs no privacy."""
@@ -91,9 +96,23 @@ class Diagnosis:
     records_per_user: int
     """That a user contributes, as declared or as the size of the releases says."""
 
+    @property
+    def unexplained(self) -> str:
+        """In words, where the findings do not explain all that is there; empty otherwise."""
+        if self.omnibus.p_value > UNEXPLAINED:
+            return ""
+        if not self.findings:
+            return "something is there that the library does not hold: ask a probe"
+        names = " and ".join(one.fault for one in self.findings)
+        return (
+            f"it looks like {names}, which does not explain all that is there: it may be a fault "
+            "that the library does not hold. Ask a probe"
+        )
+
     def to_json(self) -> dict[str, Any]:
         """As a JSON object; None for what is infinite."""
         found = asdict(self)
+        found["unexplained"] = self.unexplained
         for record, one in zip(found["findings"], self.findings, strict=True):
             record["certainty"] = one.certainty
         found["smallest_detectable"] = {

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from models.faults.protocol import Records
 from server.diagnosis.evidence import Evidence
-from server.diagnosis.expected import ReferenceSums
+from server.diagnosis.expected import Matrix, ReferenceSums
 from server.diagnosis.hypotheses import Hypothesis
 from server.diagnosis.inquiry import Inquiry
 from server.diagnosis.reference import Reference
@@ -53,32 +53,38 @@ _OTHERS = 1_000_000
 
 
 class Crowd:
-    """Users in blocks; the rows of those that may have a fault are kept."""
+    """Users in groups, whose sums are all that is kept; some may be asked for with a fault."""
 
-    def __init__(self, inquiry: Inquiry, users: Records, kept: int) -> None:
+    def __init__(self, inquiry: Inquiry, users: Records, kept: int, group: int = 1) -> None:
         """Compute all users' updates without a fault.
 
         Args:
             inquiry: how they are looked at.
             users: images and labels, user by user.
             kept: how many users, the first ones, may be asked for with a fault.
+            group: users whose updates are added up, for runs pick whole groups: as they are dealt
+                out by chance, a mean over groups is a mean over users. Others are left out.
         """
         (images, labels), self._inquiry = users, inquiry
-        self._records = inquiry.reference.records
+        self._records, self._group = inquiry.reference.records, group
         self._blocks: list[HeldSums] = []
-        parts, whole = [], AT_ONCE * self._records
-        for first in range(0, len(labels), whole):
-            some = slice(first, first + whole)
+        parts, whole = [], max(1, AT_ONCE // group) * group * self._records
+        ends = len(labels) // (group * self._records) * group * self._records
+        for first in range(0, ends, whole):
+            some = slice(first, min(first + whole, ends))
             held = Reference("users", images[some], labels[some], inquiry.classes)
             number = first // self._records
             block = HeldSums(inquiry.observed.evidence, held, self._records, number)
-            parts.append(inquiry.geometry.project(block.sound()))
+            parts.append(self._seen(block.sound()))
             if number < kept:
                 self._blocks.append(block)
         self.sound: Projected = np.concatenate(parts)
-        """Each user's updates as the diagnosis sees them, [users, vectors]."""
+        """Each group's mean update as the diagnosis sees it, [groups, vectors]."""
 
     def faulty(self, planted: Hypothesis) -> Projected:
         """The same of those that may have a fault, were all of them to have it."""
-        project = self._inquiry.geometry.project
-        return np.concatenate([project(block.once(planted)) for block in self._blocks])
+        return np.concatenate([self._seen(block.once(planted)) for block in self._blocks])
+
+    def _seen(self, updates: Matrix) -> Projected:
+        grouped = updates.reshape(-1, self._group, updates.shape[1]).mean(1)
+        return self._inquiry.geometry.project(grouped)

@@ -17,9 +17,10 @@ import server.diagnosis
 from foundation.json_values import json_value
 from studies.bugs import drawing
 from studies.bugs.drawing import Projected
+from studies.bugs.outsiders import planted
 from studies.bugs.plan import BugTrial
 from studies.bugs.tallies import BugTally, tallied
-from studies.bugs.worlds import BugWorld
+from studies.bugs.worlds import GROUP, BugWorld
 from studies.framework.errors import StudyError
 from studies.framework.store import TrialStore, digest
 from studies.framework.trials import Report
@@ -37,6 +38,8 @@ class MeasuredBug:
     """One for each share."""
     predicted: float | None
     """The smallest share that the diagnosis says it would find; None where it says never."""
+    visible: float | None
+    """The share below which no reader of these sums could find it; None where nothing is known."""
     reference_images: int
 
     def to_json(self) -> dict[str, Any]:
@@ -45,6 +48,7 @@ class MeasuredBug:
         return {
             "trial": asdict(self.trial),
             "predicted": self.predicted,
+            "visible": self.visible,
             "cells": cells,
             "reference_images": self.reference_images,
         }
@@ -54,7 +58,7 @@ class MeasuredBug:
         """From what `to_json` made."""
         trial = BugTrial(**{**kept["trial"], "shares": tuple(kept["trial"]["shares"])})
         cells = tuple(BugTally.from_json(cell) for cell in kept["cells"])
-        return cls(trial, cells, kept["predicted"], kept["reference_images"])
+        return cls(trial, cells, kept["predicted"], kept["visible"], kept["reference_images"])
 
 
 @lru_cache(maxsize=1)
@@ -103,35 +107,33 @@ def measure_all(
 def _of_world(missing: Sequence[BugTrial], data_dir: str, report: Report) -> Iterator[MeasuredBug]:
     """Trials of one world, one after another; none where there are too few images for it."""
     report(_said(missing[0]))
-    epsilons = list(dict.fromkeys(trial.epsilon for trial in missing))
-    most = max(share for trial in missing for share in trial.shares)
     try:
-        world = BugWorld(missing[0], epsilons, most, data_dir)
+        world = BugWorld(missing, data_dir)
     except StudyError as error:
         report(f"left out: {error}")
         return
-    for fault, some in groupby(missing, key=lambda trial: trial.fault):
-        same = list(some)
+    for fault in dict.fromkeys(trial.fault for trial in missing):
         faulty = world.faulty(fault)
-        for trial in same:
-            yield _measured(trial, world, faulty)
+        for trial in (one for one in missing if one.fault == fault):
+            yield _measured(trial, world, faulty, data_dir)
 
 
 def _said(trial: BugTrial) -> str:
     extra = f", reference {trial.reference}" if trial.reference else ""
-    if trial.question == "unknown":
-        extra = f", {trial.fault} in no library"
-    return f"{trial.question}: {trial.data}, {trial.users} users, seed {trial.seed}{extra}"
+    return f"{trial.question}: {trial.data}, seed {trial.seed}{extra}"
 
 
-def _measured(trial: BugTrial, world: BugWorld, faulty: Projected) -> MeasuredBug:
+def _measured(trial: BugTrial, world: BugWorld, faulty: Projected, data_dir: str) -> MeasuredBug:
     stream = int(digest(asdict(trial)), 16)  # the same draws for another method
+    name = planted(trial.fault, data_dir).fault.name if trial.fault else ""
     tallies = []
     for number, share in enumerate(trial.shares):
         seeds = np.random.SeedSequence([stream, number]).generate_state(trial.draws, np.uint64)
-        said = world.drawn(trial.epsilon, faulty, share, [int(seed) for seed in seeds])
-        true = round(share * trial.users) / trial.users
-        tallies.append(tallied(trial.fault, true, said))
-    predicted = world.smallest_detectable(trial.epsilon).get(trial.fault)
+        said = world.drawn(trial, faulty, share, [int(seed) for seed in seeds])
+        true = round(share * trial.users / GROUP) * GROUP / trial.users
+        tallies.append(tallied(name, true, said))
+    predicted = world.smallest_detectable(trial).get(trial.fault)
     shown = json_value(predicted) if predicted is not None and predicted <= 1 else None
-    return MeasuredBug(trial, tuple(tallies), shown, world.reference_images)
+    visible = world.least_visible(trial) if trial.fault else None
+    bound = json_value(visible) if visible is not None else None
+    return MeasuredBug(trial, tuple(tallies), shown, bound, world.reference_images)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from models.faults import FAULTS
 from studies.bugs import page_texts
 from studies.bugs.not_run import not_run
 from studies.bugs.pictures import plot_rates
@@ -109,9 +110,11 @@ def _share_cell(results: BugResults, setting: BugSetting, fault: str, epsilon: f
         return "not run"
     said = predicted_share(own)
     found = measured_share(by_share(own))
+    bounds = [one.visible for one in own if one.visible is not None]
+    bound = min(1.0, min(bounds)) if bounds else 1.0
     return (
         f"{'never' if said is None else percent(said) + '%'} "
-        f"({'–' if found is None else percent(found, 0) + '%'})"
+        f"({'–' if found is None else percent(found, 0) + '%'}; {percent(bound)}%)"
     )
 
 
@@ -157,7 +160,7 @@ def _clean(results: BugResults) -> list[str]:
                 ]
             )
     head = ["clean data", "ε", "draws", "any finding (%)", "reference refused (%)"]
-    head += ["omnibus p ≤ .05 (%)", "named"]
+    head += ["omnibus p ≤ .02 (%)", "named"]
     return [*page_texts.CLEAN.splitlines(), "", *markdown_table(head, rows), ""]
 
 
@@ -192,20 +195,24 @@ def _unknown(results: BugResults) -> list[str]:
             names = ", ".join(f"`{name}` {count}" for name, count in tally.names.items())
             rows.append(
                 [
-                    f"`{fault}`, {where}",
+                    f"{_outside(fault)}, {where}",
                     percent(tally.share, 0),
                     str(tally.draws),
                     rated(tally.flagged, tally.draws),
-                    rated(tally.refused, tally.draws),
+                    rated(tally.noticed, tally.draws),
                     rated(tally.found, tally.draws),
                     names or "–",
                 ]
             )
     if not rows:
         return []
-    head = ["left out of the library", "share (%)", "draws", "omnibus p ≤ .05 (%)"]
-    head += ["reference refused (%)", "something else named (%)", "what"]
+    head = ["fault", "share (%)", "draws", "omnibus p ≤ .02 (%)"]
+    head += ["that, or refused (%)", "something named (%)", "what"]
     return [*page_texts.UNKNOWN.splitlines(), "", *markdown_table(head, rows), ""]
+
+
+def _outside(fault: str) -> str:
+    return f"`{fault}` left out" if fault in FAULTS else fault
 
 
 def _tallies(results: BugResults, question: Question, fault: str) -> list[tuple[str, BugTally]]:

@@ -14,14 +14,15 @@ The first takes about ten minutes on two cores and needs no download; without `-
 fills in whatever its folder still lacks of the whole plan, and can be stopped at any time.
 
 **All of this is simulation.** {draws:,} diagnoses in {trials:,} trials; seeds: {seeds}. Each is of
-what a run of preset `demo` would release by its warm-up and its focused critic, at the DP ε of its
-whole schedule: the annotator's part of the budget is spent and not read. Users hold 10 images each.
-Who has the fault and the noise are new in each draw; each seed has users, a reference of {images}
-images and stand-ins for samples of its own, which share no image. Draws of one seed share all
-three, so that they differ less than runs would: intervals in brackets are 95% binomial ones and
-take them for independent. States of later tasks are those of ε = {states:g} throughout. These
-diagnoses look at the library's own amounts alone; `fedlens diagnose` also looks between them. The
-code that was measured has the digest `{method}`.
+what a run of preset `demo` would release by its warm-up, its focused critic and its annotator, at
+the DP ε of its whole schedule; the annotator's features are framed by real images here, by
+synthetic ones in a run, so that its part is at its best. Users hold 10 images each. Who takes part
+(of up to three times as many people), who has the fault and the noise are new in each draw; each
+seed has people, a reference of {images} images and stand-ins for samples of its own, which share no
+image. Draws of one seed share these, so that they differ less than runs would: intervals in
+brackets are 95% binomial ones and take them for independent. States of later tasks are those of ε =
+{states:g} throughout. These diagnoses look at the library's own amounts alone; `fedlens diagnose`
+also looks between them. The code that was measured has the digest `{method}`.
 """
 
 SMALLEST = """\
@@ -30,7 +31,12 @@ SMALLEST = """\
 First what the diagnosis says of itself (it would find the fault in nine of ten runs; mean over
 seeds). In brackets what was measured: the least share of users that was tried from which on nine of
 ten draws named the fault as the surest finding and believed the reference. *never*: in no share; –:
-in none that was tried. Where the two differ, believe the second.
+in none that was tried. Where the two differ, believe the second. The last number is a bound: in
+fewer users than that *no reader of these sums* could see the fault nine times in ten at 5% false
+alarms, even one that knew users' data and the fault exactly, because of the privacy noise alone
+([Neyman and Pearson 1933](bibliography.md#neyman-and-pearson-1933)). What lies between the bound
+and the first number is the price of not knowing: which users there are, how the reference differs
+from them, and which of all hypotheses it is.
 """
 
 CLEAN = """\
@@ -50,8 +56,10 @@ noise made it look large.
 UNKNOWN = """\
 ## Faults that are in no library
 
-The fault is in users' data, and the library that the diagnosis tries is without it. The omnibus
-test should say that something is left; a near relation may be named in its place.
+The fault is in users' data, and the library that the diagnosis tries is without it: left out of it,
+or never in it. The omnibus test should say that something is left, beside a near relation that may
+be named in its place; or the reference is refused. Of a class whose pictures are really another
+data set's, `new_class` is the right name.
 """
 
 OTHERS = """\

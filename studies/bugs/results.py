@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from studies.bugs.measuring import MeasuredBug, method
-from studies.bugs.plan import Question
+from studies.bugs.plan import DELTAS, Question
 from studies.bugs.tallies import BugTally, together
 from studies.bugs.trained import LookedAt
 from studies.framework.errors import StudyError
@@ -29,7 +29,8 @@ class BugSetting:
     @property
     def said(self) -> str:
         """In words."""
-        return f"{self.data}, {self.users:,} users"
+        delta = DELTAS.get(self.users)
+        return f"{self.data}, {self.users:,} users" + (f", δ = {delta:g}" if delta else "")
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,8 @@ from typing import Any
 
 from scipy.stats import beta
 
+from server.diagnosis.report import UNEXPLAINED
 from studies.bugs.drawing import DrawnDiagnosis
-
-FLAGGED = 0.05
-"""The omnibus test's p value up to which it says that something is left."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +33,8 @@ class BugTally:
     """The reference was not believed, so that nothing was claimed."""
     flagged: int
     """The omnibus test says that something is left."""
+    noticed: int
+    """Either that, or refused: it is said that something is there which is not in the library."""
     covered: int
     """Of those named: the 95% interval holds the share."""
     errors: tuple[float, ...]
@@ -65,7 +65,8 @@ def tallied(fault: str, share: float, said: Sequence[DrawnDiagnosis]) -> BugTall
         named=len(right),
         others=sum(any(name != fault for name in one.found) for one in believed),
         refused=sum(not one.fits for one in said),
-        flagged=sum(one.p_value <= FLAGGED for one in said),
+        flagged=sum(one.p_value <= UNEXPLAINED for one in said),
+        noticed=sum(one.p_value <= UNEXPLAINED or not one.fits for one in said),
         covered=sum(one.intervals[i][0] <= share <= one.intervals[i][1] for one, i in pairs),
         errors=tuple(one.shares[i] - share for one, i in pairs),
         names=dict(Counter(one.found[0] for one in believed)),
@@ -74,7 +75,17 @@ def tallied(fault: str, share: float, said: Sequence[DrawnDiagnosis]) -> BugTall
 
 def together(tallies: Sequence[BugTally]) -> BugTally:
     """Several tallies of one share as one; there is at least one."""
-    added = ("draws", "found", "first", "named", "others", "refused", "flagged", "covered")
+    added = (
+        "draws",
+        "found",
+        "first",
+        "named",
+        "others",
+        "refused",
+        "flagged",
+        "noticed",
+        "covered",
+    )
     names: Counter[str] = Counter()
     for one in tallies:
         names.update(one.names)

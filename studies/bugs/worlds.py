@@ -16,21 +16,21 @@ from torch import Tensor
 import simulations
 from client.datasets.dataset import Dataset
 from client.datasets.registry import load
-from models.faults import FAULTS
-from models.faults.protocol import Records, Variant
+from models.faults.protocol import Records
 from models.pixels import from_pixels
 from server.config.reading import read_config
 from server.config.tree import Config
 from server.diagnosis.evidence import observed_of
-from server.diagnosis.hypotheses import Hypothesis, library
+from server.diagnosis.hypotheses import library
 from server.diagnosis.inquiry import Inquiry
-from server.diagnosis.reference import Reference
+from server.diagnosis.reference import Reference, like_all
 from server.diagnosis.stand_ins import planned
 from server.kept_releases import KeptRelease
 from server.schedule import scaled
 from studies.bugs.drawing import DrawnDiagnosis, NoisyDraws, Projected
 from studies.bugs.held import Crowd
-from studies.bugs.plan import CLASSES, SCANS, BugTrial
+from studies.bugs.outsiders import planted
+from studies.bugs.plan import DELTA, SCANS, BugTrial
 from studies.framework.errors import StudyError
 
 RECORDS = 10
@@ -38,12 +38,17 @@ RECORDS = 10
 REFERENCE = 2000
 """Images of the reference, and as many that stand for samples, where there are enough."""
 PRESET = Path(simulations.__file__).parent / "presets" / "demo.toml"
-READ = "warmup critic"
-"""Tasks whose releases are read, as `fedlens diagnose` does by default; the annotator's share of
-the budget is spent and not read."""
+PEOPLE = 3
+"""Times as many as a small run has users, where there are enough images: each run picks its own, so
+that runs differ in their users too."""
+READ = "warmup critic annotator"
+"""Tasks whose releases are read, as `fedlens diagnose` does by default."""
 MARGIN = 4 / 3
 """Times as many users are computed with the fault as the largest share needs, so that not all
 draws have the same ones."""
+GROUP = 10
+"""People who take part, and have a fault, together: only sums over users are ever released, and one
+sum for ten people is a tenth of the work."""
 STATES_AT = 2.0
 """The ε at which states of later tasks are made, whatever ε the noise is of."""
 _ENLARGED = 28
@@ -53,40 +58,43 @@ _ENLARGED = 28
 class Cast:
     """Who plays which part: no image is in two of them."""
 
-    users: Records
-    earlier: Records | None
-    """Users of an earlier run; None where there are too few images."""
+    people: Records
+    """Of whom each run picks its users."""
     reference: Reference
     stand_ins: Reference
     """What states of later tasks are made of."""
 
 
-def cast_of(dataset: Dataset, users: int, seed: int) -> Cast:
-    """Deal a data set's training images out to users, its test images to the other parts.
+def cast_of(dataset: Dataset, sizes: Sequence[int], seed: int) -> Cast:
+    """Deal a data set's training images out to people, its test images to the other parts.
+
+    Args:
+        dataset: whose images.
+        sizes: of the federations that pick their users among the people.
+        seed: of who plays which part.
 
     Raises:
         StudyError: there are too few training images for so many users.
     """
+    users, count = max(sizes), len(dataset.train_labels)
     source = np.random.default_rng([seed, users])
-    needed = users * RECORDS
-    count = len(dataset.train_labels)
-    if count < needed:
+    if count < users * RECORDS:
         raise StudyError(
             f"{users} users of {RECORDS} images: {dataset.name} has {count} training images; ask "
             f"for at most {count // RECORDS} users"
         )
+    people = min(max(PEOPLE * min(sizes), round(MARGIN * users)), count // RECORDS)
     order = source.permutation(count)
-    test = source.permutation(len(dataset.test_labels))
-    size = min(REFERENCE, len(test) // 2)
+    size = min(REFERENCE, len(dataset.test_labels) // 2)
+    test = like_all(dataset.test_labels, 2 * size, source)
+    own = like_all(dataset.test_labels[test], size, source)
     train = (dataset.train_images, dataset.train_labels)
     public = (dataset.test_images, dataset.test_labels)
-    reference = _records(*public, test[:size])
-    stand_ins = _records(*public, test[size : 2 * size])
-    again = order[needed : 2 * needed]
+    reference = _records(*public, test[own])
+    stand_ins = _records(*public, np.delete(test, own))
     return Cast(
-        users=_records(*train, order[:needed]),
-        earlier=_records(*train, again) if len(again) == needed else None,
-        reference=Reference(dataset.name, *reference, dataset.classes),
+        people=_records(*train, order[: people * RECORDS]),
+        reference=Reference(dataset.name, *reference, dataset.classes, len(dataset.test_labels)),
         stand_ins=Reference("stand-ins", *stand_ins, dataset.classes),
     )
 
@@ -108,81 +116,76 @@ def scans() -> Reference:
     return Reference(SCANS, large.clamp(-1, 1), torch.from_numpy(found.target).long(), 10)
 
 
-def demo_at(epsilon: float, users: int) -> Config:
-    """The preset demo for so many users, its whole schedule at this DP ε."""
-    config = read_config(PRESET)
-    delta = min(config.privacy.delta, 1 / users)
+def demo_at(epsilon: float, users: int, delta: float) -> Config:
+    """The preset demo for so many users, its whole schedule at this DP guarantee."""
+    config, delta = read_config(PRESET), min(delta, 1 / users)
     sized = {"data.users": users, "data.records_per_user": RECORDS, "privacy.delta": delta}
     return scaled(config.updated(sized), epsilon=epsilon, delta=delta)
 
 
 class BugWorld:
-    """One federation beside one reference, at every ε that is asked for."""
+    """One set of people beside one reference: runs of every size, at every ε that is asked for."""
 
-    def __init__(
-        self, trial: BugTrial, epsilons: Sequence[float], most: float, data_dir: str
-    ) -> None:
-        """Compute what is compared with, and what sound users release: a minute or two.
+    def __init__(self, trials: Sequence[BugTrial], data_dir: str) -> None:
+        """Compute what is compared with, and what sound people release: a minute or two.
 
         Args:
-            trial: any of this world.
-            epsilons: those that will be asked for.
-            most: the largest share of users that will have a fault.
+            trials: all that will be asked for, of one world.
             data_dir: folder of data files; empty for the usual places.
 
         Raises:
             StudyError: there are too few images.
             DatasetError: there is no such data.
         """
-        cast = cast_of(_loaded(trial.data, data_dir), trial.users, trial.seed)
-        difference = trial.question == "earlier"
-        if difference and cast.earlier is None:
-            raise StudyError(f"{trial.data} has too few images for an earlier run's users too")
-        reference = _foreign(trial, data_dir) or cast.reference
-        self.reference_images = len(reference.labels)
-        inquiry = _inquiry(trial, cast, reference)
+        first, sizes = trials[0], sorted({trial.users for trial in trials})
+        cast = cast_of(_loaded(first.data, data_dir), sizes, first.seed)
+        people = len(cast.people[1]) // RECORDS
+        if first.question == "earlier" and people < 2 * sizes[-1]:
+            raise StudyError(f"{first.data} has too few images for an earlier run's users too")
+        reference = _foreign(first, data_dir) or cast.reference
+        self.reference_images, self._data_dir = len(reference.labels), data_dir
+        self._inquiry = inquiry = _inquiry(sizes[0], first, cast, reference)
+        base = noise_at(STATES_AT, sizes[0], DELTA)
         self._draws = {
-            epsilon: NoisyDraws(inquiry, reference, noise_at(epsilon, trial.users))
-            for epsilon in epsilons
+            kind: NoisyDraws(inquiry, reference, noise_at(*kind) / base, kind[1], GROUP)
+            for kind in {(trial.epsilon, trial.users, trial.delta) for trial in trials}
         }
-        kept = min(trial.users, math.ceil(trial.users * most * MARGIN))
-        users = cast.users
-        if difference and cast.earlier is not None:
-            images, labels = (torch.cat(pair) for pair in zip(users, cast.earlier, strict=True))
-            users = (images, labels)
-        self._crowd = Crowd(inquiry, users, kept)
-        everyone, count = self._crowd.sound, trial.users
-        self._shift = everyone[count:].mean(0) if difference else np.zeros(everyone.shape[1])
-        self._sound = everyone[:count] - self._shift
+        most = max(share * trial.users for trial in trials for share in trial.shares)
+        kept = min(people, math.ceil(most * MARGIN))
+        self._crowd = Crowd(inquiry, cast.people, kept, GROUP)
 
-    def smallest_detectable(self, epsilon: float) -> dict[str, float]:
+    def smallest_detectable(self, trial: BugTrial) -> dict[str, float]:
         """By fault, as the diagnosis itself says."""
-        return self._draws[epsilon].smallest_detectable
+        return self._of(trial).smallest_detectable
+
+    def least_visible(self, trial: BugTrial) -> float | None:
+        """The share below which no reader could find a fault; None where the library lacks it."""
+        asked = planted(trial.fault, self._data_dir)
+        return self._of(trial).least_visible(asked) if asked in self._inquiry.hypotheses else None
 
     def faulty(self, fault: str) -> Projected:
-        """Updates of users with the fault, or of sound ones where it is not named."""
+        """Updates of people with the fault, or of sound ones where it is not named."""
         if not fault:
-            return self._sound
-        variant = Variant(CLASSES.get(FAULTS[fault].takes, ()), FAULTS[fault].amounts[0])
-        return self._crowd.faulty(Hypothesis(FAULTS[fault], variant)) - self._shift
+            return self._crowd.sound
+        return self._crowd.faulty(planted(fault, self._data_dir))
 
     def drawn(
-        self, epsilon: float, faulty: Projected, share: float, seeds: Sequence[int]
+        self, trial: BugTrial, faulty: Projected, share: float, seeds: Sequence[int]
     ) -> list[DrawnDiagnosis]:
         """One run a seed, diagnosed."""
-        draws = self._draws[epsilon]
-        return [draws.draw(self._sound, faulty, share, seed) for seed in seeds]
+        draws, sound = self._of(trial), self._crowd.sound
+        without = trial.fault if trial.question == "unknown" else ""
+        return [draws.draw(sound, faulty, share, seed, without) for seed in seeds]
+
+    def _of(self, trial: BugTrial) -> NoisyDraws:
+        return self._draws[trial.epsilon, trial.users, trial.delta]
 
 
-def _inquiry(trial: BugTrial, cast: Cast, reference: Reference) -> Inquiry:
+def _inquiry(users: int, trial: BugTrial, cast: Cast, reference: Reference) -> Inquiry:
     difference = trial.question == "earlier"
-    left_out = trial.fault if trial.question == "unknown" else ""
-    wanted = [
-        one for one in library(reference.shape, reference.classes) if one.fault.name != left_out
-    ]
-    asked = _releases(trial.users, cast, difference=difference)
+    asked = _releases(users, cast, difference=difference)
     observed = replace(observed_of(asked), difference=difference)
-    return Inquiry(observed, reference, RECORDS, wanted)
+    return Inquiry(observed, reference, RECORDS, library(reference.shape, reference.classes))
 
 
 @lru_cache(maxsize=3)
@@ -195,18 +198,18 @@ def _foreign(trial: BugTrial, data_dir: str) -> Reference | None:
         return None
     if trial.reference == SCANS:
         return scans()
-    return cast_of(_loaded(trial.reference, data_dir), trial.users, trial.seed).reference
+    return cast_of(_loaded(trial.reference, data_dir), [trial.users], trial.seed).reference
 
 
-def noise_at(epsilon: float, users: int) -> float:
-    """How much noise a run at this ε adds, relative to one at `STATES_AT`; all tasks alike."""
-    own, base = (demo_at(e, users).planned["warmup"] for e in (epsilon, STATES_AT))
-    return float(own.noise_multiplier / base.noise_multiplier)
+def noise_at(epsilon: float, users: int, delta: float) -> float:
+    """Noise in the mean of such a run; all tasks change alike with it."""
+    task = demo_at(epsilon, users, delta).planned["warmup"]
+    return float(task.noise_multiplier) / users
 
 
 def _releases(users: int, cast: Cast, *, difference: bool) -> list[KeptRelease]:
     """How a run asks, in states that stand-ins make at ε = `STATES_AT`."""
-    config = demo_at(STATES_AT, users)
+    config = demo_at(STATES_AT, users, DELTA)
     found = planned(config.updated({"schedule": READ, "release.agreement": 0.0}), cast.stand_ins)
     if not difference:
         return found

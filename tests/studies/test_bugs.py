@@ -11,13 +11,22 @@ import torch
 from client.datasets.registry import load
 from fedlens.cli import main
 from models.faults import FAULTS
-from models.faults.protocol import Variant
+from models.faults.protocol import FaultSetting, Variant
 from server.diagnosis.hypotheses import Hypothesis
 from server.diagnosis.inquiry import Inquiry
 from studies.bugs import measuring, worlds
 from studies.bugs.drawing import DrawnDiagnosis, NoisyDraws
 from studies.bugs.held import Crowd
-from studies.bugs.plan import QUICK, BugPlan, BugTrial, foreign_to, found_data, trials_of
+from studies.bugs.outsiders import OUTSIDERS, planted
+from studies.bugs.plan import (
+    QUICK,
+    BugPlan,
+    BugTrial,
+    foreign_to,
+    found_data,
+    may_be_planted,
+    trials_of,
+)
 from studies.bugs.results import BugResults, by_share, measured_share
 from studies.bugs.study import BugStudy
 from studies.bugs.tallies import binomial_interval, mean_error, tallied, together
@@ -46,6 +55,7 @@ def fewer():
     whole = worlds.library
     patch = pytest.MonkeyPatch()
     patch.setattr(worlds, "library", lambda *kind: [h for h in whole(*kind) if h.fault.name in FEW])
+    patch.setattr(worlds, "READ", "warmup critic")
     yield
     patch.undo()
 
@@ -61,9 +71,9 @@ def study(fewer, tmp_path_factory):
 @pytest.fixture(scope="module")
 def inquiry(fewer):
     """Of 200 users at ε = 8, beside a reference of other images."""
-    cast = cast_of(load("embedded"), 200, 0)
+    cast = cast_of(load("embedded"), [200], 0)
     trial = BugTrial("known", "embedded", 200, 0, 8.0, "")
-    return worlds._inquiry(trial, cast, cast.reference), cast
+    return worlds._inquiry(200, trial, cast, cast.reference), cast
 
 
 def _bytes(images):
@@ -71,21 +81,21 @@ def _bytes(images):
 
 
 def test_no_image_plays_two_parts():
-    cast = cast_of(load("embedded"), 500, 3)
-    parts = [cast.users[0], cast.earlier[0], cast.reference.images, cast.stand_ins.images]
+    cast = cast_of(load("embedded"), [500], 3)
+    parts = [cast.people[0], cast.reference.images, cast.stand_ins.images]
     found = [_bytes(part) for part in parts]
-    assert [len(part) for part in parts] == [5000, 5000, 1000, 1000]
+    assert [len(part) for part in parts] == [10_000, 1000, 1000]
     assert len(set.union(*found)) == sum(map(len, found))
-    other = cast_of(load("embedded"), 500, 4)
-    assert not torch.equal(cast.users[0], other.users[0])
+    other = cast_of(load("embedded"), [500], 4)
+    assert not torch.equal(cast.people[0], other.people[0])
     with pytest.raises(StudyError, match="at most 1000 users"):
-        cast_of(load("embedded"), 1001, 0)
+        cast_of(load("embedded"), [1001], 0)
 
 
 def test_a_user_is_the_same_sound_and_faulty(inquiry):
     """Those without a picture of the class that is at fault release the same."""
     asked, cast = inquiry
-    images, labels = cast.users[0][:600], cast.users[1][:600]
+    images, labels = cast.people[0][:600], cast.people[1][:600]
     crowd = Crowd(asked, (images, labels), kept=60)
     changed = crowd.faulty(Hypothesis(FAULTS["invert"], Variant((3,), 0.0)))
     moved = np.abs(changed - crowd.sound).max(1) > 1e-6
@@ -101,11 +111,11 @@ def test_more_noise_is_as_if_releases_had_more_noise(inquiry):
         for one in asked.observed.evidence
     ]
     observed = replace(asked.observed, evidence=tuple(noisier))
-    anew = Inquiry(observed, cast.reference, worlds.RECORDS, asked.hypotheses)
-    scaled = NoisyDraws(asked, cast.reference, 3.0)
-    for name, share in NoisyDraws(anew, cast.reference, 1.0).smallest_detectable.items():
+    anew = Inquiry(observed, cast.reference, worlds.RECORDS, asked.hypotheses[: asked.named])
+    scaled = NoisyDraws(asked, cast.reference, 3.0, 200)
+    for name, share in NoisyDraws(anew, cast.reference, 1.0, 200).smallest_detectable.items():
         assert scaled.smallest_detectable[name] == pytest.approx(share, rel=0.02)
-    users = (cast.users[0][:200], cast.users[1][:200])
+    users = (cast.people[0][:200], cast.people[1][:200])
     ours, theirs = Crowd(asked, users, kept=0), Crowd(anew, users, kept=0)
     np.testing.assert_allclose(ours.sound / 9, theirs.sound, rtol=1e-3, atol=1e-4)
 
@@ -122,6 +132,50 @@ def test_what_is_planted_is_counted_and_clean_users_are_apart(study):
     clean = by_fault["", 8.0].tallies[0]
     assert clean.share == 0 and clean.named == 0 and by_fault["", 8.0].predicted is None
     assert by_fault["rotate90", 4.0].predicted > by_fault["rotate90", 8.0].predicted
+
+
+def test_more_users_are_as_if_there_had_been_more(inquiry):
+    """Noise in the mean falls with their number, and so does the chance of who they are."""
+    asked, cast = inquiry
+    few, many = (NoisyDraws(asked, cast.reference, 200 / n, n) for n in (200, 400))
+    for name, share in few.smallest_detectable.items():
+        assert share / 2.2 < many.smallest_detectable[name] < share
+    assert few.least_visible(asked.hypotheses[0]) == pytest.approx(
+        2 * many.least_visible(asked.hypotheses[0])
+    )
+
+
+def test_no_reader_needs_fewer_users_than_the_bound(inquiry):
+    """What a diagnosis says that it would find is never below what any reader could see."""
+    asked, cast = inquiry
+    for noise in (1.0, 5.0):
+        drawn = NoisyDraws(asked, cast.reference, noise, 200)
+        for one in asked.hypotheses[: asked.named]:
+            said = drawn.smallest_detectable[one.fault.name]
+            assert drawn.least_visible(one) > 0
+            if len({h.variant for h in asked.hypotheses if h.fault.name == one.fault.name}) == 1:
+                assert drawn.least_visible(one) < said
+
+
+@pytest.mark.parametrize("fault", list(OUTSIDERS))
+def test_a_fault_of_no_library_changes_images_and_nothing_else(fault):
+    images = scans().images[:30].clone()
+    before, labels = images.clone(), scans().labels[:30]
+    setting = FaultSetting(10, (), 0.0, 3)
+    changed, named = planted(fault).fault.applied(images, labels, setting)
+    assert torch.equal(images, before) and torch.equal(named, labels)
+    assert changed.shape == images.shape and not torch.equal(changed, images)
+    assert float(changed.min()) >= -1 and float(changed.max()) <= 1
+    assert fault not in FAULTS and torch.equal(
+        changed, planted(fault).fault.applied(images, labels, setting)[0]
+    )
+
+
+def test_a_real_new_class_is_of_other_data_that_is_there():
+    assert may_be_planted("shoes as 3", "mnist", ("mnist", "fashion-mnist"))
+    assert not may_be_planted("shoes as 3", "mnist", ("mnist",))
+    assert not may_be_planted("ones as shoes", "mnist", ("mnist", "fashion-mnist"))
+    assert may_be_planted("a frame", "embedded", ("embedded",))
 
 
 def test_a_trial_that_is_done_is_not_done_again(study, monkeypatch):
@@ -166,6 +220,7 @@ def test_tallies_by_hand():
     found = tallied("tilt", 0.3, said)
     assert (found.draws, found.found, found.first, found.named) == (5, 3, 1, 2)
     assert (found.others, found.refused, found.flagged, found.covered) == (2, 1, 1, 1)
+    assert found.noticed == 2
     assert found.names == {"tilt": 1, "blur": 2} and mean_error(found) == pytest.approx(0.05)
     both = together([found, found])
     assert both.draws == 10 and both.names["blur"] == 4 and len(both.errors) == 4
