@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,6 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torch import Tensor, nn
 
 from fedlens import privatizers
 from fedlens.applying import AT_ONCE, Releaser, system_noise
@@ -26,15 +26,6 @@ from studies.tradeoff.filter_files import RecordUnits, save_filter
 
 SIDE, STEPS, UNIT = 16, 8, 500.0
 NAMES = ("cat", "dog"), ("blue", "red")
-
-
-class Shifted(nn.Module):
-    """Adds a tenth of its noise to a series."""
-
-    noise_shape = (STEPS, 1)
-
-    def forward(self, records: Tensor, noise: Tensor, choice: Tensor | None = None) -> Tensor:
-        return records + 0.1 * noise
 
 
 def mask(channels: int = 1, sigma: float = 0.1) -> MaskFilter:
@@ -251,8 +242,6 @@ def test_what_does_not_fit_is_refused(
     assert applied(path, place, target if target == "-" else tmp_path / target) in (1, 2)
     error = capsys.readouterr().err
     assert len(error.strip().splitlines()) == 1
-    import re
-
     assert re.search(message, error), error
 
 
