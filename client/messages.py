@@ -105,6 +105,8 @@ class FilterSettings(BaseModel):
     consenting: float
     output_noise_std: float
     """Of a filter of network ``code``; the others have none."""
+    capacity: float
+    """Nats that the code of such a filter can tell at most; 0 for the others."""
     sensitive_attribute: str
     pairs: bool
     """Whether a record's class is the pair of its class and its sensitive attribute."""

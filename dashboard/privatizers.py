@@ -27,8 +27,9 @@ ATTACKS_CAPTION = (
 )
 CERTIFIED_CAPTION = (
     "At most so much is told of the **whole record**, to any reader, where a filter's noise stands "
-    "between the record and all that is sent (Gaussian log-det bound for records with the "
-    "training records' covariance, of which it is an estimate). *None*: nothing is certified. "
+    "between the record and all that is sent: for a code whose length is limited the capacity of "
+    "its channel, for any records and anything about them; else the Gaussian log-det bound for "
+    "records with the training records' covariance. *None*: nothing is certified. "
     "**Released records are not differentially private**, and these filters were trained without "
     "noise."
 )

@@ -57,8 +57,8 @@ from privatizers.protocol import (
     detached,
     hidden_of,
     named_weights,
-    released_by,
     run,
+    seen_by,
 )
 
 UTILITY, ADVERSARY = "utility", "adversary"
@@ -210,7 +210,8 @@ class AlphaPrivatizer(Privatizer):
 
     Args:
         filter: the releaser, a network of (records, noise[, choice]) with a ``noise_shape``.
-        adversary: a network of (released[, side information]) to sensitive logits.
+        adversary: a network of (released[, side information]) to sensitive logits; of the code in
+            place of what is released where the filter shows one (`privatizers.protocol.Seen`).
         objective: what is minimised.
         utility: a classifier of released records; it learns with the releaser.
         fixed_utility: the provider's such network instead; it does not learn.
@@ -260,14 +261,14 @@ class AlphaPrivatizer(Privatizer):
         batch's distortion.
         """
         counted = hidden_of(batch)
-        released = released_by(self.networks, weights, batch, noise, filtering=filtering)
-        losses = {ADVERSARY: self._adversary_loss(weights, batch, released.detach(), counted)}
+        released, read = seen_by(self.networks, weights, batch, noise, filtering=filtering)
+        losses = {ADVERSARY: self._adversary_loss(weights, batch, read.detach(), counted)}
         if UTILITY in self.networks:
-            read = run(self.networks[UTILITY], weights[UTILITY], released.detach())
-            losses[UTILITY] = F.cross_entropy(read, batch.utility)
+            said = run(self.networks[UTILITY], weights[UTILITY], released.detach())
+            losses[UTILITY] = F.cross_entropy(said, batch.utility)
         if not filtering:
             return Step(losses, released.new_zeros(0))
-        answers = self._read_sensitive(detached(weights[ADVERSARY]), batch, released)
+        answers = self._read_sensitive(detached(weights[ADVERSARY]), batch, read)
         terms = self.objective.log_terms(self.objective.tilted(answers), batch.sensitive)
         distortion = self._distortion(weights, batch, released)
         means, everybody = shared, None
@@ -287,21 +288,21 @@ class AlphaPrivatizer(Privatizer):
         ``adversary_doubt`` is H_α as the adversary has it, ``adversary_loss`` its loss, in nats.
         """
         counted, weights = hidden_of(batch), named_weights(self.networks)
-        released = self.filter(batch.records, noise, batch.choice)
-        answers = self._read_sensitive(weights[ADVERSARY], batch, released)
+        released, read = seen_by(self.networks, weights, batch, noise, filtering=False)
+        answers = self._read_sensitive(weights[ADVERSARY], batch, read)
         terms = self.objective.log_terms(self.objective.tilted(answers), batch.sensitive)
         found = {
             "squared_error": float(F.mse_loss(released, batch.records)),
             "adversary_doubt": float(self.objective.uncertainty(terms, counted)[0]),
-            "adversary_loss": float(self._adversary_loss(weights, batch, released, counted)),
+            "adversary_loss": float(self._adversary_loss(weights, batch, read, counted)),
         }
         if UTILITY in self.networks or self._fixed_utility is not None:
             found["utility_loss"] = float(self._utility_loss(weights, batch, released))
         return found
 
-    def _read_sensitive(self, weights: Weights, batch: Batch, released: Tensor) -> Tensor:
+    def _read_sensitive(self, weights: Weights, batch: Batch, read: Tensor) -> Tensor:
         """The adversary's log-probabilities, [n, classes] or [n, T, classes]."""
-        logits = run(self.networks[ADVERSARY], weights, released, batch.side)
+        logits = run(self.networks[ADVERSARY], weights, read, batch.side)
         if logits.shape[:-1] != batch.sensitive.shape:
             raise PrivatizerError(
                 f"the adversary answers with shape {tuple(logits.shape)} for sensitive values "
@@ -311,10 +312,10 @@ class AlphaPrivatizer(Privatizer):
         return F.log_softmax(logits, -1)
 
     def _adversary_loss(
-        self, weights: Mapping[str, Weights], batch: Batch, released: Tensor, counted: Tensor
+        self, weights: Mapping[str, Weights], batch: Batch, read: Tensor, counted: Tensor
     ) -> Tensor:
         """Cross-entropy, or in loss mode up to order 1 the uncertainty that it is to bring down."""
-        answers = self._read_sensitive(weights[ADVERSARY], batch, released)
+        answers = self._read_sensitive(weights[ADVERSARY], batch, read)
         if self.objective.mode == "loss" and not self.objective.tilts:
             terms = self.objective.log_terms(answers, batch.sensitive)
             return self.objective.uncertainty(terms, counted)[0]

@@ -1,8 +1,10 @@
 """Filters as files that devices run: torch.export and ONNX, checked against the filter itself.
 
 Noise is an input of the file. So the file is a function, its answers can be compared with the
-filter's, and where the noise comes from is the device's to say: it must be fresh for each record
-and from a source that cannot be predicted: who knows the noise can take it off again.
+filter's, and where the noise comes from is the device's to say. It must be each record's own, from
+a source that cannot be predicted, for who knows it can take it off again; and *the same whenever
+that record is released again*, for fresh noises can be averaged. `privatizers.record_noise` derives
+it so from a key that stays on the device.
 
 A file takes one record at a time: ``records`` float32 [1, ...], ``noise`` float32
 [1, *noise_shape] where the filter takes any, ``choice`` float32 [1, choices] where it has opt-in
@@ -144,8 +146,9 @@ def release(
 ) -> Tensor:
     """The online filter: records [n, ...] with fresh noise of ``generator``, one draw each.
 
-    For devices and simulations alike. Noise of a known seed can be taken off
-    again: on a device seed the generator from the system's source.
+    For simulations, and for records that a device releases once. Noise of a known seed can be taken
+    off again, and fresh noises of one record can be averaged: a device that may release a record
+    again takes `privatizers.record_noise` in its place.
     """
     shape = noise_shape_of(filter) or (0,)
     released: Tensor = filter(

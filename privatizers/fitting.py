@@ -27,7 +27,7 @@ from torch.nn import functional as F
 
 from privatizers.classifiers import prior_of
 from privatizers.information import ADVERSARY, InformationPrivatizer
-from privatizers.protocol import FILTER, PrivatizerError, draw_noise
+from privatizers.protocol import FILTER, PrivatizerError, draw_noise, named_weights, seen_by
 from privatizers.training import Progress, Records, Stage, train_privatizer
 
 CHUNK = 500
@@ -222,8 +222,9 @@ class _Fitting:
         held, guesses = [], []
         for rows in torch.split(torch.arange(len(self._held)), CHUNK):
             part = self._held.batch(rows)
-            released = method.filter(part.records, draw_noise(method, len(rows), source))
-            guesses.append(F.log_softmax(method.networks[ADVERSARY](released), 1))
+            noise, weights = draw_noise(method, len(rows), source), named_weights(method.networks)
+            seen = seen_by(method.networks, weights, part, noise, filtering=False)
+            guesses.append(F.log_softmax(method.networks[ADVERSARY](seen.read), 1))
             held.append(part.sensitive)
         sensitive, said = torch.cat(held), torch.cat(guesses)
         left = _entropy(sensitive, said.shape[1]) - float(F.nll_loss(said, sensitive))

@@ -37,13 +37,14 @@ from privatizers.protocol import (
     Batch,
     Privatizer,
     PrivatizerError,
+    Seen,
     Step,
     Weights,
     detached,
     hidden_of,
     named_weights,
-    released_by,
     run,
+    seen_by,
 )
 
 RAW_UTILITY, UTILITY, ADVERSARY = "raw_utility", "utility", "adversary"
@@ -103,7 +104,8 @@ class InformationPrivatizer(Privatizer):
         objective: what is minimised.
         raw_utility: φ of Algorithm 1, of raw records.
         utility: ψ of Algorithm 1, of released records.
-        adversary: η of Algorithms 1 and 2; it learns.
+        adversary: η of Algorithms 1 and 2; it learns. It reads the filter's code where the filter
+            shows one (`privatizers.protocol.Seen`), else what is released.
         fixed_utility: the provider's network, φ and ψ at once (Algorithms 2 and 3); it does not
             learn.
         fixed_adversary: the provider's network for the sensitive attribute (Algorithm 3); it does
@@ -155,11 +157,12 @@ class InformationPrivatizer(Privatizer):
     ) -> Step:
         """The filter's loss and each learning network's cross-entropy; scalars are Â and B̂."""
         openly, hidden = self._shares(batch)
-        released = released_by(self.networks, weights, batch, noise, filtering=filtering)
-        losses = self._reading_losses(weights, batch, released.detach())
+        seen = seen_by(self.networks, weights, batch, noise, filtering=filtering)
+        released = seen.released
+        losses = self._reading_losses(weights, batch, seen.detached())
         if not filtering:
             return Step(losses, released.new_zeros(0))
-        lost, leaked = self._terms(weights, batch, released)
+        lost, leaked = self._terms(weights, batch, seen)
         losses[FILTER] = self._objective(lost, leaked, openly, hidden, shared)
         if self.objective.distortion:
             moved = (released - batch.records).square().mean()
@@ -179,14 +182,14 @@ class InformationPrivatizer(Privatizer):
         return {"estimated_A": lost, "estimated_B": leaked, "estimated_loss": loss}
 
     def _reading_losses(
-        self, weights: Mapping[str, Weights], batch: Batch, released: Tensor
+        self, weights: Mapping[str, Weights], batch: Batch, seen: Seen
     ) -> dict[str, Tensor]:
         """Cross-entropies of the networks that learn, on raw or released records."""
         openly, hidden = self._shares(batch)
         inputs = {
             RAW_UTILITY: (batch.records, None, batch.utility, openly),
-            UTILITY: (released, None, batch.utility, openly),
-            ADVERSARY: (released, batch.side, batch.sensitive, hidden),
+            UTILITY: (seen.released, None, batch.utility, openly),
+            ADVERSARY: (seen.read, batch.side, batch.sensitive, hidden),
         }
         return {
             network: _mean(
@@ -200,12 +203,12 @@ class InformationPrivatizer(Privatizer):
         }
 
     def _terms(
-        self, weights: Mapping[str, Weights], batch: Batch, released: Tensor
+        self, weights: Mapping[str, Weights], batch: Batch, seen: Seen
     ) -> tuple[Tensor, Tensor]:
         """Each record's part of A and of B, float32 [n] each, with the classifiers held still."""
         raw = self._answers(RAW_UTILITY, weights, batch.records, None).detach()
-        lost = (raw.exp() * (raw - self._answers(UTILITY, weights, released, None))).sum(-1)
-        read = self._answers(ADVERSARY, weights, released, batch.side)
+        lost = (raw.exp() * (raw - self._answers(UTILITY, weights, seen.released, None))).sum(-1)
+        read = self._answers(ADVERSARY, weights, seen.read, batch.side)
         if read.shape[-1] != len(self.log_prior):
             raise PrivatizerError(
                 f"the adversary has {read.shape[-1]} answers, the prior "

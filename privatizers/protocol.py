@@ -160,6 +160,62 @@ def released_by(
     return run(networks[FILTER], own, batch.records, noise, batch.choice)
 
 
+class Seen(NamedTuple):
+    """What is released of a batch, and what an adversary reads of it.
+
+    Attributes:
+        released: as :func:`released_by` has it.
+        read: the filter's ``channel``, float32 [n, k], where all its releases are computed from
+            one: an attacker has the filter's weights, and comes back from a release to that. Else
+            the released records.
+    """
+
+    released: Tensor
+    read: Tensor
+
+    def detached(self) -> Seen:
+        """The same as constants."""
+        return Seen(self.released.detach(), self.read.detach())
+
+
+def shows_code(net: nn.Module) -> bool:
+    """Whether adversaries read a filter's code: it has a ``coded_release``."""
+    return hasattr(net, "coded_release")
+
+
+def seen_by(
+    networks: Mapping[str, nn.Module],
+    weights: Mapping[str, Weights],
+    batch: Batch,
+    noise: Tensor,
+    *,
+    filtering: bool,
+) -> Seen:
+    """A batch's releases and what adversaries read; constants where the filter does not step."""
+    if not shows_code(networks[FILTER]):
+        released = released_by(networks, weights, batch, noise, filtering=filtering)
+        return Seen(released, released)
+    own = weights[FILTER] if filtering else detached(weights[FILTER])
+    inner = {f"net.{name}": value for name, value in own.items()}
+    inputs = batch.records, noise, batch.choice
+    read, released = functional_call(_Coded(networks[FILTER]), inner, inputs)
+    return Seen(released, read)
+
+
+class _Coded(nn.Module):
+    """A filter whose answer is its channel and its release."""
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(
+        self, records: Tensor, noise: Tensor, choice: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        both: tuple[Tensor, Tensor] = self.net.coded_release(records, noise, choice)  # type: ignore[operator]
+        return both
+
+
 def draw_noise(method: Privatizer, records: int, generator: torch.Generator) -> Tensor:
     """Standard normal noise float32 [records, *noise_shape]; [records, 0] where none is needed."""
     shape = method.noise_shape if method.noise_shape else (0,)

@@ -28,7 +28,7 @@ from server.run_ledger import planned, spending_of
 from server.sampler import restored_filter
 from server.schedule import check_affordable
 
-_SAME = ("sensitive_attribute", "network", "width", "output_noise_std")
+_SAME = ("sensitive_attribute", "network", "width", "output_noise_std", "capacity")
 
 
 @dataclass(frozen=True, eq=False)

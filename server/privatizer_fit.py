@@ -21,14 +21,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.classifiers import ConvClassifier, JointClassifiers, Mlp
 from models.shapes import ImageShape
 from models.students import StudentCnn
 from models.vectors import to_vector
 from privatizers.classifiers import prior_of
 from privatizers.fitting import AdversaryStage, FitConfig, FittedFilter, LeakageEstimate, fit_filter
 from privatizers.information import InformationPrivatizer, Objective
-from privatizers.networks.design import filter_network
+from privatizers.networks.adversaries import CodeAdversary
+from privatizers.networks.design import CODE, filter_network
 from privatizers.protocol import Batch, PrivatizerError
 from privatizers.training import Progress, train_identity
 from server.config.privatizer import SyntheticPrivatizer
@@ -168,7 +168,7 @@ class FilterFit:
                 Objective(
                     budget=settings.budget, weight=stage.weight, distortion=settings.distortion
                 ),
-                adversary=_adversary(self._shape, self.sensitive_classes, source),
+                adversary=CodeAdversary(CODE, self.sensitive_classes, generator=source),
                 fixed_utility=reader,
             )
 
@@ -206,15 +206,6 @@ class FilterFit:
 def leakage_of(state: Arrays) -> LeakageEstimate | None:
     """What a fresh adversary read of the samples that a state's filter was fitted on, if any."""
     return LeakageEstimate(*state["reading"].tolist()) if "reading" in state else None
-
-
-def _adversary(shape: ImageShape, sensitive_classes: int, source: torch.Generator) -> nn.Module:
-    """Convolutions with strides, convolutions with pooling, and a dense network, as one."""
-    return JointClassifiers(
-        StudentCnn(shape, sensitive_classes, generator=source),
-        ConvClassifier(shape, sensitive_classes, generator=source),
-        Mlp(shape[0] * shape[1] * shape[2], sensitive_classes, generator=source),
-    )
 
 
 def _reader(samples: PairSamples, shape: ImageShape, source: torch.Generator) -> nn.Module:

@@ -32,6 +32,7 @@ def told_to_nodes(config: Config) -> FilterSettings | None:
         width=filter_.width,
         consenting=filter_.consenting,
         output_noise_std=float(getattr(filter_, "output_noise_std", 0.0)),
+        capacity=float(getattr(filter_, "capacity", 0.0)),
         sensitive_attribute=filter_.sensitive_attribute,
         pairs=filter_.pairs,
     )

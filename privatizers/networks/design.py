@@ -27,7 +27,7 @@ SCALAR_SHARE, SENSITIVE_SHARE = 0.03, 0.02
 PIXELS = (-1.0, 1.0)
 DENSE_NOISE = 16
 """Entries of noise beside the dense filter's units."""
-CODE = 24
+CODE = 10
 """Numbers of the code that everything passes in a filter of network ``code``."""
 FilterNetwork = UNet | DenseFilter | ConvReleaser
 
@@ -157,6 +157,7 @@ def filter_network(
             shape,
             width,
             code=CODE,
+            capacity=float(settings["capacity"]),
             output_noise_std=float(settings["output_noise_std"]),
             low=low,
             high=high,

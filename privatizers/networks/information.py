@@ -18,6 +18,10 @@ NEVER = -1e4
 """Stands for log 0: a finite number, so that gradients beside it stay finite."""
 
 
+MOST_NATS = 8.0
+"""Of a code, for each of its numbers: a signal some 3,000 times its noise."""
+
+
 class InformationError(FedlensError, ValueError):
     """A table that is no distribution, or a channel whose bound is infinite."""
 
@@ -67,6 +71,36 @@ def gaussian_information_bound(covariance: Tensor, sigma: Tensor) -> Tensor:
     identity = torch.eye(len(sigma), dtype=torch.float64, device=sigma.device)
     bound: Tensor = torch.linalg.slogdet(identity + whitened).logabsdet / 2
     return bound
+
+
+def gaussian_capacity(radius: float, size: int) -> float:
+    """The most that c + N(0, I) tells of anything, nats, where |c| ≤ radius: (k/2) log(1 + r²/k).
+
+    The capacity of k parallel Gaussian channels with power r² in all (Cover & Thomas 2006, section
+    9.4); a limit on every |c| is stricter than one on the mean of |c|². It holds for any
+    distribution of records and any attribute of them, by data processing, for *one* draw of noise.
+    """
+    return size / 2 * math.log1p(radius**2 / size)
+
+
+def radius_of(capacity: float, size: int) -> float:
+    """The radius at which :func:`gaussian_capacity` of ``size`` numbers is ``capacity`` nats.
+
+    Raises:
+        InformationError: the capacity is not above 0, or needs a radius that float32 cannot hold.
+    """
+    if not 0 < capacity < MOST_NATS * size:
+        raise InformationError(
+            f"capacity={capacity} nats must be above 0 and below {MOST_NATS * size} for {size} "
+            "numbers; beyond it noise is lost in rounding"
+        )
+    return math.sqrt(size * math.expm1(2 * capacity / size))
+
+
+def bounded(vectors: Tensor, radius: float) -> Tensor:
+    """Vectors [n, k] drawn into the ball of this radius: r v / √(r² + |v|²), smooth and 1 to 1."""
+    lengths = (radius**2 + vectors.square().sum(1, keepdim=True)).sqrt()
+    return vectors * (radius / lengths)
 
 
 def _logs(probabilities: Tensor) -> Tensor:

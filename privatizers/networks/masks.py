@@ -192,6 +192,15 @@ class MaskFilter(nn.Module):
         sent = torch.addcmul(records + self.shift, self.sigma, noise)
         return chosen(records, torch.where(self.keep, sent, self.values), choice)
 
+    def channel(self, records: Tensor, noise: Tensor, choice: Tensor | None = None) -> Tensor:
+        """All that a masked record's release says of it, float32 [n, kept]: what is kept, noised.
+
+        A record that goes out as it is, by its ``choice``, is not masked: this is what would be
+        sent if it were.
+        """
+        sent = torch.addcmul(records + self.shift, self.sigma, noise)
+        return sent[:, self.keep]
+
 
 def kept(sigma: Tensor, threshold: float) -> Tensor:
     """The mask of a threshold: bool, True where σ < T.

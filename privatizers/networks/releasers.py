@@ -3,7 +3,8 @@
 Jafarzadeh Asl et al. 2023.
 
 Noise is always an argument, standard normal, so that a releaser is a function. What a releaser
-lets through is for attackers to find out; as such it promises nothing.
+lets through is for attackers to find out; only the bounded code of `ConvReleaser` promises
+something: how much it can tell at most.
 """
 
 from __future__ import annotations
@@ -17,28 +18,42 @@ from torch.nn import functional as F
 from models.classifiers import check_image
 from models.shapes import ShapeError
 from models.weights import initialise, unset_weights
+from privatizers.networks.information import bounded, radius_of
 from privatizers.networks.masks import chosen
 from privatizers.networks.recurrent import build_lstm, check_sizes
 
 
 class ConvReleaser(nn.Module):
-    """A convolutional encoder and decoder (section III-A and Figure 2).
+    """A convolutional encoder, a short noisy code of bounded length, and a decoder.
 
-    Between them stands a code of a few numbers, to which noise is added, and nothing goes around
-    it: how thick a digit is concerns all of an image at once, and a code can change it as one,
-    where a U-Net's short-cuts would carry every stroke past it. So it must first learn to
-    reproduce. The paper prints no layer sizes; these are ours. No norm layers: a record's answer
-    depends on that record and its noise alone.
+    After section III-A and Figure 2; the paper prints no layer sizes, ours are these. Nothing goes
+    around the code, and what follows it is post-processing that everybody has: whoever reads the
+    code reads all that is released. So the code is what is hidden in, and what is certified.
+
+    Its length is limited by construction: the encoder's answer v becomes c = r v / √(r² + |v|²),
+    |c| < r, and the code is z = c + N(0, I). Whatever the weights and the records, z tells at most
+
+        (k/2) log(1 + r²/k) nats
+
+    of *anything* about a record, the capacity of the Gaussian channel with k numbers and power r²
+    (:func:`privatizers.networks.information.gaussian_capacity`); r is set by ``capacity``. The
+    noise's covariance is learned all the same: the encoder's last layer W is free, and a unit
+    covariance behind W is (WᵀW)⁻¹ before it, in which directions are scaled and turned.
+
+    The noise of the code must be the record's own: released ten times with fresh noise, a record
+    tells as much as at ten times the power. A device derives it from its key and the record
+    (:mod:`privatizers.record_noise`). No norm layers: a record's answer depends on that record and
+    its noise alone.
 
     Args:
         shape: (channels, height, width) of an image, sides multiples of 4 and at least 8.
-        width: channels at half size; twice as many at a quarter.
-        code: numbers of the code.
-        noisy: add N(0, 1) noise to each number of the code; the paper's releaser of images has
-            none. What the code is scaled to is learnt, so the noise alone promises nothing.
-        output_noise_std: standard deviation of noise on each released pixel. Without it a filter
-            hides the sensitive attribute from networks by writing it small, where trees and linear
-            classifiers find it.
+        width: a quarter of the encoder's channels at a quarter of the size, half of the decoder's.
+        code: k, numbers of the code: at least the classes of the utility less one.
+        capacity: nats that the code may tell of anything.
+        noisy: add noise to the code; the paper's releaser of images has none, and without it
+            nothing is hidden from who knows the weights, and nothing certified.
+        output_noise_std: standard deviation of further noise on each released pixel, which
+            attackers without the weights have to read through.
         low: least value of a released pixel.
         high: greatest value.
         choices: opt-in bits; with 1 an image whose owner minds nothing goes out as it is. 0 where
@@ -46,15 +61,19 @@ class ConvReleaser(nn.Module):
         generator: CPU generator of the weights; ``None`` is seed 0.
 
     Raises:
-        ShapeError: on a shape or size that is not supported.
+        ShapeError: on a shape, size or capacity that is not supported.
     """
+
+    repeats_noise = True
+    """A record that is released again goes out with the noise that it had."""
 
     def __init__(
         self,
         shape: tuple[int, int, int],
         width: int = 8,
         *,
-        code: int = 32,
+        code: int = 10,
+        capacity: float = 6.0,
         noisy: bool = True,
         output_noise_std: float = 0.0,
         low: float = -1.0,
@@ -64,20 +83,23 @@ class ConvReleaser(nn.Module):
     ) -> None:
         super().__init__()
         channels, height, breadth = _check_image(shape)
-        self.choices = choices
+        self.choices, self.width = choices, width
         check_sizes(width=width, code=code)
+        self.radius = radius_of(capacity, code)
+        self.capacity = capacity
         self.low, self.high = low, high
         self.output_noise_std = _check_deviation(output_noise_std)
         self.coded = code if noisy else 0
         entries = self.coded + (channels * height * breadth if output_noise_std else 0)
         self.noise_shape = (entries,) if entries else ()
         self.quarter = (2 * width, height // 4, breadth // 4)
-        maps = math.prod(self.quarter)
+        area = (height // 4) * (breadth // 4)
         with unset_weights(self):
-            self.down1 = nn.Conv2d(channels, width, 4, stride=2, padding=1)
-            self.down2 = nn.Conv2d(width, 2 * width, 4, stride=2, padding=1)
-            self.encode = nn.Linear(maps, code)
-            self.decode = nn.Linear(code, maps)
+            self.down1 = nn.Conv2d(channels, 2 * width, 5, stride=2, padding=2)
+            self.down2 = nn.Conv2d(2 * width, 4 * width, 3, stride=2, padding=1)
+            self.dense = nn.Linear(4 * width * area, 16 * width)
+            self.encode = nn.Linear(16 * width, code)
+            self.decode = nn.Linear(code, 2 * width * area)
             self.up1 = nn.Conv2d(2 * width, 4 * width, 3, padding=1)
             self.up2 = nn.Conv2d(width, 4 * channels, 3, padding=1)
         initialise(self, generator, "relu")
@@ -87,21 +109,38 @@ class ConvReleaser(nn.Module):
 
         Where there are opt-in bits, float32 [n, choices], images without one go out as they are.
         """
-        return chosen(records, self._filtered(records, noise), choice if self.choices else None)
+        return self.coded_release(records, noise, choice)[1]
 
-    def _filtered(self, records: Tensor, noise: Tensor) -> Tensor:
+    def channel(self, records: Tensor, noise: Tensor, choice: Tensor | None = None) -> Tensor:
+        """All that a filtered image's release is computed from, float32 [n, code].
+
+        The code with its noise, of images and noise [n, *noise_shape]. Everything behind it is the
+        same for all records or noise of its own, so no reader of a release can know more than the
+        best reader of this (data processing). A record that goes out as it is, by its ``choice``,
+        passes no code: this is what would be sent if it were filtered.
+        """
         maps = F.relu(self.down2(F.relu(self.down1(records))))
-        code = self.encode(maps.flatten(1))
-        if self.coded:
-            code = code + noise[:, : self.coded]
+        answer: Tensor = self.encode(F.relu(self.dense(maps.flatten(1))))
+        code = bounded(answer, self.radius)
+        return code + noise[:, : self.coded] if self.coded else code
+
+    def decoded(self, code: Tensor) -> Tensor:
+        """Images [n, c, h, w] of codes [n, code]: what is released before the output noise."""
         quarter = F.relu(self.decode(code)).view(-1, *self.quarter)
         half = F.relu(F.pixel_shuffle(self.up1(quarter), 2))
         full = F.pixel_shuffle(self.up2(half), 2).sigmoid()
-        released = self.low + (self.high - self.low) * full
-        if not self.output_noise_std:
-            return released
-        added = self.output_noise_std * noise[:, self.coded :].view_as(released)
-        return (released + added).clamp(self.low, self.high)
+        return self.low + (self.high - self.low) * full
+
+    def coded_release(
+        self, records: Tensor, noise: Tensor, choice: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The channel and the release that is made from it, of the arguments of both."""
+        code = self.channel(records, noise)
+        released = self.decoded(code)
+        if self.output_noise_std:
+            added = self.output_noise_std * noise[:, self.coded :].view_as(released)
+            released = (released + added).clamp(self.low, self.high)
+        return code, chosen(records, released, choice if self.choices else None)
 
 
 class LstmReleaser(nn.Module):

@@ -17,6 +17,7 @@ from server.config.section import (
 )
 
 MOST_OUTPUT_NOISE_STD = 2.0
+MOST_CAPACITY = 40.0
 
 
 class PrivatizerConfig(Section):
@@ -104,6 +105,7 @@ class FederatedPrivatizer(ConditionedConfig):
 
 
 OutputNoise = Annotated[float, Field(ge=0, le=MOST_OUTPUT_NOISE_STD)]
+Capacity = Annotated[float, Field(gt=0, le=MOST_CAPACITY)]
 
 
 class SyntheticPrivatizer(FilterConfig):
@@ -118,6 +120,10 @@ class SyntheticPrivatizer(FilterConfig):
     """``code``: standard deviation of fresh noise on each released pixel (their range is 2). The
     filter is fitted with .1 of it at most; more drowns what it lets through of single real images,
     which it has never met."""
+    capacity: Capacity = 6.0
+    """``code``: nats that a released image can tell at most, of anything, whoever reads it: the
+    code's length is limited to that. Ten classes need 2.3; less costs utility, more leaves room for
+    what is not hidden."""
     budget: NotNegative = 0.003
     """Nats of the sensitive attribute that an adversary may read before the filter is pressed. A
     fresh one that reads no more of samples ends the training."""
@@ -148,10 +154,12 @@ class PretrainedPrivatizer(ConditionedConfig):
     network: Literal["unet", "dense", "code"] = "unet"
     output_noise_std: OutputNoise = 0.1
     """``code``: standard deviation of fresh noise on each released pixel, as that run released."""
+    capacity: Capacity = 6.0
+    """``code``: nats that a released image can tell at most, as that run has it."""
     path: Annotated[str, Field(min_length=1)]
     """The folder of the finished run whose filter is taken, an absolute path on the server's
     machine (`fedlens simulate` makes it one). Its ``sensitive_attribute``, ``network``, ``width``,
-    ``output_noise_std`` and whether there is ``consenting`` must be the same here."""
+    ``output_noise_std``, ``capacity`` and whether there is ``consenting`` must be the same here."""
     other_people: bool = False
     """Declare that no user of this run was a user of that one. Only then is what that run spent no
     part of this one's guarantee and of its population's budget; the ledger and the guarantee say
@@ -167,6 +175,9 @@ class PretrainedPrivatizer(ConditionedConfig):
         changed = self.network != "code" and self.output_noise_std != 0.1
         mend = f"network {self.network!r} releases no such noise: leave it at 0.1"
         require(not changed, "privatizer.output_noise_std", self.output_noise_std, mend)
+        mend = f"network {self.network!r} has no code: leave it at 6"
+        limited = self.network == "code" or self.capacity == 6.0
+        require(limited, "privatizer.capacity", self.capacity, mend)
         return self
 
 

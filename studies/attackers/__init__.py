@@ -13,7 +13,16 @@ from collections.abc import Callable
 from foundation.registry import Registry
 from studies.attackers.protocol import Attacker, AttackError, FittedAttacker
 
-__all__ = ["ATTACKERS", "BLIND", "FRESH", "AttackError", "Attacker", "FittedAttacker"]
+__all__ = [
+    "ATTACKERS",
+    "BLIND",
+    "FRESH",
+    "INFORMED",
+    "STRONG",
+    "AttackError",
+    "Attacker",
+    "FittedAttacker",
+]
 
 ATTACKERS: Registry[Callable[[], Attacker]] = Registry(
     "attacker",
@@ -26,9 +35,17 @@ ATTACKERS: Registry[Callable[[], Attacker]] = Registry(
         "trees": "studies.attackers.shallow:TreesAttacker",
         "same": "studies.attackers.networks:NetworkAttacker",
         "wide": "studies.attackers.networks:wide_attacker",
+        "residual": "studies.attackers.residual:residual_attacker",
+        "features": "studies.attackers.features:FeaturesAttacker",
+        "code": "studies.attackers.everything:code_attacker",
+        "decode": "studies.attackers.everything:DecodeAttacker",
     },
 )
 """What makes an attacker, not yet fitted; a formula (`formula.py`) is built with its rules."""
 BLIND = ("prior", "side-information", "position")
 """Lines of reference: they know the classes' shares, what is told besides, the step of a series."""
+INFORMED = ("code", "decode")
+"""Attackers who have the filter: weights and noise law, and the first of them the code itself."""
+STRONG = ("residual", "features")
+"""Attackers of releases that try harder than a filter's training adversary."""
 FRESH = ("logistic", "trees", "same", "wide")  # Those of ours that look at the record

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional as F
 
 from client.datasets.attributes.data import PrivateData
 from privatizers.information import ADVERSARY
-from privatizers.protocol import Privatizer
-from privatizers.training import Stage, train_privatizer
+from privatizers.networks.adversaries import CodeAdversary
+from privatizers.networks.releasers import ConvReleaser
+from privatizers.protocol import Batch, Privatizer, shows_code
+from privatizers.training import Change, Stage, train_privatizer
+from studies.attackers.reading_nets import joint_adversary
 
 
 def train_against(
@@ -19,6 +27,7 @@ def train_against(
     *,
     meeting: int,
     seed: int,
+    change: Change | None = None,
 ) -> None:
     """Train in place: the adversary alone for ``meeting`` steps, then all networks of ``rates``.
 
@@ -31,4 +40,31 @@ def train_against(
             last_rate=settings.last_rate, together=True,
         ),
     ]  # fmt: skip
-    train_privatizer(method, train, stages, batch=settings.batch, seed=seed)
+    train_privatizer(method, train, stages, batch=settings.batch, seed=seed, change=change)
+
+
+def adversary_of(filter_: nn.Module, train: PrivateData, generator: torch.Generator) -> nn.Module:
+    """A network that reads the filter's code where it has one, else what it releases."""
+    if isinstance(filter_, ConvReleaser) and shows_code(filter_):
+        size = filter_.encode.out_features
+        return CodeAdversary(size, train.sensitive_classes, generator=generator)
+    return joint_adversary(train, generator)
+
+
+def moved(pixels: int) -> Change | None:
+    """Move a minibatch of images by up to so many pixels each way; None where that is 0.
+
+    What is hidden in records that a filter learned from is less so in others; images that are never
+    quite the same bring the two together. Edges are continued.
+    """
+    if pixels == 0:
+        return None
+
+    def change(batch: Batch, generator: torch.Generator) -> Batch:
+        height, width = batch.records.shape[2:]
+        wide = F.pad(batch.records, (pixels,) * 4, mode="replicate")
+        down, across = torch.randint(0, 2 * pixels + 1, (2,), generator=generator).tolist()
+        records = wide[:, :, down : down + height, across : across + width]
+        return replace(batch, records=records)
+
+    return change

@@ -44,7 +44,7 @@ from privatizers.training import Stage, train_privatizer
 from studies.attackers import ATTACKERS
 from studies.attackers.formula import THRESHOLDS, FormulaAttacker, InkFormula
 from studies.attackers.protocol import Attacker
-from studies.attackers.reading_nets import accuracy, joint_adversary, learn, small_reader
+from studies.attackers.reading_nets import accuracy, learn, small_reader
 from studies.framework.charts import plot_lines, plot_sheet
 from studies.framework.settings import check_names, parse_points
 from studies.framework.study import SeedTrial
@@ -58,7 +58,7 @@ from studies.metrics.reading import (
     released,
     released_parts,
 )
-from studies.papers.adversarial import train_against
+from studies.papers.adversarial import adversary_of, moved, train_against
 
 COLUMNS = (
     "point", "mode", "seed", "digits", "paper_digits", "attacker", "paper_attacker",
@@ -81,10 +81,12 @@ class AlphaImagesSettings:
     beta: float  # weight of the digit network's cross-entropy
     width: int  # of the releaser
     code: int  # numbers of its code
+    capacity: float  # nats that the code can tell at most
+    shift: int  # pixels by which training images are moved at most, each batch its own way
     output_noise_std: float  # standard deviation of the noise on each released pixel
     batch: int  # images of a minibatch
     reading_steps: int  # of the network that reads digits, before
-    copying_steps: int  # in which the releaser learns to reproduce
+    copying_steps: int  # in which the releaser learns to serve the network that reads digits
     steps: int  # against the adversary
     adversary_steps: int  # k, of the adversary in each
     rate: float  # Adam's, of releaser and adversary
@@ -109,7 +111,7 @@ def run_seed(settings: AlphaImagesSettings, trial: SeedTrial) -> list[Row]:
     split = load_private(settings.data, trial.data_dir, seed)
     rows = reference_rows(settings, split, seed)
     trial.report(f"alpha-images: seed {seed}: raw attacker {rows[-2]['attacker']:.3f}")
-    start = reproducing(settings, split.train, seed)
+    start = serving_start(settings, split.train, seed)
     some = split.test.take(slice(0, SHOWN))
     sheet = {"raw": some.records}
     for mode, (alpha, weight) in product(settings.modes, parse_points(settings.points)):
@@ -149,21 +151,23 @@ def digit_reading(split: Split, seed: int) -> AttributeReading:
     return read_sensitive(FormulaAttacker([_told_digit]), attack, test, seed)
 
 
-def reproducing(settings: AlphaImagesSettings, train: PrivateData, seed: int) -> AlphaPrivatizer:
-    """A releaser that reproduces, and a network that reads digits: where every point starts."""
+def serving_start(settings: AlphaImagesSettings, train: PrivateData, seed: int) -> AlphaPrivatizer:
+    """A releaser that keeps digits, and a network that reads them: where every point starts."""
     generator = torch.Generator().manual_seed(seed)
     shape = check_image(train.shape)
     reader = small_reader(shape, train.utility_classes, generator)
     learn(reader, train.records, train.utility, steps=settings.reading_steps, rate=2e-3, seed=seed)
     net = ConvReleaser(
-        shape, settings.width, code=settings.code, output_noise_std=settings.output_noise_std,
+        shape, settings.width, code=settings.code, capacity=settings.capacity,
+        output_noise_std=settings.output_noise_std,
         low=train.low, high=train.high, generator=generator,
     )  # fmt: skip
-    adversary = joint_adversary(train, generator)
-    objective = AlphaObjective(1.0, 0.0, distortion=1.0, beta=0.1)
+    adversary = adversary_of(net, train, generator)
+    objective = AlphaObjective(1.0, 0.0, distortion=settings.distortion, beta=settings.beta)
     method = AlphaPrivatizer(net, adversary, objective, utility=reader)
-    copying = Stage("copying", {FILTER: 1.5 * settings.rate}, settings.copying_steps)
-    train_privatizer(method, train, [copying], batch=settings.batch, seed=seed)
+    serving = Stage("serving", {FILTER: settings.rate}, settings.copying_steps)
+    change = moved(settings.shift)
+    train_privatizer(method, train, [serving], batch=settings.batch, seed=seed, change=change)
     return method
 
 
@@ -176,7 +180,7 @@ def train_point(
     weight: float,
     seed: int,
 ) -> AlphaPrivatizer:
-    """One point of the curve, from a copy of the reproducing start."""
+    """One point of the curve, from a copy of the start."""
     objective = AlphaObjective(
         alpha, weight, mode, distortion=settings.distortion, beta=settings.beta
     )
@@ -187,7 +191,8 @@ def train_point(
     rate = settings.rate
     rates = {FILTER: rate, "adversary": rate, "utility": rate / 4}
     meeting = max(1, settings.steps // 8)
-    train_against(method, train, settings, rates, meeting=meeting, seed=seed + 1)
+    change = moved(settings.shift)
+    train_against(method, train, settings, rates, meeting=meeting, seed=seed + 1, change=change)
     return method
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import nn
@@ -17,15 +17,14 @@ from privatizers.information import ADVERSARY, InformationPrivatizer, Objective
 from privatizers.networks.fader import Chained, FaderNet
 from privatizers.networks.filters import DenseFilter, UNet
 from privatizers.networks.releasers import ConvReleaser
-from privatizers.protocol import FILTER, Privatizer, PrivatizerError
-from privatizers.training import Stage, train_identity, train_privatizer
+from privatizers.protocol import FILTER, Privatizer, PrivatizerError, shows_code
+from privatizers.training import Change, Stage, train_identity, train_privatizer
 from studies.attackers import ATTACKERS
 from studies.attackers.protocol import Attacker
-from studies.attackers.reading_nets import joint_adversary
 from studies.framework.settings import check_names
 from studies.framework.tables import Row
 from studies.metrics.reading import build_attackers
-from studies.papers.adversarial import train_against
+from studies.papers.adversarial import adversary_of, moved, train_against
 
 ALONE, CHAINED = "fader", "fader+unet"
 BASELINES = (ALONE, CHAINED)
@@ -51,9 +50,13 @@ class AttributesSettings:
     # planes of noise at the U-Net's bottleneck, numbers of the code (each has its own), or entries
     # beside the dense filter's units
     noise: int
+    capacity: float  # nats that the code can tell at most
     # standard deviation of the noise on each pixel that a code's filter releases
     output_noise_std: float
-    copying_steps: int  # in which a filter that is no U-Net learns to reproduce, before
+    distortion: float  # weight of the mean squared change of a pixel
+    shift: int  # pixels by which training images are moved at most, each batch its own way
+    # in which a dense filter learns to reproduce, or one with a code to serve the utility, before
+    copying_steps: int
     batch: int  # images of a minibatch
     reading_steps: int  # of the provider's network
     meeting_steps: int  # of the adversary alone, before
@@ -83,8 +86,12 @@ class AttributesSettings:
 
     def objectives(self) -> list[Objective]:
         """What is minimised at each point."""
-        limited = [Objective(budget=b, weight=self.budget_weight) for b in self.budgets]
-        return [*(Objective(alpha) for alpha in self.alphas), *limited]
+        limited = [
+            Objective(budget=b, weight=self.budget_weight, distortion=self.distortion)
+            for b in self.budgets
+        ]
+        squares = [Objective(alpha, distortion=self.distortion) for alpha in self.alphas]
+        return [*squares, *limited]
 
     def fresh(self) -> dict[str, Attacker]:
         """The attackers, not yet fitted."""
@@ -128,38 +135,56 @@ def train_point(
     With one, the provider's network and the adversary see what leaves the whole chain.
     """
     generator = torch.Generator().manual_seed(seed)
-    method = InformationPrivatizer(
+    net = (
         behind(fader.networks[FILTER], settings, train, generator)
         if fader is not None
-        else starting_filter(settings, train, generator, seed),
+        else starting_filter(settings, train, generator, seed)
+    )
+    method = InformationPrivatizer(
+        net,
         prior_of(train.sensitive, train.sensitive_classes),
         objective,
-        adversary=joint_adversary(train, generator),
+        adversary=adversary_of(net, train, generator),
         fixed_utility=reader,
     )
+    change, meeting = moved(settings.shift), settings.meeting_steps
+    if shows_code(net):
+        _serve(method, settings, train, seed, change)
     rates = {FILTER: settings.rate, ADVERSARY: settings.adversary_rate}
-    train_against(method, train, settings, rates, meeting=settings.meeting_steps, seed=seed)
+    train_against(method, train, settings, rates, meeting=meeting, seed=seed, change=change)
     return method
+
+
+def _serve(
+    method: InformationPrivatizer,
+    settings: AttributesSettings,
+    train: PrivateData,
+    seed: int,
+    change: Change | None,
+) -> None:
+    """Bring a filter with a short code to serve the utility, before anything is hidden."""
+    wanted = method.objective
+    method.objective = replace(wanted, budget=math.inf)
+    stage = Stage("serving", {FILTER: settings.rate}, settings.copying_steps)
+    train_privatizer(method, train, [stage], batch=settings.batch, seed=seed, change=change)
+    method.objective = wanted
 
 
 def starting_filter(
     settings: AttributesSettings, train: PrivateData, generator: torch.Generator, seed: int
 ) -> nn.Module:
-    """A filter that gives back about what it is given."""
+    """A filter that gives back about what it is given; of a short code, as it is initialised."""
     limits, shape = (train.low, train.high), check_image(train.shape)
     width, noise = settings.width, settings.noise
     if settings.network == "unet":
         return UNet(shape, width, noise=noise, limits=limits, generator=generator)
-    net: nn.Module
     if settings.network == "code":
-        net = ConvReleaser(
-            shape, width, code=noise, output_noise_std=settings.output_noise_std,
+        return ConvReleaser(
+            shape, width, code=noise, capacity=settings.capacity,
+            output_noise_std=settings.output_noise_std,
             low=train.low, high=train.high, generator=generator,
         )  # fmt: skip
-    else:
-        net = DenseFilter(
-            shape, width, noise=noise, residual=False, limits=limits, generator=generator
-        )
+    net = DenseFilter(shape, width, noise=noise, residual=False, limits=limits, generator=generator)
     train_identity(
         net, train, steps=settings.copying_steps, rate=3e-3, batch=settings.batch, seed=seed
     )

@@ -5,6 +5,9 @@ nothing else of the record is sent, I(X;Q) ≤ ½ log det(I + Σ^-½ Cov Σ^-½)
 It bounds what is told of the *whole record*, the sensitive attribute included, so it is far above
 what attackers find. Where a filter has its noise inside a network, or a way around it, nothing is
 certified. The released record itself is not differentially private.
+
+A code whose length is limited by construction is certified without a look at any record: see
+:func:`privatizers.networks.information.gaussian_capacity`.
 """
 
 from __future__ import annotations
@@ -15,11 +18,16 @@ import torch
 from torch import Tensor, nn
 
 from privatizers.networks.filters import LinearFilter
-from privatizers.networks.information import gaussian_information_bound
+from privatizers.networks.information import gaussian_capacity, gaussian_information_bound
 from privatizers.networks.masks import MaskFilter
 from privatizers.networks.releasers import ConvReleaser
 
-CHUNK = 1000
+CAPACITY_WORDS = (
+    "at most this is told of anything about the record, by any attacker and for any records: "
+    "capacity of the Gaussian channel of the code, whose length is limited. It holds for one draw "
+    "of noise a record: a device gives a record the same noise again. The released record is not "
+    "differentially private"
+)
 BOUND_WORDS = (
     "at most this is told of the whole record, by any attacker: Gaussian log-det bound for records "
     "with the train part's covariance, of which it is an estimate. The released record is not "
@@ -35,19 +43,26 @@ NONE_WORDS = (
 class Certified:
     """A bound that no attacker passes, or that there is none."""
 
-    # I(X;Q) is at most that, for records with the train part's covariance; None for none
-    nats: float | None
+    nats: float | None  # I(X;Q) is at most that; None for none
+    # for any records; else for records with the train part's covariance
+    for_any: bool = False
 
     def row(self) -> dict[str, object]:
         """A JSON object; ``kind`` is ``none`` where nothing is certified."""
         none = self.nats is None
+        kind = "gaussian-capacity" if self.for_any else "gaussian-log-det"
         return {
-            "kind": "none" if none else "gaussian-log-det",
+            "kind": "none" if none else kind,
             "record_nats": self.nats,
             "released_is_differentially_private": False,
             "training": "none: trained without noise",
-            "words": NONE_WORDS if none else BOUND_WORDS,
+            "words": NONE_WORDS if none else words_of(self.for_any),
         }
+
+
+def words_of(for_any: bool) -> str:
+    """What a bound means: for any records, or for those with the train part's covariance."""
+    return CAPACITY_WORDS if for_any else BOUND_WORDS
 
 
 @torch.no_grad()
@@ -55,7 +70,7 @@ def certify(filter_: nn.Module, records: Tensor) -> Certified:
     """The bound for a filter, with the covariance of raw ``records`` float32 [n, ...].
 
     Known: masks (kept entries and their noise), linear filters (θx + z), and releasers of images
-    whose code has noise, through which all has to pass.
+    whose code has noise, through which all has to pass; of these the records say nothing.
     """
     if isinstance(filter_, MaskFilter):
         kept = filter_.keep.flatten()
@@ -64,8 +79,7 @@ def certify(filter_: nn.Module, records: Tensor) -> Certified:
         means = filter_.means(records)
         return _bound(means, torch.ones(means.shape[1]))
     if isinstance(filter_, ConvReleaser) and filter_.coded:
-        codes = _codes(filter_, records)
-        return _bound(codes, torch.ones(codes.shape[1]))
+        return Certified(gaussian_capacity(filter_.radius, filter_.coded), for_any=True)
     return Certified(None)
 
 
@@ -75,15 +89,3 @@ def _bound(sent: Tensor, sigma: Tensor) -> Certified:
     size = sent.shape[1]
     covariance = torch.cov(sent.double().T).reshape(size, size)
     return Certified(float(gaussian_information_bound(covariance, sigma)))
-
-
-def _codes(releaser: ConvReleaser, records: Tensor) -> Tensor:
-    """What the noise is added to, float32 [n, code]."""
-    seen: list[Tensor] = []
-    hook = releaser.encode.register_forward_hook(lambda _net, _pretrained, code: seen.append(code))
-    try:
-        for part in torch.split(records, CHUNK):
-            releaser(part, records.new_zeros(len(part), *releaser.noise_shape))
-    finally:
-        hook.remove()
-    return torch.cat(seen)

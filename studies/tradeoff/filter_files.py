@@ -34,7 +34,7 @@ _ARGUMENTS: dict[str, dict[str, str]] = {
     },
     "LinearFilter": {"dim": "noise_shape"},
     "ConvReleaser": {
-        "width": "down1.out_channels", "code": "encode.out_features", "noisy": "coded",
+        "width": "width", "code": "encode.out_features", "capacity": "capacity", "noisy": "coded",
         "output_noise_std": "output_noise_std", "low": "low", "high": "high",
     },
     "LstmReleaser": {

@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -23,6 +22,7 @@ from privatizers.networks.information import InformationError, mutual_informatio
 from studies.attackers import ATTACKERS, FittedAttacker
 from studies.attackers.formula import formula_of
 from studies.attackers.reading_nets import accuracy, read_images, read_points
+from studies.metrics.balanced import balanced_accuracy
 from studies.metrics.fairness import FairnessError, fairness
 from studies.metrics.reading import (
     CHUNK,
@@ -32,11 +32,10 @@ from studies.metrics.reading import (
     reweighted,
     shares_of,
 )
-from studies.metrics.scores import by_owner, score
+from studies.metrics.scores import score
 from studies.tradeoff.certified import certify
 from studies.tradeoff.points import IMAGES, SERIES, TrainedFilter, kind_of
 
-CONFIDENCE = 0.95
 RESAMPLES = 200
 PRIOR, POSITION, SIDE = "prior", "position", "side-information"
 """Lines of reference: knows the classes' shares, also the step of a series, also what is told."""
@@ -71,6 +70,7 @@ class FilterFigures:
     fresh: float | None  # accuracy of a fresh network fitted on released records; None for series
     attacks: Mapping[str, AttackFigures]  # by attacker
     certified: float | None = None  # I(X;Q) is at most that, nats; None where nothing is certified
+    certified_for_any: bool = False  # for any records, not only those with the train covariance
     # of the service's answers between groups, by name; empty where undefined
     fairness: Mapping[str, float] = field(default_factory=dict)
     # median time of the filter for one record on one CPU thread, ms; 0 without one
@@ -140,10 +140,15 @@ class FilterJudge:
         inputs = example_inputs(trained.filter, self.split.test.records[0])
         if not noise_shape_of(trained.filter):
             inputs = (*inputs, inputs[0].new_zeros(1, 0))
-        certified = certify(trained.filter, self.split.train.records).nats
+        certified = certify(trained.filter, self.split.train.records)
         latency = latency_ms(trained.filter, inputs)
         found = self._figures(trained.reader, reader, attacks, test)
-        return replace(found, certified=certified, latency=latency)
+        return replace(
+            found,
+            certified=certified.nats,
+            certified_for_any=certified.for_any,
+            latency=latency,
+        )
 
     def _figures(
         self,
@@ -190,32 +195,6 @@ class FilterJudge:
             return fairness(answers, test.utility, group).row()
         except FairnessError:  # say, a digit is always or never above 5
             return {}
-
-
-def balanced_accuracy(answers: Tensor, test: PrivateData, seed: int) -> tuple[float, float, float]:
-    """Mean over classes of the share guessed right, and its bootstrap interval over owners.
-
-    Answers are int64, of the shape of ``test.sensitive``; without owners records are redrawn.
-    """
-    classes = test.sensitive_classes
-    hot = torch.nn.functional.one_hot(test.sensitive.reshape(len(test), -1), classes).double()
-    right = hot * (answers == test.sensitive).reshape(len(test), -1, 1)
-    cells = torch.cat([right.sum(1), hot.sum(1)], 1)
-    cells = by_owner(cells, test.owners)
-    source = np.random.default_rng(seed)
-    size = len(cells)
-    counts = source.multinomial(size, np.full(size, 1 / size), RESAMPLES)
-    drawn = _balanced(torch.from_numpy(counts).double() @ cells, classes)
-    middle = float(_balanced(cells.sum(0, keepdim=True), classes)[0])
-    ends = torch.tensor([(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], dtype=torch.float64)
-    low, high = torch.nanquantile(drawn, ends).tolist()
-    return middle, low, high
-
-
-def _balanced(cells: Tensor, classes: int) -> Tensor:
-    """Of rows [r, 2 · classes]: right answers by class, then records by class."""
-    right, count = cells[:, :classes], cells[:, classes:]
-    return torch.where(count > 0, right / count.clamp_min(1), torch.nan).nanmean(1)
 
 
 def least_sum_of(data: PrivateData) -> float | None:

@@ -247,9 +247,9 @@ def _path(settings: Any, wanted: Sequence[float]) -> Any:
 
 def _alpha_images(job: CurveJob) -> Iterator[TrainedFilter]:
     """Jafarzadeh Asl et al.'s releaser of images, as study ``alpha-images`` trains it."""
-    from studies.papers.alpha_images import reproducing, train_point
+    from studies.papers.alpha_images import serving_start, train_point
 
-    start, mode = reproducing(job.settings, job.train, job.seed), job.settings.modes[0]
+    start, mode = serving_start(job.settings, job.train, job.seed), job.settings.modes[0]
     for point in job.points:
         turned = cast(float, point.alpha), cast(float, point.weight)
         method = train_point(job.settings, job.train, start, mode, *turned, job.seed)

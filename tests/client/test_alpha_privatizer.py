@@ -14,7 +14,7 @@ from torch.func import grad, vmap
 from client.datasets.attributes.data import PrivateData
 from models.classifiers import ConvClassifier, Mlp
 from privatizers.alpha import ADVERSARY, STEEPEST, AlphaObjective, AlphaPrivatizer, Mode
-from privatizers.networks.adversaries import LstmAdversary
+from privatizers.networks.adversaries import CodeAdversary, LstmAdversary
 from privatizers.networks.filters import LinearFilter
 from privatizers.networks.releasers import ConvReleaser, LstmReleaser
 from privatizers.protocol import Batch, PrivatizerError, draw_noise, named_weights
@@ -164,7 +164,7 @@ def _image_method(objective: AlphaObjective) -> tuple[AlphaPrivatizer, Batch]:
     source = torch.Generator().manual_seed(3)
     method = AlphaPrivatizer(
         ConvReleaser((1, 8, 8), 2, code=3),
-        ConvClassifier((1, 8, 8), 2, 2),
+        CodeAdversary(3, 2),
         objective,
         utility=ConvClassifier((1, 8, 8), 5, 2),
     )

@@ -26,6 +26,7 @@ FILTER = FilterSettings(
     width=4,
     consenting=0.0,
     output_noise_std=0.1,
+    capacity=6.0,
     sensitive_attribute="thickness",
     pairs=True,
 )

@@ -279,6 +279,7 @@ def told(**changes) -> FilterSettings:
         "width": DENSE["privatizer.width"],
         "consenting": 0.0,
         "output_noise_std": 0.0,
+        "capacity": 0.0,
         "sensitive_attribute": "thickness",
         "pairs": False,
     }

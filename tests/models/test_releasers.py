@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch.func import functional_call, grad, vmap
 
 from models.shapes import ShapeError
-from privatizers.networks.adversaries import LstmAdversary
+from privatizers.networks.adversaries import CodeAdversary, LstmAdversary
+from privatizers.networks.information import InformationError, gaussian_capacity
 from privatizers.networks.releasers import ConvReleaser, LstmReleaser
 
 
@@ -177,3 +180,38 @@ def test_output_noise_is_noise_on_every_pixel_and_stays_within_the_limits() -> N
     assert bare.noise_shape == (144,)
     with pytest.raises(ShapeError, match="output_noise_std=-1"):
         ConvReleaser((1, 12, 12), 2, output_noise_std=-1)
+
+
+@pytest.mark.parametrize("scale", [0.0, 1.0, 1e6])
+def test_no_weights_and_no_record_make_a_code_longer_than_its_radius(scale: float) -> None:
+    net = ConvReleaser((1, 8, 8), 2, code=5, capacity=3.0)
+    with torch.no_grad():
+        for value in net.parameters():
+            value.mul_(scale)
+        code = net.channel(1e3 * torch.randn(50, 1, 8, 8), torch.zeros(50, 5))
+    assert bool((code.norm(dim=1) <= net.radius * (1 + 1e-6)).all())
+    assert gaussian_capacity(net.radius, 5) == pytest.approx(3.0)
+
+
+def test_the_release_is_made_from_the_code_alone() -> None:
+    net = ConvReleaser((1, 8, 8), 2, code=3, output_noise_std=0.2)
+    images, noise = torch.rand(4, 1, 8, 8) * 2 - 1, _noise(net, 4)
+    code, released = net.coded_release(images, noise)
+    assert torch.equal(code, net.channel(images, noise))
+    assert torch.equal(released, net(images, noise))
+    grain = 0.2 * noise[:, 3:].view_as(released)
+    assert torch.equal((net.decoded(code) + grain).clamp(-1, 1), released)
+
+
+@pytest.mark.parametrize("capacity", [0.0, -1.0, 81.0, math.nan])
+def test_a_capacity_that_no_code_has_is_refused(capacity: float) -> None:
+    with pytest.raises(InformationError, match="capacity="):
+        ConvReleaser((1, 8, 8), 2, code=10, capacity=capacity)
+
+
+def test_an_adversary_of_codes_takes_what_else_is_known() -> None:
+    net = CodeAdversary(5, 3, generator=torch.Generator().manual_seed(0))
+    codes, side = torch.randn(7, 3), torch.randn(7, 2)
+    assert net(codes, side).shape == (7, 3)
+    assert torch.equal(net(codes, side), net(torch.cat([codes, side], 1)))
+    assert sum(p.numel() for p in CodeAdversary(10, 2).parameters()) == 67_714

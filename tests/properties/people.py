@@ -280,6 +280,7 @@ _TOLD = FilterSettings(
     width=4,
     consenting=0.2,
     output_noise_std=0.0,
+    capacity=0.0,
     sensitive_attribute="height",
     pairs=False,
 )

@@ -42,7 +42,7 @@ def ran(config, path):
 
 def noise_of(release, output_noise_std):
     """Standard deviation of what one image is released as, of pixels far from black and white."""
-    code, source = torch.zeros(200, 24), torch.Generator().manual_seed(1)
+    code, source = torch.zeros(200, 10), torch.Generator().manual_seed(1)
     noises = torch.randn(200, 784, generator=source)
     released = release(
         torch.zeros(200, *SHAPE), torch.cat([code, noises], 1) if output_noise_std else code

@@ -86,7 +86,7 @@ def test_a_runs_filter_is_exported_for_devices(tmp_path, capsys):
     config, directory, _ = trained(tmp_path / "run")
     assert main(["privatizer", "export", str(directory.path), "--json"]) == 0
     exported = load_filter(directory.path / "filter.pt2", "torch")
-    images, noise = torch.rand(1, 1, 28, 28), torch.randn(1, 24 + 784)
+    images, noise = torch.rand(1, 1, 28, 28), torch.randn(1, 10 + 784)
     expected = kept_sampler(directory).privatizer(images, noise)
     assert torch.allclose(exported(images, noise), expected, atol=1e-5)
     plain = config.updated({"privatizer.kind": "none"})
