@@ -17,8 +17,8 @@ import torch
 from PIL import Image
 
 from fedlens import privatizers
-from fedlens.applying import AT_ONCE, Releaser, system_noise
 from fedlens.cli import main
+from fedlens.releasing import AT_ONCE, Releaser, keyed_noise, system_noise
 from privatizers.networks.masks import MaskFilter
 from privatizers.networks.releasers import ConvReleaser, LstmReleaser
 from privatizers.system_noise import system_normal
@@ -97,6 +97,53 @@ def test_two_releases_differ(pictures: Path, tmp_path: Path) -> None:
         assert applied(path, pictures, tmp_path / name) == 0
     first, second = (pixels(tmp_path / name / "00.png") for name in ("one", "two"))
     assert not np.array_equal(first, second)
+
+
+def test_with_a_key_a_second_release_is_the_first(
+    pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, key = kept(tmp_path), tmp_path / "secrets" / "device.key"
+    assert applied(path, pictures, tmp_path / "one", "--key", key) == 0
+    assert "a new key" in capsys.readouterr().out
+    assert len(key.read_bytes()) == 32 and key.stat().st_mode & 0o077 == 0
+    (pictures / "00.png").unlink()  # what else is released changes nothing
+    assert applied(path, pictures, tmp_path / "two", "--key", key) == 0
+    for number in range(1, AT_ONCE + 3):
+        first, second = (tmp_path / one / f"{number:02}.png" for one in ("one", "two"))
+        assert first.read_bytes() == second.read_bytes()
+    assert not np.array_equal(pixels(tmp_path / "one/01.png"), pixels(tmp_path / "one/02.png"))
+    assert applied(path, pictures, tmp_path / "other", "--key", tmp_path / "b.key") == 0
+    other = pixels(tmp_path / "other" / "01.png")
+    assert not np.array_equal(other, pixels(tmp_path / "one/01.png"))
+
+
+def test_with_a_key_two_filters_do_not_share_their_noise() -> None:
+    """Or the difference of two releases of a record would be free of it."""
+    records, key = torch.rand(2, 1, SIDE, SIDE), b"k" * 32
+    first, second = (keyed_noise(mask(sigma=one), key) for one in (0.1, 0.2))
+    shape = (1, SIDE, SIDE)
+    assert torch.equal(first(records, shape), keyed_noise(mask(sigma=0.1), key)(records, shape))
+    correlated = (first(records, shape) * second(records, shape)).mean()
+    assert abs(float(correlated)) < 0.25
+
+
+@pytest.mark.parametrize(
+    ("content", "place", "message"),
+    [
+        (b"short", "k", "has 5 bytes; a key has 32 to 64"),
+        (None, "out/k", "lies in OUT"),
+        (None, ".", "cannot be used"),
+    ],
+)
+def test_a_key_that_is_none_is_refused(
+    content: bytes | None, place: str, message: str, pictures: Path, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    if content is not None:
+        (tmp_path / place).write_bytes(content)
+    path, key = kept(tmp_path), tmp_path / place
+    assert applied(path, pictures, tmp_path / "out", "--key", key) == 2
+    assert message in capsys.readouterr().err and not (tmp_path / "out").exists()
 
 
 def test_noise_of_the_system_is_standard_normal() -> None:
