@@ -1,7 +1,7 @@
 """A filter over people's own records: folders of pictures, archives, series and streams.
 
 Only what the filter releases is written: no label, no owner, no note that a camera left in a
-picture. Noise is the operating system's, fresh for each record and each release.
+picture. Noise is the operating system's, fresh for each release, or follows from a device's key.
 """
 
 from __future__ import annotations
@@ -16,10 +16,8 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from PIL import Image
-from torch import Tensor, nn
 
 from client.datasets.attributes.data import PrivateDataError
 from client.datasets.attributes.options import Options
@@ -41,21 +39,13 @@ from client.datasets.own.pictures import (
 from client.datasets.own.series import DEFAULTS, read_series, step_columns
 from client.datasets.own.tables import SUFFIXES as TABLES
 from client.datasets.own.tables import Table, read_table
+from fedlens.releasing import AT_ONCE, Releaser
 from foundation.errors import WrongUse
 from foundation.files import make_folder_durably, write_durably
-from models.pixels import as_pixels, from_pixels
-from privatizers.classifiers import noise_shape_of
-from privatizers.system_noise import system_normal
 
-AT_ONCE = 16
-"""Records that are filtered together, always as many: fewer are filled up, so that what is released
-of one hangs on no other."""
 STREAM = "-"
 MOST_STREAM = 2**32
 JPEG_QUALITY = 95
-
-NoiseSource = Callable[[Tensor, tuple[int, ...]], Tensor]
-"""From records [n, ...] and the shape of one's noise to noise [n, *shape], standard normal."""
 
 
 @dataclass
@@ -69,65 +59,6 @@ class Applied:
 
     records: int = 0
     notes: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Releaser:
-    """A filter with where its noise comes from.
-
-    Attributes:
-        network: in evaluation mode, of records, noise and opt-in bits (none given: all hidden).
-        shape: of one record: (channels, side, side) of pictures, (steps, 1) of series.
-        unit: what an entry of a series is multiplied with to be in the units it is read in.
-        noise: the source.
-    """
-
-    network: nn.Module
-    shape: tuple[int, ...]
-    unit: float
-    noise: NoiseSource
-
-    @property
-    def of_series(self) -> bool:
-        """Whether it takes series."""
-        return len(self.shape) == 2
-
-    @torch.no_grad()
-    def release(self, records: Tensor) -> Tensor:
-        """Released records [n, ...] of records [n, ...]."""
-        shape = noise_shape_of(self.network)
-        found = []
-        for part in torch.split(records, AT_ONCE):
-            noise = self.noise(part, shape) if shape else part.new_zeros(len(part), 0)
-            filled = [torch.cat([one, one[:1].expand(AT_ONCE - len(one), *one.shape[1:])])
-                      for one in (part, noise)]  # fmt: skip
-            found.append(self.network(*filled, None)[: len(part)])
-        return torch.cat(found)
-
-    def release_pixels(self, pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Released pictures of pictures, both uint8 [n, c, side, side]."""
-        return as_pixels(self.release(from_pixels(pixels)))
-
-    def release_series(self, series: NDArray[np.float64]) -> NDArray[np.float32]:
-        """Released series of series, both [n, T], in the units that they are read in."""
-        given = torch.from_numpy((series / self.unit).astype(np.float32))[..., None]
-        released: NDArray[np.float32] = (self.unit * self.release(given)[..., 0]).numpy()
-        return released
-
-    def side(self) -> int:
-        """Of its pictures.
-
-        Raises:
-            WrongUse: it takes none, or none that are square.
-        """
-        if len(self.shape) != 3 or self.shape[1] != self.shape[2]:
-            raise WrongUse(f"the filter takes records {self.shape}, no square pictures")
-        return self.shape[1]
-
-
-def system_noise(records: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Fresh noise for each record from the operating system."""
-    return system_normal(len(records), *shape)
 
 
 def apply_filter(releaser: Releaser, source: str, target: str, records: str = "") -> Applied:

@@ -215,27 +215,41 @@ def apply(
     target: Path | str,
     *,
     records: str = "",
+    key: Path | str | None = None,
 ) -> Applied:
     """Write what a filter releases of people's records; nothing else is written.
 
-    Noise is the operating system's, fresh for each record. Every further release of a record tells
-    more of it. Where the filter takes opt-in bits, everybody's attribute is hidden.
+    Without ``key`` noise is the operating system's, fresh for each record, and every further
+    release of a record tells more of it. With it a record's noise follows from key, filter and
+    record: a further release by the same filter is the same one. Where the filter takes opt-in
+    bits, everybody's attribute is hidden.
 
     Args:
         path: what `load` takes.
         source: a folder of pictures, a file ``.npz``, ``.npy``, ``.csv`` or ``.parquet``, or ``-``.
         target: a new folder or file, or ``-``.
         records: the array of an npz.
+        key: file of the device's secret, 32 to 64 bytes; made where it is not there. Who has it can
+            take the noise off again.
 
     Raises:
         WrongUse: source and target do not go together, or the target is there already.
         FedlensError: the filter or the source cannot be used.
     """
-    from fedlens.applying import Releaser, apply_filter, system_noise
+    from fedlens.applying import apply_filter
+    from fedlens.releasing import NoiseSource, Releaser, device_secret, keyed_noise, system_noise
 
-    loaded = load(path)
-    releaser = Releaser(loaded.network, loaded.shape, loaded.unit, system_noise)
-    return apply_filter(releaser, str(source), str(target), records)
+    noise: NoiseSource = system_noise
+    loaded, note = load(path), ""
+    if key is not None:
+        if Path(key).resolve().is_relative_to(Path(target).resolve()):
+            raise WrongUse(f"key {key}: lies in OUT; who gets the releases would get it too")
+        secret, note = device_secret(Path(key))
+        noise = keyed_noise(loaded.network, secret)
+    releaser = Releaser(loaded.network, loaded.shape, loaded.unit, noise)
+    done = apply_filter(releaser, str(source), str(target), records)
+    done.notes.extend([note] if note else [])
+    return done
 
 
 def curve(

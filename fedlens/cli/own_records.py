@@ -53,8 +53,8 @@ def add_apply(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         help="filter a folder of pictures, an archive, a table of series or a stream",
         description="Write what a filter releases of records, and nothing else: no label, no "
         "owner, no note of a camera. Noise is drawn from the operating system, fresh for each "
-        "record. Every further release of the same record tells more of it. What is released is "
-        "not differentially private.",
+        "record; then every further release of the same record tells more of it, which --key "
+        "prevents. What is released is not differentially private.",
         epilog="example: fedlens privatizer apply FILTER.safetensors pictures released",
     )
     add = parser.add_argument
@@ -62,6 +62,12 @@ def add_apply(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     add("source", metavar="IN", help="folder of pictures, .npz, .npy, .csv, .parquet, or - (stdin)")
     add("target", metavar="OUT", help="new folder, .npz, .npy, .csv, or - (standard output)")
     add("--records", default="", metavar="NAME", help="array of an npz (default: images)")
+    add(
+        "--key",
+        metavar="FILE",
+        help="secret of this device, made where it is not there: a record's noise follows from it, "
+        "so that releasing a record again tells nothing more",
+    )
     add_json_flag(parser)
     parser.set_defaults(run=run_apply)
 
@@ -74,7 +80,7 @@ def run_apply(args: argparse.Namespace) -> int:
     if args.json and args.target == STREAM:
         raise WrongUse("--json: standard output has the records; leave it out, or name a file")
     try:
-        done = apply(args.filter, args.source, args.target, records=args.records)
+        done = apply(args.filter, args.source, args.target, records=args.records, key=args.key)
     except PrivatizerError as error:
         raise WrongUse(str(error)) from None
     _report(done, args)
@@ -87,6 +93,7 @@ def _report(done: Applied, args: argparse.Namespace) -> None:
         people(note)
     where = "standard output" if args.target == STREAM else args.target
     people(f"{where}: {done.records} records released; not differentially private")
-    people("release a record once: each further release, with fresh noise, tells more of it")
+    if not args.key:
+        people("release a record once, or use --key: a further release with fresh noise tells more")
     if args.json:
         print_json({"records": done.records, "notes": done.notes, "path": args.target})

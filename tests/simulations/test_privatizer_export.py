@@ -72,3 +72,43 @@ def test_a_filter_without_a_choice_has_no_such_input(
     printed = capsys.readouterr().out
     assert json.loads(printed.splitlines()[-1])["choices"] == 0
     assert "choice is an input" not in printed
+
+
+def test_the_name_of_the_file_says_its_kind(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = save_filter(UNet((1, 8, 8), 2), (1, 8, 8), tmp_path / "kept.safetensors")
+    assert main(["privatizer", "export", str(kept), "--out", str(tmp_path / "x.onnx")]) == 0
+    assert inputs_of_onnx(tmp_path / "x.onnx") == ["records", "noise"]
+    assert main(["privatizer", "export", str(kept), "--out", str(tmp_path / "x.pt2")]) == 0
+    assert len(torch.export.load(tmp_path / "x.pt2").graph_signature.user_inputs) == 2
+    capsys.readouterr()
+    for arguments, message in (
+        (["--kind", "onnx", "--out", "y.pt2"], "files of kind onnx end in .onnx"),
+        (["--kind", "torch", "--out", "y.onnx"], "files of kind torch end in .pt2"),
+        (["--out", "y.bin"], "end in .pt2 or .onnx"),
+    ):
+        arguments[-1] = str(tmp_path / arguments[-1])
+        assert main(["privatizer", "export", str(kept), *arguments]) == 2
+        assert message in capsys.readouterr().err and not Path(arguments[-1]).exists()
+
+
+def inputs_of_onnx(path: Path) -> list[str]:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    return [one.name for one in session.get_inputs()]
+
+
+def test_a_folder_without_a_filter_says_what_is_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty").mkdir()
+    save_filter(UNet((1, 8, 8), 2), (1, 8, 8), tmp_path / "curve" / "filters" / "a.safetensors")
+    for place, message in (
+        ("empty", "neither a run (it has no config.toml) nor a curve"),
+        ("curve", "is the folder of a curve; give one of its files, such as"),
+        ("nowhere", "there is no such file; give one of a curve's folder filters/"),
+    ):
+        assert main(["privatizer", "export", str(tmp_path / place)]) == 2
+        error = capsys.readouterr().err
+        assert message in error and len(error.strip().splitlines()) == 1

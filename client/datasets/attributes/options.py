@@ -88,11 +88,18 @@ def parse_options(
 
 def without_path(name: str) -> str:
     """A source's full name less where its data lie: ``folder,utility=age`` of ``folder:...``."""
-    kind, colon, argument = name.partition(":")
-    if not colon or ("/" not in argument and "=" not in argument and not Path(argument).exists()):
-        return name
-    pairs = [part for part in argument.split(",")[1:] if "=" in part and "/" not in part]
-    return ",".join([kind, *pairs])
+    kind, _, argument = name.partition(":")
+    parts = argument.split(",")
+    there = [cut for cut in range(len(parts), 0, -1) if _exists(",".join(parts[:cut]))]
+    if there:
+        return ",".join([kind, *parts[there[0] :]])
+    if "/" in argument or "=" in argument:
+        return ",".join([kind, *(part for part in parts[1:] if "=" in part and "/" not in part)])
+    return name
+
+
+def _exists(path: str) -> bool:
+    return bool(path) and Path(path).expanduser().exists()
 
 
 def _path_and_pairs(argument: str, defaults: Mapping[str, str]) -> tuple[str, list[str]]:
@@ -101,6 +108,6 @@ def _path_and_pairs(argument: str, defaults: Mapping[str, str]) -> tuple[str, li
     cut = len(parts)
     while cut > 1 and parts[cut - 1].partition("=")[0] in defaults:
         cut -= 1
-    if Path(whole := ",".join(parts[:cut])).expanduser().exists():
+    if _exists(whole := ",".join(parts[:cut])):
         return whole, parts[cut:]
     return parts[0], parts[1:]
