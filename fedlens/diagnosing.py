@@ -67,12 +67,14 @@ def diagnose(
     if earlier is None:
         name = chosen.config.data.name if reference is None else str(reference)
         found = public_reference(name, chosen.config, images)
-        return diagnosed(_released(chosen, thorough), found, on_step=progress)
+        guessed = chosen.config.split.active
+        return diagnosed(_released(chosen, thorough), found, on_step=progress, guessed=guessed)
     return diagnosed(
         _released(chosen, thorough),
         samples_reference(earlier, images),
         before=_released(earlier, thorough),
         on_step=progress,
+        guessed=chosen.config.split.active or earlier.config.split.active,
     )
 
 
