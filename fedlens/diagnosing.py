@@ -81,7 +81,14 @@ def diagnose(
     if earlier is not None:
         before = _released(earlier, annotator)
     released = _released(chosen, annotator)
-    return diagnosed(released, found, before=before, on_step=progress, on_stage=on_stage)
+    return diagnosed(
+        released,
+        found,
+        before=before,
+        on_step=progress,
+        on_stage=on_stage,
+        guessed=chosen.config.split.active or (earlier is not None and earlier.config.split.active),
+    )
 
 
 def _released(run: Run, annotator: bool) -> list[KeptRelease]:

@@ -217,7 +217,9 @@ def _check_apart(config: Config, out: Path) -> None:
     """Refuse to set the run aside that the new one builds on."""
     for key, named in _other_runs(config).items():
         if Path(named).resolve() == out.resolve():
-            raise WrongUse(f"overwrite would set {out} aside, which {key} names: another --out")
+            raise WrongUse(
+                f"overwrite would set {out} aside, which {key} names: name another --out"
+            )
 
 
 def _free_path(parent: Path, name: str) -> Path:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 import numpy as np
 
-from server.diagnosis.evidence import observed_of
+from server.diagnosis.evidence import GUESSED_DRIFT, observed_of
 from server.diagnosis.fitting import (
     MOST,
     Unexplained,
@@ -44,6 +44,7 @@ def diagnose(
     before: Sequence[KeptRelease] = (),
     on_step: OnStep | None = None,
     on_stage: OnStage | None = None,
+    guessed: bool = False,
 ) -> Diagnosis:
     """Name the faults that a run's releases show, and the share of users that has each.
 
@@ -53,12 +54,15 @@ def diagnose(
         before: what an earlier run kept, to look at the difference alone.
         on_step: told how far it is.
         on_stage: told what it turns to.
+        guessed: whether how many users a release is of is a guess, as on a side of a split.
 
     Raises:
         WrongUse: the run kept nothing that can be read, or the reference is of another schema.
     """
     begin = on_stage or _unheard
     observed = observed_of(releases, before)
+    if guessed:
+        observed = replace(observed, size_drift=GUESSED_DRIFT)
     first = observed.first
     reference.check(first.shape, first.classes)
     begin("fits")

@@ -18,6 +18,11 @@ from server.diagnosis.readers import READERS
 from server.kept_releases import KeptRelease
 
 Matrix = NDArray[np.float32]
+SIZE_DRIFT = 0.05
+"""Standard deviation of how much more a user contributes to a task than one of the reference, all
+classes alike."""
+GUESSED_DRIFT = 0.5
+"""The same where a run is about one side of a private split: its share of the users is a guess."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,8 @@ class Observed:
     """Expected users behind a release: q N."""
     difference: bool = False
     """Whether it is how much more than an earlier run's it is."""
+    size_drift: float = SIZE_DRIFT
+    """By how much users may contribute more than those of the reference: see `SIZE_DRIFT`."""
 
     @property
     def first(self) -> KeptRelease:

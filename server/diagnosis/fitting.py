@@ -45,7 +45,7 @@ class Shares:
         """95% interval of one, within [0, 1]."""
         value = float(self.values[place])
         wide = WIDE * float(np.hypot(self.errors[place], UNMODELLED * value))
-        return max(0.0, value - wide), min(1.0, max(0.0, value + wide))
+        return min(1.0, max(0.0, value - wide)), min(1.0, max(0.0, value + wide))
 
 
 def joint_shares(model: LinearModel, chosen: Sequence[int]) -> Shares:

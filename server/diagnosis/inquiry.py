@@ -18,7 +18,6 @@ from server.diagnosis.model import (
     CLASS_DRIFT,
     FAULT_DRIFT,
     MORE_DRIFT,
-    SIZE_DRIFT,
     TONE_DRIFT,
     TONES,
     Disturbance,
@@ -124,7 +123,7 @@ class Inquiry:
         self, hypotheses: Sequence[Hypothesis], middle: Matrix, changes: Sequence[Matrix]
     ) -> Matrix:
         """All of them as one half of the reference shows them, [drifts, P]."""
-        found = [np.float32(SIZE_DRIFT) * part for part in self._by_task(middle)]
+        found = [np.float32(self.observed.size_drift) * part for part in self._by_task(middle)]
         typical = _typical(hypotheses, changes)
         for one, change in zip(hypotheses, changes, strict=True):
             found += self._drift(one, change, typical)

@@ -23,8 +23,6 @@ Square = NDArray[np.float64]
 CLASS_DRIFT = 0.04
 """Standard deviation of how much more often a class is among users than in the reference: twice
 what MNIST's test images differ by from its training images."""
-SIZE_DRIFT = 0.05
-"""The same of how much a user contributes to a task, all classes alike."""
 FAULT_DRIFT = 0.005
 """The same of every fault of the images: a reference differs from users' data as if so large a
 share of the users had it, and as much more of a fault that changes less than a median one."""

@@ -218,6 +218,25 @@ class _Users:
         return LocalData(self._reference.images[places], self._reference.labels[places])
 
 
+@pytest.mark.parametrize("factor", [0.7, 1.4])
+def test_a_share_that_was_guessed_wrong_hides_no_fault_and_makes_none_up(
+    released, reference, fewer_hypotheses, factor
+):
+    """On a side of a private split: what sums are divided by is public, and a guess."""
+
+    def told(*fault):
+        low = [
+            replace(one, release=one.release * factor, deviation=one.deviation * factor)
+            for one in released(*fault)
+        ]
+        return diagnose(low, reference, before=released(seed=9), guessed=True)
+
+    assert told().findings == ()
+    found = told("rotate90", 0.95)
+    assert [one.fault for one in found.findings] == ["rotate90"] and found.reference.fits
+    assert found.findings[0].share > 0.6
+
+
 def test_the_sum_of_a_tasks_rounds_has_the_noise_of_all(all_asked):
     rounds = [one for one in all_asked if one.request.kind == "annotator"]
     seen = observed_of(all_asked)
