@@ -70,7 +70,7 @@ class Job:
     step: Step | None = None
     """Where it is; None before it said so."""
     why: str = ""
-    """What went wrong, or who cancelled it, in one sentence."""
+    """What went wrong, in one sentence, or who cancelled it."""
     handle: Handle = field(default_factory=Handle)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
@@ -190,7 +190,7 @@ class Diagnoses:
         job = self.job(question)
         if job is None or job.over:
             return False
-        job.give_up("cancelled", f"{by} cancelled it.")
+        job.give_up("cancelled", f"By {by}.")
         job.handle.end()
         return True
 

@@ -92,11 +92,15 @@ def _waiting(question: Question) -> None:
             st.rerun()
             return
         put_card(progress(job))
-        if account().may("manage") and st.button(
-            "Cancel", key="diagnose_cancel", icon=":material/cancel:"
-        ):
-            panel.diagnoses().cancel(question, require("manage").name)
-            st.rerun()
+
+
+def _cancel(question: Question) -> None:
+    """Beside what renews itself, so that the button is not drawn anew under the pointer."""
+    if account().may("manage") and st.button(
+        "Cancel", key="diagnose_cancel", icon=":material/cancel:"
+    ):
+        panel.diagnoses().cancel(question, require("manage").name)
+        st.rerun()
 
 
 def _ended(run: RunRecord, question: Question, job: Job) -> None:
@@ -125,6 +129,7 @@ def _answer(run: RunRecord, question: Question) -> None:
         _ended(run, question, job)
     else:
         _waiting(question)
+        _cancel(question)
     if earlier is not None:
         _shown(run, question, earlier)
 

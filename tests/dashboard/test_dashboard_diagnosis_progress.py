@@ -132,7 +132,7 @@ def test_a_running_one_is_cancelled_by_name_and_keeps_nothing(
     assert "Reading the released sums" in page_text(app)
     app.button(key="diagnose_cancel").click().run()
     text = page_text(app)
-    assert "The diagnosis was cancelled" in text and "tester cancelled it" in text
+    assert "The diagnosis was cancelled" in text and "By tester. Nothing of it was kept." in text
     until(lambda: not processes.running())
     assert panel.diagnoses().answer(question) is None
     assert "cancelled" in page_text(open_page("diagnosis", run="run-1")), "not begun by itself"
@@ -156,7 +156,7 @@ def test_one_that_waits_is_cancelled_and_never_begins(
     assert diagnoses.cancel(first, "ada")
     until(lambda: not processes.running())
     time.sleep(0.2)
-    assert (waiting.state, waiting.why, waiting.step) == ("cancelled", "ada cancelled it.", None)
+    assert (waiting.state, waiting.why, waiting.step) == ("cancelled", "By ada.", None)
     assert not processes.running()
 
 
