@@ -136,7 +136,9 @@ class Diagnoses:
         for path in files[:MOST_EARLIER]:
             kept = read_kept(path)
             if kept is not None and kept.reference == question.reference:
-                return self._kept(path)
+                answer = self._kept(path)
+                if answer is not None:
+                    return answer
         return None
 
     def _kept(self, path: Path) -> KeptDiagnosis | None:
@@ -210,6 +212,8 @@ class Diagnoses:
                 # The command keeps its answer itself, where the run's folder can be written to.
                 if self._kept(place) is None:
                     looks = _pictured(found, samples, classes, job)
+                    if job.over:  # cancelled meanwhile
+                        return
                     self._take(question, place, found, looks)
                 if self._jobs.get(place) is job:
                     del self._jobs[place]
