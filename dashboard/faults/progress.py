@@ -64,7 +64,7 @@ def failed(job: Job) -> str:
 
 
 def cancelled(job: Job) -> str:
-    """One that somebody ended."""
+    """One that was ended before it was done."""
     return (
         '<p class="over">No answer</p><h2>The diagnosis was cancelled</h2>'
         f"<p>{text(job.why)} Nothing of it was kept.</p>"
