@@ -143,7 +143,7 @@ def test_a_reviewer_may_export(open_page: Opener, team: tuple[Store, int]) -> No
     as_role(team[0], "reviewer")
     app = open_page("results", project=str(team[1]))
     assert not app.exception
-    assert len(app.get("download_button")) == 5
+    assert len(app.get("download_button")) == 6
 
 
 def test_an_admin_keeps_accounts(open_page: Opener, team: tuple[Store, int]) -> None:
