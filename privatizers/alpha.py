@@ -261,7 +261,10 @@ class AlphaPrivatizer(Privatizer):
         batch's distortion.
         """
         counted = hidden_of(batch)
-        released, read = seen_by(self.networks, weights, batch, noise, filtering=filtering)
+        releasing = filtering or UTILITY in self.networks
+        released, read = seen_by(
+            self.networks, weights, batch, noise, filtering=filtering, releasing=releasing
+        )
         losses = {ADVERSARY: self._adversary_loss(weights, batch, read.detach(), counted)}
         if UTILITY in self.networks:
             said = run(self.networks[UTILITY], weights[UTILITY], released.detach())

@@ -223,7 +223,7 @@ class _Fitting:
         for rows in torch.split(torch.arange(len(self._held)), CHUNK):
             part = self._held.batch(rows)
             noise, weights = draw_noise(method, len(rows), source), named_weights(method.networks)
-            seen = seen_by(method.networks, weights, part, noise, filtering=False)
+            seen = seen_by(method.networks, weights, part, noise, filtering=False, releasing=False)
             guesses.append(F.log_softmax(method.networks[ADVERSARY](seen.read), 1))
             held.append(part.sensitive)
         sensitive, said = torch.cat(held), torch.cat(guesses)

@@ -157,7 +157,10 @@ class InformationPrivatizer(Privatizer):
     ) -> Step:
         """The filter's loss and each learning network's cross-entropy; scalars are Â and B̂."""
         openly, hidden = self._shares(batch)
-        seen = seen_by(self.networks, weights, batch, noise, filtering=filtering)
+        releasing = filtering or UTILITY in self.networks
+        seen = seen_by(
+            self.networks, weights, batch, noise, filtering=filtering, releasing=releasing
+        )
         released = seen.released
         losses = self._reading_losses(weights, batch, seen.detached())
         if not filtering:

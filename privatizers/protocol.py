@@ -190,28 +190,35 @@ def seen_by(
     noise: Tensor,
     *,
     filtering: bool,
+    releasing: bool = True,
 ) -> Seen:
-    """A batch's releases and what adversaries read; constants where the filter does not step."""
+    """A batch's releases and what adversaries read; constants where the filter does not step.
+
+    Without ``releasing`` the code alone is made, and stands in for the releases.
+    """
     if not shows_code(networks[FILTER]):
         released = released_by(networks, weights, batch, noise, filtering=filtering)
         return Seen(released, released)
     own = weights[FILTER] if filtering else detached(weights[FILTER])
     inner = {f"net.{name}": value for name, value in own.items()}
-    inputs = batch.records, noise, batch.choice
-    read, released = functional_call(_Coded(networks[FILTER]), inner, inputs)
+    view = _Coded(networks[FILTER], releasing)
+    read, released = functional_call(view, inner, (batch.records, noise, batch.choice))
     return Seen(released, read)
 
 
 class _Coded(nn.Module):
-    """A filter whose answer is its channel and its release."""
+    """A filter whose answer is its channel and its release, or its channel twice."""
 
-    def __init__(self, net: nn.Module) -> None:
+    def __init__(self, net: nn.Module, releasing: bool) -> None:
         super().__init__()
-        self.net = net
+        self.net, self.releasing = net, releasing
 
     def forward(
         self, records: Tensor, noise: Tensor, choice: Tensor | None
     ) -> tuple[Tensor, Tensor]:
+        if not self.releasing:
+            code: Tensor = self.net.channel(records, noise, choice)  # type: ignore[operator]
+            return code, code
         both: tuple[Tensor, Tensor] = self.net.coded_release(records, noise, choice)  # type: ignore[operator]
         return both
 

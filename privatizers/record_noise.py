@@ -1,4 +1,4 @@
-"""A record's own noise: the same whenever a device releases that record, and for it to know.
+"""Noise of a record: the same whenever a device releases that record, and known to it alone.
 
 A filter's file takes its noise as an input, and what the noise promises it promises once. Drawn
 anew for each release, ten releases of one record can be averaged: they tell as much as one with a

@@ -14,7 +14,7 @@ as that weighs.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -25,12 +25,19 @@ from models.shapes import ImageShape
 from models.students import StudentCnn
 from models.vectors import to_vector
 from privatizers.classifiers import prior_of
-from privatizers.fitting import AdversaryStage, FitConfig, FittedFilter, LeakageEstimate, fit_filter
+from privatizers.fitting import (
+    FIRST,
+    AdversaryStage,
+    FitConfig,
+    FittedFilter,
+    LeakageEstimate,
+    fit_filter,
+)
 from privatizers.information import InformationPrivatizer, Objective
 from privatizers.networks.adversaries import CodeAdversary
 from privatizers.networks.design import CODE, filter_network
-from privatizers.protocol import Batch, PrivatizerError
-from privatizers.training import Progress, train_identity
+from privatizers.protocol import FILTER, Batch, PrivatizerError
+from privatizers.training import Progress, Stage, train_privatizer
 from server.config.privatizer import SyntheticPrivatizer
 from server.config.section import require
 from server.config.tree import Config
@@ -43,7 +50,7 @@ HELD = 4000
 """Further samples, by which a fresh adversary is judged."""
 BATCH = 128
 READING_STEPS, READING_RATE = 400, 2e-3
-COPYING_STEPS, COPYING_RATE = 400, 3e-3
+SERVING_STEPS, SERVING_RATE = 400, 2e-3
 FITTED_OUTPUT_NOISE_STD = 0.1
 """A filter is fitted with no more output noise than this, and what an adversary reads of it is
 measured with as much. More of it on release only degrades what the filter lets through (but for the
@@ -156,9 +163,6 @@ class FilterFit:
         network: nn.Module = filter_network(
             {**settings.model_dump(), "output_noise_std": output_noise_std}, self._shape, source
         )
-        train_identity(
-            network, samples, steps=COPYING_STEPS, rate=COPYING_RATE, batch=BATCH, seed=seed
-        )
         reader = _reader(samples, self._shape, source)
 
         def build(stage: AdversaryStage) -> InformationPrivatizer:
@@ -172,6 +176,7 @@ class FilterFit:
                 fixed_utility=reader,
             )
 
+        serve(build(FIRST), samples, seed)
         fit_config = FitConfig(
             budget=settings.budget,
             steps=settings.steps,
@@ -201,6 +206,13 @@ class FilterFit:
         if "mean" in state:
             self._filter = restored_filter(self._config, self._shape, state["mean"])
             self._leakage = leakage_of(state)
+
+
+def serve(method: InformationPrivatizer, samples: PairSamples, seed: int) -> None:
+    """Bring a filter with a short code to keep the utility, before anything is hidden."""
+    method.objective = replace(method.objective, budget=math.inf)
+    stage = Stage("serving", {FILTER: SERVING_RATE}, SERVING_STEPS)
+    train_privatizer(method, samples, [stage], batch=BATCH, seed=seed)
 
 
 def leakage_of(state: Arrays) -> LeakageEstimate | None:

@@ -84,7 +84,7 @@ def a_filter_in_no_time(monkeypatch):
     """A filter of samples that hardly learns."""
     monkeypatch.setattr(privatizer_fit, "SAMPLES", 200)
     monkeypatch.setattr(privatizer_fit, "HELD", 100)
-    for name in ("READING_STEPS", "COPYING_STEPS"):
+    for name in ("READING_STEPS", "SERVING_STEPS"):
         monkeypatch.setattr(privatizer_fit, name, 2)
     for name in ("FIRST", "LATER"):
         monkeypatch.setattr(fitting, name, replace(getattr(fitting, name), meeting=2))
