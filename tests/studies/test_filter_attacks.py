@@ -177,6 +177,20 @@ def test_who_learns_from_a_record_is_not_judged_on_another_draw_of_it() -> None:
     assert float(sure.mean()) < 0.95, "overconfident: it chose its epoch by records that it knew"
 
 
+def test_what_only_the_spread_of_a_code_tells_is_read() -> None:
+    """Two numbers agree in sign for one value and not for the other; alone they tell nothing."""
+    source = torch.Generator().manual_seed(0)
+    shared = torch.randn(3000, 1, generator=source)
+    data = pictures(3000, 0)
+    turned = shared * (2 * data.sensitive[:, None] - 1)
+    codes = torch.cat([shared, turned, torch.zeros(3000, 4)], 1)
+    codes = codes + 0.3 * torch.randn(codes.shape, generator=source)
+    data = replace(data, records=codes, utility=(shared[:, 0] > 1).long(), utility_classes=2)
+    fitted = VectorReader(steps=200, tree_rounds=20).fit(data.take(slice(0, 2000)), 0)
+    guesses = fitted.log_probabilities(codes[2000:]).argmax(1)
+    assert float((guesses == data.sensitive[2000:]).double().mean()) > 0.8
+
+
 def test_what_each_knows_is_declared() -> None:
     assert knowledge_of(ATTACKERS["code"]()) == EVERYTHING
     assert knowledge_of(ATTACKERS["decode"]()) == WEIGHTS
