@@ -10,9 +10,11 @@ a device would give it: fresh, or the same where the filter's noise repeats.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -36,6 +38,7 @@ from studies.metrics.scores import score
 
 CHUNK = 1000
 RESAMPLES = 200
+AFFINE_TRIALS, AFFINE_TOLERANCE = 16, 1e-4
 MOST_NUMBERS = 30_000_000  # Of a table of codes: more draws of each record are not taken
 
 
@@ -111,16 +114,35 @@ class FilterTarget:
         Raises:
             AttackError: the filter shows no code.
         """
-        channel = channel_of(self.filter)
-        if channel is None:
-            raise AttackError("this filter shows no code; attack what it releases")
-        every = [
-            self._mean(channel, data.records, seed + 1000 * draw, releases) for draw in range(draws)
-        ]
+        every = [self._codes(data.records, seed + 1000 * draw, releases) for draw in range(draws)]
         owners = torch.arange(len(data)) if data.owners is None else data.owners
         rows = torch.arange(len(data)).repeat(draws)
         wide = data.take(rows)
         return replace(wide, records=torch.cat(every), owners=owners[rows])
+
+    @torch.no_grad()
+    def _codes(self, records: Tensor, seed: int, releases: int) -> Tensor:
+        """Mean codes; of a channel that is affine in its noise in one pass, with the mean noise."""
+        channel = channel_of(self.filter)
+        if channel is None:
+            raise AttackError("this filter shows no code; attack what it releases")
+        if not self.affine:
+            return self._mean(channel, records, seed, releases)
+        shrunk = 1 / math.sqrt(self.told_apart(releases))
+        return self._mean(lambda part, noise: channel(part, shrunk * noise), records, seed, 1)
+
+    @cached_property
+    def affine(self) -> bool:
+        """Whether the mean of two codes of a record is the code of the mean of their noises."""
+        channel, source = channel_of(self.filter), torch.Generator().manual_seed(0)
+        if channel is None:
+            return False
+        some = self.known.records[:AFFINE_TRIALS]
+        shape = noise_shape_of(self.filter) or (0,)
+        one, two = (torch.randn(len(some), *shape, generator=source) for _ in range(2))
+        with torch.no_grad():
+            apart = (channel(some, one) + channel(some, two)) / 2 - channel(some, (one + two) / 2)
+        return float(apart.abs().max()) < AFFINE_TOLERANCE
 
     def told_apart(self, releases: int) -> int:
         """How many of so many releases of a record differ: one where its noise repeats."""
@@ -281,7 +303,8 @@ def _draws(target: FilterTarget, effort: Effort, releases: int) -> int:
     """Draws of each record's noise: as many as asked for, as far as they fit and take no hours."""
     code = target.codes(target.known.take(slice(0, 2)), 0).records.shape[1]
     fit = MOST_NUMBERS // (len(target.known) * code)
-    return max(1, min(effort.draws, fit, 12 // target.told_apart(releases)))
+    passes = 1 if target.affine else target.told_apart(releases)
+    return max(1, min(effort.draws, fit, 12 // passes))
 
 
 def _formula(

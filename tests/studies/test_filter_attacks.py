@@ -119,6 +119,33 @@ def test_more_releases_tell_more_unless_their_noise_repeats() -> None:
     assert same.balanced == repeats.balanced == one.balanced
 
 
+class Turned(nn.Module):
+    """A code whose noise is not added: each number of it is multiplied by a noisy sign."""
+
+    noise_shape = (6,)
+    repeats_noise = False
+
+    def channel(self, records: Tensor, noise: Tensor, choice: Tensor | None = None) -> Tensor:
+        code: Tensor = records.flatten(1)[:, :6] * torch.tanh(3 * noise)
+        return code
+
+    def forward(self, records: Tensor, noise: Tensor, choice: Tensor | None = None) -> Tensor:
+        return self.channel(records, noise)
+
+
+@pytest.mark.parametrize("kind", ["added", "turned"])
+def test_the_mean_code_of_releases_has_the_law_of_a_mean_of_codes(kind: str) -> None:
+    net: nn.Module = a_releaser(0.25) if kind == "added" else Turned()
+    net.repeats_noise = False  # type: ignore[assignment]
+    target = FilterTarget(net, pictures(2000, 0), pictures(2000, 1))
+    assert target.affine == (kind == "added")
+    means = target.codes(target.test, 3, 8).records
+    singles = torch.stack([target.codes(target.test, 50 + draw).records for draw in range(8)])
+    off = singles.mean(0) - singles.mean((0, 1))
+    assert torch.allclose((means - means.mean(0)).std(0), off.std(0), rtol=0.1)
+    assert torch.allclose(means.mean(0), singles.mean((0, 1)), atol=0.05)
+
+
 def test_a_decoder_brings_codes_back_to_about_their_noise() -> None:
     split = load_private("embedded-mnist-thickness", None, 0)
     net = ConvReleaser((1, 28, 28), 4, code=8, output_noise_std=0.1)
@@ -148,6 +175,20 @@ def test_who_learns_from_a_record_is_not_judged_on_another_draw_of_it() -> None:
     fresh = replace(data, records=5 * torch.randn(2000, 20, generator=source)[:300])
     sure = fitted.log_probabilities(fresh.records).exp().max(1).values
     assert float(sure.mean()) < 0.95, "overconfident: it chose its epoch by records that it knew"
+
+
+def test_what_only_the_spread_of_a_code_tells_is_read() -> None:
+    """Two numbers agree in sign for one value and not for the other; alone they tell nothing."""
+    source = torch.Generator().manual_seed(0)
+    shared = torch.randn(3000, 1, generator=source)
+    data = pictures(3000, 0)
+    turned = shared * (2 * data.sensitive[:, None] - 1)
+    codes = torch.cat([shared, turned, torch.zeros(3000, 4)], 1)
+    codes = codes + 0.3 * torch.randn(codes.shape, generator=source)
+    data = replace(data, records=codes, utility=(shared[:, 0] > 1).long(), utility_classes=2)
+    fitted = VectorReader(steps=200, tree_rounds=20).fit(data.take(slice(0, 2000)), 0)
+    guesses = fitted.log_probabilities(codes[2000:]).argmax(1)
+    assert float((guesses == data.sensitive[2000:]).double().mean()) > 0.8
 
 
 def test_what_each_knows_is_declared() -> None:
