@@ -38,19 +38,21 @@ class ResidualMlp(nn.Module):
         super().__init__()
         with unset_weights(self):
             self.enter = nn.Linear(entries, width)
-            self.first = nn.ModuleList(nn.Linear(width, width) for _ in range(blocks))
-            self.second = nn.ModuleList(nn.Linear(width, width) for _ in range(blocks))
+            self.blocks = nn.ModuleList(
+                nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width))
+                for _ in range(blocks)
+            )
             self.answer = nn.Linear(width, classes)
         initialise(self, generator, "relu")
         with torch.no_grad():
-            for layer in self.second:
-                layer.weight.mul_(0.3)
+            for block in self.blocks:
+                block.get_parameter("2.weight").mul_(0.3)
 
     def forward(self, vectors: Tensor) -> Tensor:
         """Logits."""
         units = F.relu(self.enter(vectors))
-        for first, second in zip(self.first, self.second, strict=True):
-            units = F.relu(units + second(F.relu(first(units))))
+        for block in self.blocks:
+            units = F.relu(units + block(units))
         logits: Tensor = self.answer(units)
         return logits
 
@@ -103,7 +105,7 @@ class VectorReader:
         middle, spread = rows[kept].mean(0), rows[kept].std(0)
         scale = spread.clamp_min(SMOOTH * float(spread.max()) + 1e-12)
         rows = (rows - middle) / scale
-        learners = [
+        learners: list[_Learner] = [
             self._network(rows, known, kept, apart, generator),
             self._trees(rows, known, kept, seed),
         ]
