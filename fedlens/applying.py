@@ -38,7 +38,7 @@ from client.datasets.own.pictures import (
 )
 from client.datasets.own.series import DEFAULTS, read_series, step_columns
 from client.datasets.own.tables import SUFFIXES as TABLES
-from client.datasets.own.tables import Table, read_table
+from client.datasets.own.tables import TextTable, read_table
 from fedlens.releasing import AT_ONCE, Releaser
 from foundation.errors import WrongUse
 from foundation.files import make_folder_durably, write_durably
@@ -181,7 +181,7 @@ def _table(releaser: Releaser, source: Path, target: str) -> Applied:
 
 
 def _long_lines(
-    releaser: Releaser, table: Table, options: Options, steps: int, done: Applied
+    releaser: Releaser, table: TextTable, options: Options, steps: int, done: Applied
 ) -> list[list[Any]]:
     """Lines of series, step and released value; pieces of as many steps as the filter takes."""
     found = read_series(options, table, labelled=False)

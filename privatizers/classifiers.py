@@ -7,6 +7,9 @@ from torch import Tensor, nn
 
 from privatizers.protocol import PrivatizerError
 
+SHOWN = 10
+"""Shares of classes that an error shows at most."""
+
 
 def check_prior(prior: Tensor) -> Tensor:
     """Return the prior as float32, or say why there is nothing to hide.
@@ -20,8 +23,12 @@ def check_prior(prior: Tensor) -> Tensor:
             "give the shares of at least two"
         )
     if not bool((prior > 0).all()) or abs(float(prior.sum()) - 1) > 1e-4:
+        shown = ", ".join(f"{share:.3g}" for share in prior.tolist()[:SHOWN])
+        more = ", ..." if len(prior) > SHOWN else ""
+        lacking = [place for place, share in enumerate(prior.tolist()) if not share > 0]
+        where = f" (class {lacking[0]} has {float(prior[lacking[0]]):g})" if lacking else ""
         raise PrivatizerError(
-            f"prior {prior.tolist()} must be above 0 everywhere and sum to 1; leave out "
+            f"prior [{shown}{more}] must be above 0 everywhere and sum to 1{where}; leave out "
             "a class that does not occur"
         )
     return prior.float()

@@ -34,8 +34,8 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     _add_curve(actions)
     _add_export(actions)
-    add_attack(actions)
     add_apply(actions)
+    add_attack(actions)
 
 
 def _add_curve(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

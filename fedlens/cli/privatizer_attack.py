@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from fedlens.cli.flags import add_json_flag
 from fedlens.cli.output import print_json, say, tell
+from fedlens.cli.own_records import add_column_flags, with_columns
 from foundation.errors import ExitStatus, WrongUse
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def add_attack(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     add("filter", type=Path, metavar="FILTER", help="file of a curve's filters/, a run's folder, "
         "or an exported .pt2 or .onnx")  # fmt: skip
     add("--data", default=DATA, help="source of records and attribute (default: %(default)s)")
+    add_column_flags(parser)
     add("--releases", nargs="+", type=int, default=[1], metavar="N",
         help="releases of each record that attackers see (default: 1)")  # fmt: skip
     add("--attackers", nargs="+", default=[], metavar="NAME",
@@ -59,10 +61,11 @@ def run_attack(args: argparse.Namespace) -> int:
     from studies.framework.errors import StudyError
     from studies.metrics.attacks import strongest
 
+    data = with_columns(args)
     try:
         found = attack(
             args.filter,
-            args.data,
+            data,
             releases=args.releases,
             attackers=args.attackers,
             records=args.records,

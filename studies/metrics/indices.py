@@ -36,11 +36,17 @@ class IteStyle:
 def ite_style_index(records: Tensor, released: Tensor, *, seed: int) -> IteStyle:
     """The index of raw records and the same released, float32 [n, ...]; read the warning above.
 
+    Of colour pictures [n, c, h, w] both parts are means over the channels, as in the paper
+    (appendix A.4.3).
+
     Raises:
         PrivateDataError: fewer than 20 records, or not as many of both.
     """
-    one = knn_information(records, released, seed=seed)
-    itself = knn_information(records, records, seed=seed)
+    pairs = [(records, released)]
+    if records.ndim == 4 and records.shape == released.shape:
+        pairs = list(zip(records.unbind(1), released.unbind(1), strict=True))
+    one = sum(knn_information(*pair, seed=seed) for pair in pairs) / len(pairs)
+    itself = sum(knn_information(raw, raw, seed=seed) for raw, _ in pairs) / len(pairs)
     return IteStyle(one, itself, 1 - one / itself if itself > 0 else math.nan, len(records))
 
 

@@ -49,7 +49,7 @@ from studies.papers.cloak_training import (
 COLUMNS = (
     "box", "fill", "suppressed", "seed", "accuracy", "loss_points", *CODE_COLUMNS, "paper_accuracy",
     "attack_frozen", "attack_retrained", "leak_at_least", "bound_nats", "ite_style_loss",
-    "demographic_parity", "equalized_odds_sum", "seconds",
+    "demographic_parity", "equalized_odds_sum", "ms", "service_ms", "seconds",
 )  # fmt: skip
 
 

@@ -364,6 +364,11 @@ def test_facescrub_layout(tmp_path: Path) -> None:
     for part in _parts(split):
         assert torch.equal(part.sensitive, (part.utility >= 3).long())
     assert split.train.utility_classes == 5
+    turned = load_private(f"facescrub:{tmp_path},utility=gender,sensitive=person,side=16")
+    assert torch.equal(turned.test.utility, split.test.sensitive)
+    assert torch.equal(turned.test.sensitive, split.test.utility)
+    with pytest.raises(PrivateDataError, match="utility=hair is absent"):
+        load_private(f"facescrub:{tmp_path},utility=hair")
     with pytest.raises(PrivateDataError, match="is no folder"):
         load_private(f"facescrub:{tmp_path / 'actors'}")
 

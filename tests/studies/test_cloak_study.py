@@ -120,6 +120,17 @@ def test_kept_pixels_are_read_as_what_they_are(rows: tuple[list[Row], Path]) -> 
         assert number(row, "code_records") > 3000
 
 
+def test_the_index_is_of_noise_alone_too_and_latency_stands_beside_the_service_s(
+    rows: tuple[list[Row], Path],
+) -> None:
+    """The paper states its index of what has noise and is not suppressed, and of uniform noise."""
+    indexed = {(row["box"], row["fill"]) for row in rows[0] if "ite_style_loss" in row}
+    assert {("white", "noise"), ("white", "trained"), ("uniform", "as noise")} <= indexed
+    timed = [row for row in rows[0] if "ms" in row]
+    assert timed and all(row["fill"] == "trained" for row in timed)
+    assert all(float(row["ms"]) > 0 and float(row["service_ms"]) > 0 for row in timed)
+
+
 def test_pictures_are_drawn(rows: tuple[list[Row], Path]) -> None:
     _, out = rows
     assert {path.name for path in out.iterdir()} == {

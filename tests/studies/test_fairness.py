@@ -84,5 +84,9 @@ def test_the_index_is_0_of_the_records_and_1_of_noise() -> None:
     noise = ite_style_index(x, torch.randn(1000, 1, 3, 3, generator=source), seed=0)
     assert 0.9 < noise.loss < 1.1
     assert noise.records == 1000
+    grey, other = torch.randn(2, 400, 1, 3, 3, generator=source).unbind(0)
+    colour = ite_style_index(torch.cat([grey, other], 1), torch.cat([grey, grey], 1), seed=0)
+    each = [ite_style_index(raw, grey, seed=0).information for raw in (grey, other)]
+    assert colour.information == pytest.approx(sum(each) / 2), "a mean over the channels"
     with pytest.raises(PrivateDataError, match="at least 20"):
         ite_style_index(x[:10], x[:10], seed=0)

@@ -107,6 +107,10 @@ def test_one_command_for_a_folder_from_records_to_released_ones(
     assert str(tmp_path) not in repr(curve), "no path enters the store"
     assert main(["privatizer", "apply", str(kept), str(own), str(tmp_path / "released")]) == 0
     assert len(list((tmp_path / "released").iterdir())) == 179
+    attacked = ["privatizer", "attack", str(kept), *data, "--quick", "--attackers", "logistic"]
+    assert main([*attacked, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert found["strongest"]["balanced"] > 0.4, "three houses, and 60% of the pixels are left"
     # other pictures under the same names are measured anew
     Image.new("L", (16, 16), 9).save(own / "0.png")
     assert main(["privatizer", "curve", "--method", "cloak", *data, *quick, "--out", str(out)]) == 0

@@ -382,4 +382,5 @@ def test_exporting_what_is_no_filter_is_wrong_use(
     (tmp_path / "one.safetensors").write_bytes(b"nonsense")
     assert main(["privatizer", "export", str(tmp_path / "one.safetensors")]) == 2
     assert "holds no filter" in capsys.readouterr().err
-    assert main(["privatizer", "export", str(tmp_path / "two.safetensors")]) == 1
+    assert main(["privatizer", "export", str(tmp_path / "two.safetensors")]) == 2
+    assert "there is no such file" in capsys.readouterr().err

@@ -13,21 +13,24 @@ from client.datasets.spec import PrivateSource
 
 GENDERS = ("actors", "actresses")
 SUFFIXES = (".jpg", ".jpeg", ".png")
-DEFAULTS = {"side": "64", "limit": "100"}
+ATTRIBUTES = {"person": 0, "gender": 1}
+DEFAULTS = {"utility": "person", "sensitive": "gender", "side": "64", "limit": "100"}
 
 
 def load_facescrub(name: str, argument: str, data_dir: Path | None, seed: int) -> Split:
-    """``facescrub:PATH,side=64,limit=100``: utility: the person, sensitive: the gender.
+    """``facescrub:PATH,utility=person,sensitive=gender,side=64,limit=100``.
 
     PATH has ``actors/faces/PERSON/*.jpeg`` and ``actresses/faces/PERSON/*.jpeg`` (the folder
     ``faces`` may be left out). At most ``limit`` pictures a person, in alphabetical order; they are
     dealt to the three parts at random, so that a person is in all of them (Bertran et al. 2019,
-    section 5.3).
+    section 5.3). With both attributes ``person`` it is up to the person whether to be known or
+    hidden (section 5.1, as of the ORL faces).
 
     Raises:
-        PrivateDataError: when a folder is missing or a picture damaged.
+        PrivateDataError: on an absent attribute, when a folder is missing or a picture damaged.
     """
     options = parse_options("facescrub", argument, DEFAULTS)
+    used, hidden = (options.one_of(which, ATTRIBUTES) for which in ("utility", "sensitive"))
     people = [
         (gender, person)
         for gender, folder in enumerate(GENDERS)
@@ -39,12 +42,14 @@ def load_facescrub(name: str, argument: str, data_dir: Path | None, seed: int) -
         for path in _faces(person)[: options.number("limit", 1)]
     ]
     persons = np.array([number for number, _, _ in found], np.int64)
+    genders = np.array([gender for _, gender, _ in found], np.int64)
+    known = {"person": (persons, len(people)), "gender": (genders, len(GENDERS))}
     pictures = labelled_pictures(
         name,
         read_pictures([path for _, _, path in found], options.number("side", 16)),
-        persons,
-        np.array([gender for _, gender, _ in found], np.int64),
-        (len(people), len(GENDERS)),
+        known[used][0],
+        known[hidden][0],
+        (known[used][1], known[hidden][1]),
         persons,
     )
     return split_at_random(pictures, seed)

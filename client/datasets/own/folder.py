@@ -23,7 +23,7 @@ from client.datasets.own.pictures import (
     resizing_note,
     usual_side,
 )
-from client.datasets.own.tables import SUFFIXES, Table, read_table
+from client.datasets.own.tables import SUFFIXES, TextTable, read_table
 from client.datasets.spec import PrivateSource
 from models.pixels import from_pixels
 
@@ -105,7 +105,7 @@ def _manifest(options: Options) -> Path:
     return found[0]
 
 
-def _file_column(options: Options, table: Table) -> str:
+def _file_column(options: Options, table: TextTable) -> str:
     if named := options.values["file"]:
         return named
     for known in FILE_COLUMNS:

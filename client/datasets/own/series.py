@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from client.datasets.attributes.data import PrivateDataError, Split
 from client.datasets.attributes.options import Options, parse_options
 from client.datasets.own.labels import OwnRecords, dealt, left_out
-from client.datasets.own.tables import Table, read_table
+from client.datasets.own.tables import TextTable, read_table
 from client.datasets.spec import PrivateSource
 
 DEFAULTS = {
@@ -159,7 +159,7 @@ def as_series(
     )
 
 
-def read_series(options: Options, table: Table, *, labelled: bool) -> ReadSeries:
+def read_series(options: Options, table: TextTable, *, labelled: bool) -> ReadSeries:
     """The table's series, wide or long; without ``labelled`` no attribute is looked for.
 
     Raises:
@@ -170,7 +170,7 @@ def read_series(options: Options, table: Table, *, labelled: bool) -> ReadSeries
     return _wide(options, table, labelled=labelled)
 
 
-def step_columns(table: Table) -> list[str]:
+def step_columns(table: TextTable) -> list[str]:
     """Columns of steps, in order: those that end in a number, of the commonest beginning."""
     found = {name: match for name in table.columns if (match := NUMBERED.fullmatch(name))}
     if not found:
@@ -182,7 +182,7 @@ def step_columns(table: Table) -> list[str]:
     )
 
 
-def _long(options: Options, table: Table, *, labelled: bool) -> ReadSeries:
+def _long(options: Options, table: TextTable, *, labelled: bool) -> ReadSeries:
     names = table.column(options.values["series"], "series=")
     order = _numbers_or_texts(table.column(options.values["step"], "step="))
     values = _numbers(table, options.values["value"], "value=")
@@ -205,7 +205,7 @@ def _long(options: Options, table: Table, *, labelled: bool) -> ReadSeries:
     )
 
 
-def _wide(options: Options, table: Table, *, labelled: bool) -> ReadSeries:
+def _wide(options: Options, table: TextTable, *, labelled: bool) -> ReadSeries:
     columns = [one for one in step_columns(table) if one != options.values["sensitive"]]
     if len(columns) < LEAST_STEPS:
         raise PrivateDataError(
@@ -225,7 +225,7 @@ def _wide(options: Options, table: Table, *, labelled: bool) -> ReadSeries:
     )
 
 
-def _numbers(table: Table, name: str, what: str) -> NDArray[np.float64]:
+def _numbers(table: TextTable, name: str, what: str) -> NDArray[np.float64]:
     found = []
     for row, text in enumerate(table.column(name, what)):
         try:

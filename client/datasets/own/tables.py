@@ -15,7 +15,7 @@ MOST_ROWS = 5_000_000
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class TextTable:
     """Columns of text, each as long as the others.
 
     Attributes:
@@ -43,7 +43,7 @@ class Table:
         return self.columns[name]
 
 
-def read_table(path: Path) -> Table:
+def read_table(path: Path) -> TextTable:
     """A CSV file with a line of names, or a Parquet file.
 
     Raises:
@@ -60,7 +60,7 @@ def read_table(path: Path) -> Table:
             f"{path}: no readable table ({_first_line(error)}); write it anew as CSV in UTF-8 or "
             "as Parquet"
         ) from error
-    table = Table(path, columns)
+    table = TextTable(path, columns)
     if not len(table):
         raise PrivateDataError(f"{path}: has no rows under its line of names; add some")
     return table
