@@ -70,7 +70,8 @@ def contribution(features: Tensor, pairs: Tensor, count: int, clipping_norm: flo
 
 def clipped(vector: Tensor, norm: float) -> Tensor:
     """The vector, brought to this length if it is longer."""
-    return vector * (norm / vector.norm().clamp_min(norm))
+    short: Tensor = vector * (norm / vector.norm().clamp_min(norm))
+    return short
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,4 +124,5 @@ class PairGaussians:
 
 def _definite(matrices: Tensor) -> Tensor:
     values, vectors = torch.linalg.eigh(matrices)
-    return (vectors * values.clamp_min(LEAST_VARIANCE)[..., None, :]) @ vectors.mT
+    found: Tensor = (vectors * values.clamp_min(LEAST_VARIANCE)[..., None, :]) @ vectors.mT
+    return found

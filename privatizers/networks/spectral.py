@@ -58,7 +58,8 @@ class LowFrequencies(nn.Module):
     def forward(self, records: Tensor) -> Tensor:
         """Features float32 [n, size] of images [n, c, h, w], of length 1 at most."""
         moved = (self.raw(records) - self.centre) * self.scale
-        return moved / moved.norm(dim=1, keepdim=True).clamp_min(1.0)
+        found: Tensor = moved / moved.norm(dim=1, keepdim=True).clamp_min(1.0)
+        return found
 
     def images(self, features: Tensor) -> Tensor:
         """The smoothest images [n, c, h, w] that have these features [n, size], of any range."""

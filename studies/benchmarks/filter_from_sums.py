@@ -26,7 +26,7 @@ from accountant.dp.differential import DifferentialAccountant
 from accountant.events import GaussianRelease
 from client.datasets.attributes import load_private
 from client.datasets.attributes.data import PrivateData, Split
-from models.classifiers import Mlp
+from models.classifiers import Mlp, check_image
 from privatizers.classifiers import prior_of
 from privatizers.fitting import FIRST, AdversaryStage, FitConfig, FittedFilter, fit_filter
 from privatizers.information import InformationPrivatizer, Objective
@@ -81,7 +81,7 @@ def released_gaussians(
     source = torch.Generator().manual_seed(settings.seed)
     order = torch.randperm(len(train), generator=source)
     dealt = order[: settings.users * settings.images].view(-1, settings.images)
-    features = LowFrequencies((train.shape[0], *train.shape[1:]), settings.highest)
+    features = LowFrequencies(check_image(train.shape), settings.highest)
     plain = features.raw(train.records)
     looked = [looked_at(plain[rows], FIRST_CLIP) for rows in dealt]
     first = _noised(looked, settings.first_noise * FIRST_CLIP, source) / len(dealt)
