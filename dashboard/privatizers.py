@@ -13,14 +13,28 @@ from server.store import PrivatizerAttack, PrivatizerPoint, StoredPrivatizerCurv
 BLIND = ("prior", "side-information", "position")
 """Lines of reference: they do not look at a record."""
 NONE_YET, NO_BOUND = "–", "none"
-COLOURS = ("#1f5fa8", "#d1711b", "#2a8c6c", "#8a6fb0", "#a61b1b", "#4f6d7a")
+RELEASE = "release"
+KNOWS = {
+    "code": "the code, weights, noise law",
+    "decode": "release, weights, noise law",
+    "formula": "release, the attribute's formula",
+    **dict.fromkeys(BLIND, "no record"),
+}
+"""What attackers know of a filter besides labelled records; all others see its releases alone."""
+COLOURS = (
+    *("#1f5fa8", "#d1711b", "#2a8c6c", "#8a6fb0", "#a61b1b", "#4f6d7a"),
+    *("#b0952a", "#d16b9a", "#5b8c2a", "#333333", "#7a5230"),
+)
 GREY = "#777777"
 HEIGHT = 320
 AXES = ("value", "low", "high")
 
 ATTACKS_CAPTION = (
-    "Every attacker is **fresh**: fitted on released records of an own part, scored on others that "
-    "neither it nor the filter has seen. Balanced accuracy on the sensitive attribute; bars are "
+    "*code* has the filter's weights, as every device does, and reads the **noisy code** that a "
+    "release is computed from: by data processing it bounds all who see the release. *decode* "
+    "brings a release back to its code. *x10*: ten releases of each record. The others have no "
+    "weights and are **fresh**: fitted on released records of an own part, scored on others that "
+    "neither they nor the filter have seen. Balanced accuracy on the sensitive attribute; bars are "
     "95% bootstrap intervals, ± the deviation over seeds. *Frozen* is the same attacker as fitted "
     "on raw records; it flatters a filter, since a real attacker trains again. An attack is an "
     "estimate: a better attacker may come."
@@ -58,6 +72,11 @@ def strongest(point: PrivatizerPoint) -> PrivatizerAttack:
     return max(looking(point) or list(point.attacks), key=lambda one: one.mean)
 
 
+def knows(attacker: str) -> str:
+    """What an attacker knows of the filter; ``code x10`` is ``code`` with ten releases."""
+    return KNOWS.get(attacker.partition(" x")[0], RELEASE)
+
+
 def point_table(curve: StoredPrivatizerCurve) -> Frame:
     """One row a point, raw records first."""
     return frame([_point_row(curve, point) for point in curve.points])
@@ -71,10 +90,17 @@ def _point_row(curve: StoredPrivatizerCurve, point: PrivatizerPoint) -> dict[str
         "Fresh network": _with_deviation(point.fresh, point.fresh_std, curve.seeds),
         "Strongest attacker": best.attacker,
         "reads": _with_deviation(best.mean, best.std, curve.seeds),
+        "Without weights": _number(_without_weights(point)),
         "frozen": _number(best.frozen),
         "Leaks at least (nats)": _number(max([0.0, *(one.leak for one in looking(point))])),
         "Filter (ms a record)": _number(point.latency_ms),
     }
+
+
+def _without_weights(point: PrivatizerPoint) -> float | None:
+    """The most that is read by who sees releases alone."""
+    means = [one.mean for one in looking(point) if "weights" not in knows(one.attacker)]
+    return max(means, default=None)
 
 
 def attack_table(curve: StoredPrivatizerCurve) -> Frame:
@@ -84,6 +110,7 @@ def attack_table(curve: StoredPrivatizerCurve) -> Frame:
             {
                 "Point": place(point) if one.attacker not in BLIND else "no record",
                 "Attacker": one.attacker,
+                "Knows": knows(one.attacker),
                 "Reads": _with_deviation(one.mean, one.std, curve.seeds),
                 "95% interval": f"{one.low:.3f} to {one.high:.3f}",
                 "Frozen": _number(one.frozen),

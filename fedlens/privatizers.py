@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from fedlens.attacking import attack
 from foundation.errors import WrongUse
 from privatizers.classifiers import choices_of
 from privatizers.export import Exported, Kind, example_inputs, export_filter, latency_ms, release
@@ -31,6 +32,7 @@ __all__ = [
     "Filter",
     "FitConfig",
     "FittedFilter",
+    "attack",
     "curve",
     "export",
     "fit",

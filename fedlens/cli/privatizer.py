@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from fedlens.cli.flags import SEEDS, add_json_flag, add_seeds_flag, made_folder, parse_seeds
 from fedlens.cli.output import print_json, program, say, tell
+from fedlens.cli.privatizer_attack import add_attack
 from foundation.errors import ExitStatus, WrongUse
 
 if TYPE_CHECKING:
@@ -32,17 +33,18 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     _add_curve(actions)
     _add_export(actions)
+    add_attack(actions)
 
 
 def _add_curve(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     curve = actions.add_parser(
         "curve",
         help="a curve of utility against leakage, every point attacked afresh",
-        description="Train a method at several points and seeds, attack every filter with fresh "
-        "attackers on records that it never saw, print a table, draw plots and a sheet of records "
-        "before and after, and store the figures. Goes on where it was stopped. Simulation only: "
-        "raw data is used and no budget is kept. The sheet shows real records where the data are "
-        "real; it stays in the folder and out of the store.",
+        description="Train a method at several points and seeds, attack every filter by attackers "
+        "who have it and by others, on records that it never saw, print a table, draw plots and a "
+        "sheet of records before and after, and store the figures. Goes on where it was stopped. "
+        "Simulation only: raw data is used and no budget is kept. The sheet shows real records "
+        "where the data are real; it stays in the folder and out of the store.",
         epilog="example: fedlens privatizer curve --method cloak --quick",
     )
     add = curve.add_argument
@@ -63,8 +65,9 @@ def _add_curve(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         nargs="+",
         default=[],
         metavar="NAME",
-        help="of logistic, trees, same, wide (default: all; quick: logistic same); the data's "
-        "formula, if it has one, and the lines of reference are always there",
+        help="of code, decode, residual, features, logistic, trees, same, wide (default: all; "
+        "quick: code logistic same); the data's formula, if it has one, and the lines of reference "
+        "are always there",
     )
     add("--quick", action="store_true", help="one or two points, one seed, small networks")
     add("--data-dir", help="folder of the data sets' files")
@@ -126,19 +129,24 @@ def run_curve_verb(args: argparse.Namespace) -> int:
 
 def _print(curve: Curve, out: Path, seeds: int) -> None:
     from studies.framework.tables import print_table, table_of
-    from studies.tradeoff.certified import words_of
-    from studies.tradeoff.figures import BLIND, LABEL, columns_of
+    from studies.tradeoff.certified import words_of as bound_words
+    from studies.tradeoff.figures import BLIND, LABEL, columns_of, words_of
 
     print_table(table_of(curve.table(), columns_of(curve)))
     say()
-    say("attackers: balanced accuracy, fitted on released records and scored on others")
+    say(
+        "attackers: balanced accuracy, on records that none of them was fitted on; what each knows:"
+    )
+    for name in dict.fromkeys(name for place in curve.places for name in place.looking):
+        say(f"  {name}: {words_of(name)}")
     for name in BLIND:
         if name in curve.raw.attackers:
             level = curve.raw.attack(name, "balanced") or 0.0
             say(f"  {name} only, without looking at a record: {level:.3f}")
     if curve.least_sum is not None:
         say(f"  K = {curve.least_sum:.4f} nats leak at least, if all of the use is kept")
-    say(f"certified_nats: {words_of(all(point.certified_for_any for point in curve.places))}")
+    everywhere = all(point.certified_for_any for point in curve.places)
+    say(f"certified_nats: {bound_words(everywhere)}")
     if seeds < len(SEEDS):
         say(f"{seeds} seed(s): give --seeds 0 1 2 for deviations that mean something")
     say(LABEL)

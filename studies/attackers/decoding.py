@@ -111,7 +111,7 @@ class CodeDecoder:
         return torch.cat([self._decode(part) for part in torch.split(sent, CHUNK)])
 
     def _decode(self, sent: Tensor) -> Tensor:
-        codes = self.middle + self.spread * self.guess(sent)
+        codes: Tensor = self.middle + self.spread * self.guess(sent)
         if self.law is None:
             return codes
         wanted, law = sent.flatten(1), self.law
@@ -130,7 +130,8 @@ class CodeDecoder:
         """Twice the negative log-posterior of codes, up to a constant, float32 [n]."""
         off = codes - self.middle
         prior = ((off @ self.precision) * off).sum(1)
-        return (wanted - law.mean(codes)).square().sum(1) / law.deviation**2 + prior
+        missed: Tensor = (wanted - law.mean(codes)).square().sum(1)
+        return missed / law.deviation**2 + prior
 
     def _move(self, codes: Tensor, wanted: Tensor, damping: Tensor, law: ReleaseLaw) -> Tensor:
         """A damped Gauss-Newton step of each code, float32 [n, k]."""
@@ -187,13 +188,18 @@ class _Sum(nn.Module):
 
 def _clamped_mean(plain: Tensor, deviation: float, low: float, high: float) -> Tensor:
     """E[clamp(x + N(0, deviation²))] of each entry x."""
-    found, normal = plain, torch.distributions.Normal(0.0, 1.0)
+    found = plain
     if low > -math.inf:
         above = (plain - low) / deviation
-        density = torch.exp(normal.log_prob(above))
-        found = found + deviation * density - (plain - low) * normal.cdf(-above)
+        density = _density(above)
+        found = found + deviation * density - (plain - low) * torch.special.ndtr(-above)
     if high < math.inf:
         below = (high - plain) / deviation
-        density = torch.exp(normal.log_prob(below))
-        found = found - deviation * density + (high - plain) * normal.cdf(-below)
+        density = _density(below)
+        found = found - deviation * density + (high - plain) * torch.special.ndtr(-below)
     return found
+
+
+def _density(values: Tensor) -> Tensor:
+    """Of N(0, 1)."""
+    return torch.exp(-values.square() / 2) / math.sqrt(2 * math.pi)

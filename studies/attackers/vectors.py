@@ -1,7 +1,8 @@
 """A strong reader of vectors: of a filter's noisy code, or of what a mask keeps.
 
-Two kinds of learner that fail in different places, a residual network and boosted trees, and the
-mean of both; the one that does best on records held back answers.
+Learners that fail in different places: a residual network, boosted trees and, of short vectors, a
+Gaussian for each pair of utility and attribute. One of them or the mean of all answers, whichever
+does best on records held back.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 import torch
 from sklearn.ensemble import HistGradientBoostingClassifier
 from torch import Tensor, nn
+from torch.distributions import MultivariateNormal
 from torch.nn import functional as F
 
 from client.datasets.attributes.data import PrivateData
@@ -25,6 +27,8 @@ from studies.attackers.protocol import AttackError, FittedAttacker, cautious, ch
 HELD_BACK, MOST_HELD = 0.1, 5000
 """Share of the owners that choose epoch and learner, and records of theirs at most."""
 CHUNK = 4096
+MOST_COLUMNS = 64  # Of vectors that Gaussians are fitted to
+RIDGE, SHRINK = 1e-3, 4.0  # Added to variances of about 1; rows a column that count as those of all
 LOOKS = 12  # How often a network in training is tried on what is held back
 SMOOTH = 0.05  # Columns that vary less than this share of the most varied are not blown up
 
@@ -38,19 +42,21 @@ class ResidualMlp(nn.Module):
         super().__init__()
         with unset_weights(self):
             self.enter = nn.Linear(entries, width)
-            self.first = nn.ModuleList(nn.Linear(width, width) for _ in range(blocks))
-            self.second = nn.ModuleList(nn.Linear(width, width) for _ in range(blocks))
+            self.blocks = nn.ModuleList(
+                nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width))
+                for _ in range(blocks)
+            )
             self.answer = nn.Linear(width, classes)
         initialise(self, generator, "relu")
         with torch.no_grad():
-            for layer in self.second:
-                layer.weight.mul_(0.3)
+            for block in self.blocks:
+                block.get_parameter("2.weight").mul_(0.3)
 
     def forward(self, vectors: Tensor) -> Tensor:
         """Logits."""
         units = F.relu(self.enter(vectors))
-        for first, second in zip(self.first, self.second, strict=True):
-            units = F.relu(units + second(F.relu(first(units))))
+        for block in self.blocks:
+            units = F.relu(units + block(units))
         logits: Tensor = self.answer(units)
         return logits
 
@@ -103,10 +109,12 @@ class VectorReader:
         middle, spread = rows[kept].mean(0), rows[kept].std(0)
         scale = spread.clamp_min(SMOOTH * float(spread.max()) + 1e-12)
         rows = (rows - middle) / scale
-        learners = [
+        learners: list[_Learner] = [
             self._network(rows, known, kept, apart, generator),
             self._trees(rows, known, kept, seed),
         ]
+        if rows.shape[1] <= MOST_COLUMNS:
+            learners.append(_Gaussians.fit(rows[kept], known.take(kept)))
         chosen = _best(learners, rows[apart], known.sensitive[apart])
         return VectorsFitted(chosen, middle, scale)
 
@@ -174,7 +182,37 @@ class _Trees:
         return wide
 
 
-_Learner = _Network | _Trees
+class _Gaussians:
+    """p(s|z) by Bayes' rule, where z of each pair of utility and attribute is normal."""
+
+    def __init__(self, parts: list[tuple[int, float, MultivariateNormal]], classes: int) -> None:
+        self.parts, self.classes = parts, classes
+
+    @classmethod
+    def fit(cls, rows: Tensor, known: PrivateData) -> _Gaussians:
+        size, parts = rows.shape[1], []
+        classes = known.sensitive_classes
+        pairs = known.utility * classes + known.sensitive
+        pooled = torch.cov(rows.T).reshape(size, size) + RIDGE * torch.eye(size)
+        for pair in torch.unique(pairs).tolist():
+            own = rows[pairs == pair]
+            own_share = len(own) / (len(own) + SHRINK * size)  # Few rows lean on those of all
+            spread = torch.cov(own.T).reshape(size, size) if len(own) > 1 else pooled
+            covariance = own_share * spread + (1 - own_share) * pooled + RIDGE * torch.eye(size)
+            law = MultivariateNormal(own.mean(0), covariance_matrix=covariance)
+            parts.append((pair % classes, math.log(len(own) / len(rows)), law))
+        return cls(parts, classes)
+
+    @torch.no_grad()
+    def probabilities(self, rows: Tensor) -> Tensor:
+        found = torch.full((len(rows), self.classes), -math.inf)
+        for value, share, law in self.parts:
+            density = share + law.log_prob(rows)  # type: ignore[no-untyped-call]
+            found[:, value] = torch.logaddexp(found[:, value], density)
+        return found.double().softmax(-1)
+
+
+_Learner = _Network | _Trees | _Gaussians
 
 
 def _rows(records: Tensor, side: Tensor | None) -> Tensor:

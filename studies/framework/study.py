@@ -1,5 +1,7 @@
 """A study by name: one trial a seed, kept when it is finished, then a table, plots and JSON.
 
+Within a trial rows are kept as they come (`SeedTrial.piece`): a killed study goes on after them.
+
 A study is a module with
 
     COLUMNS: tuple[str, ...]        # of the printed table, keys of its rows
@@ -14,20 +16,20 @@ add studies through entry points in the group ``fedlens.studies``, each a `Study
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from foundation.json_values import json_value
 from studies.framework.errors import StudyError
+from studies.framework.pieces import Piece, PieceStore, plain
 from studies.framework.settings import as_mapping, read_settings
 from studies.framework.store import TrialStore, write_json
 from studies.framework.tables import Row
 from studies.framework.trials import Report
 
-ROWS, SETTINGS, TRIALS = "rows.json", "settings.json", "trials"
-VERSION = 1  # Of finished trials: raised when the same settings would measure something else
+ROWS, SETTINGS, TRIALS, PIECES = "rows.json", "settings.json", "trials", "pieces"
+VERSION = 2  # Of finished trials: raised when the same settings would measure something else
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,18 @@ class SeedTrial:
     data_dir: Path | None  # folder of data files; None for the usual places
     out: Path  # the study's folder, where pictures go
     report: Report  # told what is under way
+    pieces: PieceStore | None = None  # where rows are kept as they come; None keeps nothing
+
+    def piece(self, key: Mapping[str, Any], make: Callable[[], Piece]) -> Piece:
+        """Rows that were kept under ``key`` (JSON), or those that ``make`` measures, kept at once.
+
+        What several pieces are measured with is to be built when the first of them is missing.
+        """
+        return make() if self.pieces is None else self.pieces.piece(key, make)
+
+    def rows(self, key: Mapping[str, Any], make: Callable[[], list[Row]]) -> list[Row]:
+        """The same of rows that nothing is drawn of."""
+        return self.piece(key, lambda: Piece(make())).rows
 
 
 class StudyModule(Protocol):
@@ -123,7 +137,8 @@ def run_seeds(
         plan = _plan(study, settings, trial)
         kept = store.find(plan)
         if kept is None:
-            kept = {"rows": [_plain(row) for row in module.run_seed(settings, trial)]}
+            trial = replace(trial, pieces=PieceStore(out / PIECES, plan))
+            kept = {"rows": [plain(row) for row in module.run_seed(settings, trial)]}
             store.keep(plan, kept)
         rows += kept["rows"]
     module.draw(rows, settings, out)
@@ -134,11 +149,3 @@ def _plan(study: Study, settings: Any, trial: SeedTrial) -> dict[str, Any]:
     where = None if trial.data_dir is None else str(trial.data_dir.absolute())
     known = {"study": study.module, "settings": as_mapping(settings), "version": VERSION}
     return {**known, "seed": trial.seed, "first": trial.first, "data_dir": where}
-
-
-def _plain(row: Row) -> Row:
-    """JSON values: numbers of other libraries as Python's, what is not finite as null."""
-    plain: dict[str, Any] = dict(row)
-    plain = {k: v.item() if hasattr(v, "item") else v for k, v in plain.items()}
-    found: Row = json_value(plain)
-    return found

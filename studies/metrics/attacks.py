@@ -10,16 +10,18 @@ a device would give it: fresh, or the same where the filter's noise repeats.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from client.datasets.attributes.data import PrivateData, Split
-from privatizers.channels import channel_of, repeated_noise
+from privatizers.channels import channel_of, noise_repeats, repeated_noise
 from privatizers.classifiers import noise_shape_of
 from studies.attackers import ATTACKERS, AttackError, FittedAttacker
 from studies.attackers.everything import DecodeAttacker
@@ -29,12 +31,14 @@ from studies.attackers.knowledge import Knowledge, knowledge_of
 from studies.attackers.networks import NetworkAttacker
 from studies.attackers.protocol import Attacker
 from studies.attackers.vectors import VectorReader
+from studies.framework.tables import Row
 from studies.metrics.balanced import balanced_accuracy
 from studies.metrics.reading import reweighted, shares_of
 from studies.metrics.scores import score
 
 CHUNK = 1000
 RESAMPLES = 200
+AFFINE_TRIALS, AFFINE_TOLERANCE = 16, 1e-4
 MOST_NUMBERS = 30_000_000  # Of a table of codes: more draws of each record are not taken
 
 
@@ -110,22 +114,46 @@ class FilterTarget:
         Raises:
             AttackError: the filter shows no code.
         """
-        channel = channel_of(self.filter)
-        if channel is None:
-            raise AttackError("this filter shows no code; attack what it releases")
-        every = [
-            self._mean(channel, data.records, seed + 1000 * draw, releases) for draw in range(draws)
-        ]
+        every = [self._codes(data.records, seed + 1000 * draw, releases) for draw in range(draws)]
         owners = torch.arange(len(data)) if data.owners is None else data.owners
         rows = torch.arange(len(data)).repeat(draws)
         wide = data.take(rows)
         return replace(wide, records=torch.cat(every), owners=owners[rows])
 
     @torch.no_grad()
+    def _codes(self, records: Tensor, seed: int, releases: int) -> Tensor:
+        """Mean codes; of a channel that is affine in its noise in one pass, with the mean noise."""
+        channel = channel_of(self.filter)
+        if channel is None:
+            raise AttackError("this filter shows no code; attack what it releases")
+        if not self.affine:
+            return self._mean(channel, records, seed, releases)
+        shrunk = 1 / math.sqrt(self.told_apart(releases))
+        return self._mean(lambda part, noise: channel(part, shrunk * noise), records, seed, 1)
+
+    @cached_property
+    def affine(self) -> bool:
+        """Whether the mean of two codes of a record is the code of the mean of their noises."""
+        channel, source = channel_of(self.filter), torch.Generator().manual_seed(0)
+        if channel is None:
+            return False
+        some = self.known.records[:AFFINE_TRIALS]
+        shape = noise_shape_of(self.filter) or (0,)
+        one, two = (torch.randn(len(some), *shape, generator=source) for _ in range(2))
+        with torch.no_grad():
+            apart = (channel(some, one) + channel(some, two)) / 2 - channel(some, (one + two) / 2)
+        return float(apart.abs().max()) < AFFINE_TOLERANCE
+
+    def told_apart(self, releases: int) -> int:
+        """How many of so many releases of a record differ: one where its noise repeats."""
+        return 1 if noise_repeats(self.filter) else releases
+
+    @torch.no_grad()
     def _mean(
         self, function: Callable[..., Tensor], records: Tensor, seed: int, releases: int
     ) -> Tensor:
         source, found = torch.Generator().manual_seed(seed), []
+        releases = self.told_apart(releases)
         shape = noise_shape_of(self.filter) or (0,)
         for part in torch.split(records, CHUNK):
             noises = repeated_noise(self.filter, shape, len(part), releases, source)
@@ -180,6 +208,24 @@ def attack_filter(
     return found
 
 
+CODE_COLUMNS = ("code_reader", "code_reader_x10", "code_nats")
+"""Columns that lead a study's table: who reads the code, of one release and of ten."""
+
+
+def code_columns(target: FilterTarget, steps: int) -> Row:
+    """`CODE_COLUMNS` of a filter, with all labelled records; empty where it shows no code."""
+    if channel_of(target.filter) is None:
+        return dict.fromkeys(CODE_COLUMNS)
+    effort = replace(FULL, reader_steps=steps, tree_rounds=max(10, min(250, steps // 10)))
+    one, ten = attack_filter(target, ["code"], releases=(1, 10), effort=effort, formula=False)
+    return {
+        "code_reader": one.balanced,
+        "code_reader_x10": ten.balanced,
+        "code_nats": one.nats,
+        "code_records": one.records,
+    }
+
+
 def strongest(attacks: Sequence[FilterAttack]) -> FilterAttack:
     """The one that reads most."""
     return max(attacks, key=lambda one: one.balanced)
@@ -215,15 +261,19 @@ def _attackers(
 def trying(attacker: Attacker, effort: Effort) -> Attacker:
     """The attacker at this effort; one of another package as it is."""
     if isinstance(attacker, VectorReader):
-        return replace(attacker, steps=effort.reader_steps, tree_rounds=effort.tree_rounds)
+        return _reading(attacker, effort)
     if isinstance(attacker, DecodeAttacker):
-        reader = trying(attacker.reader, effort)
+        reader = _reading(attacker.reader, effort)
         return replace(attacker, reader=reader, steps=effort.decoder_steps)
     if isinstance(attacker, NetworkAttacker):
         return replace(attacker, steps=effort.network_steps, epochs=1)
     if isinstance(attacker, FeaturesAttacker):
         return replace(attacker, rounds=effort.tree_rounds)
     return attacker
+
+
+def _reading(reader: VectorReader, effort: Effort) -> VectorReader:
+    return replace(reader, steps=effort.reader_steps, tree_rounds=effort.tree_rounds)
 
 
 def _attack(
@@ -253,7 +303,8 @@ def _draws(target: FilterTarget, effort: Effort, releases: int) -> int:
     """Draws of each record's noise: as many as asked for, as far as they fit and take no hours."""
     code = target.codes(target.known.take(slice(0, 2)), 0).records.shape[1]
     fit = MOST_NUMBERS // (len(target.known) * code)
-    return max(1, min(effort.draws, fit, 12 // releases))
+    passes = 1 if target.affine else target.told_apart(releases)
+    return max(1, min(effort.draws, fit, 12 // passes))
 
 
 def _formula(
@@ -291,9 +342,14 @@ def _scored(
 def _joined(one: PrivateData, two: PrivateData) -> PrivateData:
     """Both parts' records, those of ``one`` first; owners only where both have them."""
 
-    def both(name: str) -> Tensor | None:
-        parts = getattr(one, name), getattr(two, name)
-        return None if parts[0] is None or parts[1] is None else torch.cat(parts)
+    def both(first: Tensor | None, second: Tensor | None) -> Tensor | None:
+        return None if first is None or second is None else torch.cat([first, second])
 
-    names = ("records", "utility", "sensitive", "side", "owners")
-    return replace(one, **{name: both(name) for name in names})
+    return replace(
+        one,
+        records=torch.cat([one.records, two.records]),
+        utility=torch.cat([one.utility, two.utility]),
+        sensitive=torch.cat([one.sensitive, two.sensitive]),
+        side=both(one.side, two.side),
+        owners=both(one.owners, two.owners),
+    )

@@ -6,6 +6,11 @@ On annotated MNIST a releaser is trained for each order α and weight λ, with a
 the network that reads digits; then fresh attackers are fitted on released images that neither it
 nor they have met, and everything is scored on the test images.
 
+Who has the filter's weights comes first: ``code_reader`` reads the noisy code that a release is
+computed from, with all labelled images there are, and so bounds everybody who sees the release;
+``code_reader_x10`` sees ten releases of each image. The other columns are of attackers without
+weights, as the paper has them, and flatter the filter.
+
 Reference lines come first. ``raw``: everybody reads the images as they are. ``digit``: an attacker
 who knows each image's digit and nothing else. The rule's sensitive attribute hangs on the digit
 (nine in ten
@@ -26,6 +31,7 @@ import copy
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import get_args
@@ -46,9 +52,11 @@ from studies.attackers.formula import THRESHOLDS, FormulaAttacker, InkFormula
 from studies.attackers.protocol import Attacker
 from studies.attackers.reading_nets import accuracy, learn
 from studies.framework.charts import plot_lines, plot_sheet
+from studies.framework.pieces import Piece
 from studies.framework.settings import check_names, parse_points
 from studies.framework.study import SeedTrial
 from studies.framework.tables import Row, number
+from studies.metrics.attacks import CODE_COLUMNS, code_columns, target_of
 from studies.metrics.reading import (
     AttributeReading,
     build_attackers,
@@ -61,7 +69,7 @@ from studies.metrics.reading import (
 from studies.papers.adversarial import adversary_of, moved, train_against
 
 COLUMNS = (
-    "point", "mode", "seed", "digits", "paper_digits", "attacker", "paper_attacker",
+    "point", "mode", "seed", "digits", *CODE_COLUMNS, "paper_digits", "attacker", "paper_attacker",
     "attacker_formula", "reweighted", "digits_fresh", "squared_error", "seconds",
 )  # fmt: skip
 PAPER_RAW = (0.9725, 0.9150)
@@ -93,6 +101,7 @@ class AlphaImagesSettings:
     last_rate: float  # share of it at the end
     attackers: tuple[str, ...]  # by name; the formula's own comes on top
     attacker_steps: int  # of the networks among them, at least
+    code_steps: int  # batches of the network that reads the code
 
     def __post_init__(self) -> None:
         check_names("modes", self.modes, get_args(Mode))
@@ -109,23 +118,30 @@ def run_seed(settings: AlphaImagesSettings, trial: SeedTrial) -> list[Row]:
     """A row for each reference line, then for each mode, order and weight."""
     seed = trial.seed
     split = load_private(settings.data, trial.data_dir, seed)
-    rows = reference_rows(settings, split, seed)
+    rows = trial.rows({"raw": True}, lambda: reference_rows(settings, split, seed))
     trial.report(f"alpha-images: seed {seed}: raw attacker {rows[-2]['attacker']:.3f}")
-    start = serving_start(settings, split.train, seed)
-    some = split.test.take(slice(0, SHOWN))
-    sheet = {"raw": some.records}
+    start = cache(lambda: serving_start(settings, split.train, seed))
+    sheet = {"raw": split.test.records[:SHOWN]}
     for mode, (alpha, weight) in product(settings.modes, parse_points(settings.points)):
-        began = time.perf_counter()
-        method = train_point(settings, split.train, start, mode, alpha, weight, seed)
-        row = point_row(settings, method, split, seed)
-        point = f"{alpha:g}:{weight:g}"
-        seconds = time.perf_counter() - began
-        rows.append({"point": point, "mode": mode, **row, "seconds": seconds})
+        place: Row = {"point": f"{alpha:g}:{weight:g}", "mode": mode}
+
+        def measure(mode: Mode = mode, alpha: float = alpha, weight: float = weight) -> Piece:
+            began = time.perf_counter()
+            method = train_point(settings, split.train, start(), mode, alpha, weight, seed)
+            row = point_row(settings, method, split, seed)
+            few = released(method.networks[FILTER], split.test.take(slice(0, SHOWN)), seed)
+            seconds = time.perf_counter() - began
+            return Piece([{**row, "seconds": seconds}], {"after": few.records})
+
+        found = trial.piece(place, measure)
+        (row,) = found.rows
+        rows.append({**place, **row})
+        code = "none" if row["code_reader"] is None else f"{row['code_reader']:.3f}"
         trial.report(
-            f"alpha-images: {mode} {point} seed {seed}: digits {row['digits']:.3f}, "
-            f"attacker {row['attacker']:.3f}"
+            f"alpha-images: {mode} {place['point']} seed {seed}: digits {row['digits']:.3f}, "
+            f"code's reader {code}, without weights {row['attacker']:.3f}"
         )
-        sheet[f"{mode} {point}"] = released(method.networks[FILTER], some, seed).records
+        sheet[f"{mode} {place['point']}"] = found.shown["after"]
     if trial.first:
         plot_sheet(sheet, trial.out / "alpha-images-sheet.png")
     return rows
@@ -204,6 +220,7 @@ def point_row(
     return {
         "seed": seed,
         "digits": accuracy(method.networks["utility"], test.records, test.utility),
+        **code_columns(target_of(method.networks[FILTER], split, seed), settings.code_steps),
         "paper_digits": None,
         "paper_attacker": None,
         "squared_error": float((test.records - split.test.records).square().mean()),
@@ -232,17 +249,19 @@ def _told_digit(records: Tensor, side: Tensor | None) -> Tensor:
 
 
 def draw(rows: Sequence[Row], settings: AlphaImagesSettings, out: Path) -> None:
-    """Attackers against digits, a line for each mode and order."""
+    """Who reads the code against digits, a line for each mode and order; below it who cannot."""
     lines: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
         if row["mode"] is not None:
             name = f"{row['mode']}, α={str(row['point']).partition(':')[0]}"
-            lines.setdefault(name, []).append((number(row, "digits"), number(row, "attacker")))
+            for kind, figure in (("code", "code_reader"), ("no weights", "attacker")):
+                place = number(row, "digits"), number(row, figure)
+                lines.setdefault(f"{name}: {kind}", []).append(place)
     floor = [number(row, "attacker") for row in rows if row["point"] == "digit"]
     plot_lines(
         lines,
         xlabel="digits read (share)",
-        ylabel="strongest attacker (balanced accuracy)",
+        ylabel="attacker (balanced accuracy)",
         level=("knows the digit alone", floor[0]),
         path=out / "alpha-images-curve.png",
     )

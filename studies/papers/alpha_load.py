@@ -42,6 +42,7 @@ from privatizers.protocol import FILTER, PrivatizerError
 from studies.attackers import ATTACKERS
 from studies.attackers.protocol import Attacker
 from studies.framework.charts import plot_lines, plot_loads
+from studies.framework.pieces import Piece
 from studies.framework.settings import check_names, parse_points
 from studies.framework.study import SeedTrial
 from studies.framework.tables import Row, number
@@ -120,25 +121,33 @@ def _side_rows(settings: AlphaLoadSettings, side: str, trial: SeedTrial) -> list
     """The rows of one side information; loads are drawn at the first seed, of the first."""
     seed = trial.seed
     split = load_side(settings, side, trial.data_dir, seed)
-    rows = reference_rows(settings, split, side, seed)
+    rows = trial.rows(
+        {"side": side, "raw": True}, lambda: reference_rows(settings, split, side, seed)
+    )
     raw = number(rows[0], "attacker")
     trial.report(f"alpha-load: {side}, seed {seed}: raw attacker {raw:.3f}")
     points = parse_points(settings.points if side == "none" else settings.side_points)
     some = split.test.take(slice(0, SHOWN))
     loads = {"raw": some}
     for mode, (alpha, budget) in product(settings.modes, points):
-        began = time.perf_counter()
-        objective = objective_of(settings, split.train, mode, alpha, budget)
-        method = train_point(settings, split.train, objective, seed)
-        row = point_row(settings, method, split, raw, seed)
-        point = f"{alpha:g}:{budget:g}"
-        head: Row = {"side": side, "point": point, "mode": mode}
-        rows.append({**head, **row, "seconds": time.perf_counter() - began})
+        place: Row = {"side": side, "point": f"{alpha:g}:{budget:g}", "mode": mode}
+
+        def measure(mode: Mode = mode, alpha: float = alpha, budget: float = budget) -> Piece:
+            began = time.perf_counter()
+            objective = objective_of(settings, split.train, mode, alpha, budget)
+            method = train_point(settings, split.train, objective, seed)
+            row = point_row(settings, method, split, raw, seed)
+            shown = released(method.networks[FILTER], some, seed).records
+            return Piece([{**row, "seconds": time.perf_counter() - began}], {"after": shown})
+
+        found = trial.piece(place, measure)
+        (row,) = found.rows
+        rows.append({**place, **row})
         trial.report(
-            f"alpha-load: {side} {mode} {point} seed {seed}: NE {row['NE']:.3f}, "
+            f"alpha-load: {side} {mode} {place['point']} seed {seed}: NE {row['NE']:.3f}, "
             f"attacker {row['attacker']:.3f}"
         )
-        loads[f"{mode} {point}"] = released(method.networks[FILTER], some, seed)
+        loads[f"{mode} {place['point']}"] = replace(some, records=found.shown["after"])
     if trial.first and side == settings.sides[0]:
         plot_loads(loads, trial.out / "alpha-load-sheet.png")
     return rows

@@ -11,6 +11,9 @@ Where the data of the paper is at hand (CelebA, FaceScrub, UTKFace, CIFAR-100, b
 that; digit against thickness on MNIST stands in for it, with another pair of attributes: its
 figures are not comparable with the paper's, which are printed beside them for their size alone.
 
+``code_reader`` has the filter's weights and reads the noisy code that a release is computed from,
+with all labelled images there are: it bounds everybody who sees the release (``x10``: ten releases
+of each image). Filters that show no code have no such column, and may tell more than is found.
 Fresh attackers are fitted on released images that neither the filter nor its adversary has met;
 ``frozen`` is an attacker fitted on *raw* images, which flatters every filter. ``utility`` is the
 provider's unchanged network, on raw images and on released ones, both of the test part. Where the
@@ -22,8 +25,9 @@ Simulation only. Settings are to be chosen on the attack part cut in two, never 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -37,16 +41,18 @@ from studies.attackers.networks import NetworkAttacker
 from studies.attackers.protocol import Attacker, FittedAttacker
 from studies.attackers.reading_nets import accuracy, learn, small_reader
 from studies.framework.charts import plot_lines, plot_sheet
+from studies.framework.pieces import Piece
 from studies.framework.study import SeedTrial
 from studies.framework.tables import Row, number
+from studies.metrics.attacks import CODE_COLUMNS, code_columns, target_of
 from studies.metrics.reading import read_all, released, released_parts
 from studies.metrics.scores import judge
-from studies.papers.attributes_training import BASELINES, AttributesSettings, trained
+from studies.papers.attributes_training import BASELINES, AttributesSettings, trainings
 
 COLUMNS = (
-    "data", "filter", "alpha", "budget", "seed", "utility_raw", "utility", "paper_utility",
-    "utility_loss", "attacker_raw", "frozen", "attacker", "attacker_formula", "paper_attacker",
-    "seconds",
+    "data", "filter", "alpha", "budget", "seed", "utility_raw", "utility", *CODE_COLUMNS,
+    "paper_utility", "utility_loss", "attacker_raw", "frozen", "attacker", "attacker_formula",
+    "paper_attacker", "seconds",
 )  # fmt: skip
 PAPER_USE, PAPER_ATTACKER = 0.936, 0.57
 """CelebA, gender kept and smile hidden (Bertran et al., Table 2): means of its two columns, by the
@@ -76,26 +82,37 @@ def _source_rows(settings: AttributesSettings, source: str, trial: SeedTrial) ->
     """The rows of one source; images before and after each filter are drawn at the first seed."""
     seed, data = trial.seed, source.partition(":")[0]
     split = load_private(source, trial.data_dir, seed)
-    provider = provide(settings, split, seed)
-    some = split.test.take(slice(0, SHOWN))
-    sheet = {"raw": some.records}
+    provider = cache(lambda: provide(settings, split, seed))
+    sheet = {"raw": split.test.records[:SHOWN]}
     rows: list[Row] = []
-    began = time.perf_counter()
-    for place, method in trained(settings, split.train, provider.reader, seed):
-        row = point_row(settings, method, provider, split, seed)
+    reader = cache(lambda: provider().reader)
+    for place, train in trainings(settings, split.train, reader, seed):
+
+        def measure(train: Callable[[], Privatizer] = train) -> Piece:
+            began = time.perf_counter()
+            method = train()
+            row = point_row(settings, method, provider(), split, seed)
+            few = released(method.networks[FILTER], split.test.take(slice(0, SHOWN)), seed)
+            return Piece([{**row, "seconds": time.perf_counter() - began}], {"after": few.records})
+
+        found = trial.piece({"data": source, **place}, measure)
+        (row,) = found.rows
         if place["filter"] in BASELINES:  # the paper's figures are of its own filter
             row |= {"paper_utility": None, "paper_attacker": None}
-        head: Row = {"data": data, **place, "seed": seed}
-        rows.append({**head, **row, "seconds": time.perf_counter() - began})
+        rows.append({"data": data, **place, "seed": seed, **row})
         trial.report(
             f"attributes: {data} {_named(place)} seed {seed}: utility {row['utility']:.3f} of "
-            f"{row['utility_raw']:.3f}, attacker {row['attacker']:.3f}"
+            f"{row['utility_raw']:.3f}, code's reader {_code(row)}, without weights "
+            f"{row['attacker']:.3f}"
         )
-        sheet[_named(place)] = released(method.networks[FILTER], some, seed).records
-        began = time.perf_counter()
+        sheet[_named(place)] = found.shown["after"]
     if trial.first:
         plot_sheet(sheet, trial.out / f"attributes-{data}-sheet.png")
     return rows
+
+
+def _code(row: Row) -> str:
+    return "none" if row["code_reader"] is None else f"{row['code_reader']:.3f}"
 
 
 def _named(place: Row) -> str:
@@ -130,6 +147,7 @@ def point_row(
         "utility": utility,
         "paper_utility": PAPER_USE,
         "utility_loss": provider.utility - utility,
+        **code_columns(target_of(method.networks[FILTER], split, seed), settings.code_steps),
         "attacker_raw": provider.attacker,
         "frozen": judge(provider.frozen, test, seed, resamples=2).balanced_accuracy,
         "paper_attacker": PAPER_ATTACKER,
@@ -146,10 +164,10 @@ def _attackers(settings: AttributesSettings, attack: PrivateData, seed: int) -> 
 
 
 def draw(rows: Sequence[Row], settings: AttributesSettings, out: Path) -> None:
-    """Attackers, fresh and frozen, against what the utility loses."""
+    """Who reads the code, and attackers without weights, against what the utility loses."""
     lines: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
-        for kind in ("attacker", "frozen"):
+        for kind in ("code_reader", "attacker", "frozen"):
             point = (100 * number(row, "utility_loss"), number(row, kind))
             name = f"{row['data']}, {row['filter']}: {kind}"
             lines.setdefault(name, []).append(point)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 
 import torch
 from torch import nn
@@ -73,6 +74,7 @@ class AttributesSettings:
     fader_steps: int  # of a FaderNet's training
     attackers: tuple[str, ...]  # by name
     attacker_steps: int  # of the networks among them, at least
+    code_steps: int  # batches of the network that reads the code
 
     def __post_init__(self) -> None:
         if not self.data or not self.objectives():
@@ -98,22 +100,30 @@ class AttributesSettings:
         return build_attackers(self.attackers, self.attacker_steps)
 
 
-def trained(
-    settings: AttributesSettings, train: PrivateData, reader: nn.Module, seed: int
-) -> Iterator[tuple[Row, Privatizer]]:
-    """Every filter of a seed, one after another, and where it stands in the table."""
+def trainings(
+    settings: AttributesSettings,
+    train: PrivateData,
+    reader: Callable[[], nn.Module],
+    seed: int,
+) -> Iterator[tuple[Row, Callable[[], Privatizer]]]:
+    """Where every filter of a seed stands in the table, and what trains it when it is asked for.
+
+    ``reader`` gives the provider's network; it is asked for when a filter is trained.
+    """
+    fader = cache(lambda: train_fader(settings, train, seed))
+
+    def point(objective: Objective, *, chained: bool) -> Callable[[], Privatizer]:
+        return lambda: train_point(
+            settings, train, reader(), objective, seed, fader() if chained else None
+        )
+
     for objective in settings.objectives():
-        method = train_point(settings, train, reader, objective, seed)
-        yield {"filter": settings.network, **_place(objective)}, method
-    if not settings.baselines:
-        return
-    fader = train_fader(settings, train, seed)
+        yield {"filter": settings.network, **_place(objective)}, point(objective, chained=False)
     if ALONE in settings.baselines:
         yield {"filter": ALONE, "alpha": None, "budget": None}, fader
     if CHAINED in settings.baselines:
         for objective in settings.objectives():
-            chain = train_point(settings, train, reader, objective, seed, fader)
-            yield {"filter": CHAINED, **_place(objective)}, chain
+            yield {"filter": CHAINED, **_place(objective)}, point(objective, chained=True)
 
 
 def _place(objective: Objective) -> Row:

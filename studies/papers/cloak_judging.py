@@ -18,6 +18,7 @@ from simulations.students.students import predict
 from studies.attackers import ATTACKERS, FittedAttacker
 from studies.framework.charts import plot_sheet
 from studies.framework.tables import Row
+from studies.metrics.attacks import code_columns, target_of
 from studies.metrics.fairness import fairness
 from studies.metrics.indices import ite_style_index
 from studies.metrics.reading import released
@@ -98,6 +99,8 @@ class CloakJudge:
         if fill == "trained":
             row |= self.attacks(self.released(filter_, self.attack_part, 101), draws[0])
             row |= self.index(draws[0].records)
+            target = target_of(filter_, self.data, self.seed)
+            row |= code_columns(target, self.settings.code_steps)
         return row
 
     def base(self, box: str, fill: str, accuracy: float) -> Row:

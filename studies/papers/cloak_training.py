@@ -59,6 +59,7 @@ class CloakSettings:
     follow_steps: int  # of the substitute each time
     attackers: tuple[str, ...]  # names; see `studies.attackers`
     attack_records: int  # that they are fitted on
+    code_steps: int  # batches of the network that reads what a mask keeps
     repeats: int  # draws of noise over which accuracies are averaged
     index_records: int  # of the ITE-style index, which depends on their number
 
@@ -185,16 +186,35 @@ def train_path(
     follower, that is with a substitute, the map's shift μ moves slowly: what is free to move every
     entry of every record at once finds what the substitute bears and the provider does not.
     """
-    settings = training.settings
-    unit, share = (1.0, 1.0) if follower is None else (CAUTIOUS, settings.black_share)
-    noise = NoiseMap(training.data.shape, settings.most, rho=FIRST_RHO, shift_unit=unit)
-    method = CloakPrivatizer(noise, network, CloakObjective(settings.gamma))
-    for ratio, steps in zip(settings.ratios, settings.steps, strict=True):
-        if ratio > 0:
-            noise.give_up(ratio, training.mean)
-        last_rate = 0.1 if ratio in settings.reported else 0.5
-        training.train(method, settings.rate, max(1, round(share * steps)), last_rate, follower)
+    settings, noise = training.settings, first_map(training, cautious=follower is not None)
+    for ratio in settings.ratios:
+        train_ratio(training, noise, ratio, network, follower)
         yield ratio, copy.deepcopy(noise)
+
+
+def first_map(training: CloakTraining, *, cautious: bool) -> NoiseMap:
+    """Where a path starts; a cautious map's shift moves slowly."""
+    unit = CAUTIOUS if cautious else 1.0
+    shape, most = training.data.shape, training.settings.most
+    return NoiseMap(shape, most, rho=FIRST_RHO, shift_unit=unit)
+
+
+def train_ratio(
+    training: CloakTraining,
+    noise: NoiseMap,
+    ratio: float,
+    network: nn.Module,
+    follower: Follower | None = None,
+) -> None:
+    """Bring a map, in place, from one ratio of the path to the next."""
+    settings = training.settings
+    if ratio > 0:
+        noise.give_up(ratio, training.mean)
+    steps = settings.steps[settings.ratios.index(ratio)]
+    share = 1.0 if follower is None else settings.black_share
+    last_rate = 0.1 if ratio in settings.reported else 0.5
+    method = CloakPrivatizer(noise, network, CloakObjective(settings.gamma))
+    training.train(method, settings.rate, max(1, round(share * steps)), last_rate, follower)
 
 
 def train_values(

@@ -15,7 +15,9 @@ Rows, by ``where`` the sensitive attribute is looked for:
     second …    as samples, transfer and taught, of a second run: its nodes look through the first
                 one's filter, and its generator learns from filtered images alone
 and ``utility`` is how often a student of the samples (of such images, where there are no samples)
-reads the class of *filtered* test images, which is what a service will get. Where the sensitive
+reads the class of *filtered* test images, which is what a service will get. ``code_reader`` has the
+filter's weights, as every node does, and reads the noisy code of a filtered image, with all images
+that no user holds: it bounds everybody who sees filtered images. Where the sensitive
 attribute is the
 strokes' thickness, an attacker that computes it is one of them. ε is the run's; of a second run's
 rows it is that of both runs together, which are about the same users.
@@ -23,9 +25,10 @@ rows it is that of both runs together, which are about the same users.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import simulations
 from accountant.dp.differential import DifferentialAccountant
@@ -33,6 +36,7 @@ from accountant.ledger.ledger import Ledger
 from client.datasets.attributes.data import PrivateData
 from server.config.reading import read_config
 from server.config.tree import Config
+from server.rounds import Observer, Progress
 from server.run_directory import RunDirectory
 from server.run_ledger import spending_of
 from simulations.engine import train_in_process
@@ -43,15 +47,20 @@ from studies.framework.errors import StudyError
 from studies.framework.settings import check_names
 from studies.framework.study import SeedTrial
 from studies.framework.tables import Row
+from studies.framework.trials import Report
+from studies.metrics.attacks import CODE_COLUMNS, FilterTarget, code_columns
 from studies.metrics.reading import build_attackers, read_all
 from studies.papers.federated_data import FilteredRun, groups_of, halves, opened, samples_of
 
 COLUMNS = (
-    "seed", "where", "attacker", "attacker_formula", "leak_at_least", "utility", "epsilon", "delta",
+    "seed", "where", *CODE_COLUMNS, "attacker", "attacker_formula", "leak_at_least", "utility",
+    "epsilon", "delta",
 )  # fmt: skip
 PRESETS = Path(simulations.__file__).parent / "presets"
 EPOCHS = 3  # of attackers that are networks, at least
 TRAINED = ("federated", "synthetic")  # Kinds of privatizer whose filter a run trains itself
+Keep = Callable[[Mapping[str, Any], Callable[[], list[Row]]], list[Row]]
+"""Keeps rows under a key, or reads those that are kept: `SeedTrial.rows`."""
 FORMULAS = {"thickness": "mnist-thickness"}
 """Sources whose sensitive attribute is computed as one of a run's is."""
 
@@ -63,6 +72,7 @@ class FederatedSettings:
     preset: str  # a configuration with a privatizer: a preset's name, or a path without ``.toml``
     attackers: tuple[str, ...]  # fresh ones, by name
     attacker_steps: int  # at least so many batches of those that are networks
+    code_steps: int  # batches of the network that reads the filter's code
     samples: int  # drawn from the generator, half to train attackers and half to test them
     epochs: int  # of the student
     second: bool = False  # whether a second run follows, with the first one's filter on its nodes
@@ -83,22 +93,31 @@ def run_seed(settings: FederatedSettings, trial: SeedTrial) -> list[Row]:
     """
     seed, report = trial.seed, trial.report
     config = _config(settings, seed, trial.data_dir)
-    first = _trained(config, trial.out / f"run-{seed}")
+    first = _trained(config, trial.out / f"run-{seed}", report)
     spent = _guarantee(config, first)
     report(f"seed {seed}: trained, {_words(spent)}")
-    rows = [{"seed": seed, **row, **spent} for row in _rows(settings, opened(config, first, seed))]
+    found = _rows(settings, opened(config, first, seed), trial.rows)
+    rows = [{"seed": seed, **row, **spent} for row in found]
     if settings.second:
         second = RunDirectory(trial.out / f"second-{seed}")
         # a study that was moved goes on with the run that is there
         follows = second.config() if second.exists() else seconded(config, first.path)
-        _trained(follows, second.path)
+        _trained(follows, second.path, report)
         spent = _guarantee(follows, first, second)
         report(f"seed {seed}: second run trained, {_words(spent)}")
-        found = _sample_rows(settings, opened(follows, second, seed), "second ")
+        found = trial.rows(
+            {"run": "second"},
+            lambda: _sample_rows(settings, opened(follows, second, seed), "second "),
+        )
         rows += [{"seed": seed, **row, **spent} for row in found]
     for row in rows:
-        report(f"seed {seed}: {row['where']} attacker {row['attacker']:.3f}")
+        report(f"seed {seed}: {row['where']} attacker {row['attacker']:.3f}{_coded(row)}")
     return rows
+
+
+def _coded(row: Row) -> str:
+    code = row.get("code_reader")
+    return "" if code is None else f", code's reader {code:.3f}"
 
 
 def draw(rows: Sequence[Row], settings: FederatedSettings, out: Path) -> None:
@@ -122,12 +141,25 @@ def seconded(config: Config, folder: Path) -> Config:
     return config.updated({**kept, **given, **after})
 
 
-def _trained(config: Config, folder: Path) -> RunDirectory:
+def _trained(config: Config, folder: Path, report: Report) -> RunDirectory:
     directory = RunDirectory(folder)
     if not directory.exists():
         directory = RunDirectory.create(directory.path, config)
-    train_in_process(config, directory, directory.default_store, None)
+    train_in_process(config, directory, directory.default_store, _rounds_told(report))
     return directory
+
+
+def _rounds_told(report: Report) -> Observer:
+    """An observer of a run that tells of its rounds, twenty times at most."""
+    told: set[int] = set()
+
+    def show(progress: Progress) -> None:
+        every = max(1, progress.rounds // 20)
+        if progress.round % every == 0 and progress.round not in told:
+            told.add(progress.round)
+            report(f"round {progress.round} of {progress.rounds}")
+
+    return show
 
 
 def _config(settings: FederatedSettings, seed: int, data_dir: Path | None) -> Config:
@@ -156,23 +188,35 @@ def _words(spent: Row) -> str:
     return f"DP ε = {spent['epsilon']:.3g} at δ = {spent['delta']:g}"
 
 
-def _rows(settings: FederatedSettings, trained: FilteredRun) -> list[Row]:
-    attack, test = trained.filtered(trained.attack), trained.filtered(trained.test)
-    shown = {"raw": (trained.attack, trained.test), "filtered": (attack, test)}
+def _rows(
+    settings: FederatedSettings, trained: FilteredRun, keep: Keep = lambda _, make: make()
+) -> list[Row]:
+    """Rows of one run, kept as they come."""
 
-    def rows_of(parts: Mapping[str, tuple[PrivateData, PrivateData]]) -> list[Row]:
-        return [
-            {**_read(settings, trained, where, *both), "utility": _use(settings, *both)}
-            for where, both in parts.items()
-        ]
+    def row_of(where: str, both: tuple[PrivateData, PrivateData]) -> list[Row]:
+        return [{**_read(settings, trained, where, *both), "utility": _use(settings, *both)}]
 
-    samples = _sample_rows(settings, trained) if trained.config.privatizer.pairs else []
-    return [*rows_of(shown), *samples, *rows_of(groups_of(trained))]
+    def filtered() -> list[Row]:
+        (row,) = row_of("filtered", _filtered_parts(trained))
+        target = FilterTarget(trained.network, trained.known, trained.test, trained.seed)
+        return [{**row, **code_columns(target, settings.code_steps)}]
+
+    rows = keep({"where": "raw"}, lambda: row_of("raw", (trained.attack, trained.test)))
+    rows = rows + keep({"where": "filtered"}, filtered)
+    if trained.config.privatizer.pairs:
+        rows = rows + keep({"where": "samples"}, lambda: _sample_rows(settings, trained))
+    for where, both in groups_of(trained).items():
+        rows = rows + keep({"where": where}, lambda where=where, both=both: row_of(where, both))  # type: ignore[misc]
+    return rows
+
+
+def _filtered_parts(trained: FilteredRun) -> tuple[PrivateData, PrivateData]:
+    return trained.filtered(trained.attack), trained.filtered(trained.test)
 
 
 def _sample_rows(settings: FederatedSettings, trained: FilteredRun, before: str = "") -> list[Row]:
     """What is read of samples of pairs, by attackers that learned from them or from images."""
-    attack, test = trained.filtered(trained.attack), trained.filtered(trained.test)
+    attack, test = _filtered_parts(trained)
     samples = samples_of(trained, settings.samples)
     taught, tried = halves(samples, trained.seed)
     utility = _use(settings, samples, test)

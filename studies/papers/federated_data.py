@@ -36,6 +36,7 @@ class FilteredRun:
     attack: PrivateData  # Images that no user holds, raw
     test: PrivateData
     seed: int
+    known: PrivateData  # Every image that no user holds: attackers who have the filter learn here
 
     def filtered(self, data: PrivateData, *, hides: bool = True) -> PrivateData:
         """The same data through the trained filter, with noise of its own."""
@@ -53,20 +54,21 @@ def opened(config: Config, directory: RunDirectory, seed: int) -> FilteredRun:
         raise StudyError(f"{directory.path} holds no run with a privatizer: train one first")
     dataset, dealt = simulated_federation(config.data, config.seed)
     test = private_images(dataset.test_images, dataset.test_labels, sensitive.test, dataset.classes)
-    free = np.setdiff1d(np.arange(len(dataset.train_labels)), dealt.indices)[:MOST]
+    free = np.setdiff1d(np.arange(len(dataset.train_labels)), dealt.indices)
     if len(free):
-        attack = private_images(
+        known = private_images(
             dataset.train_images[free],
             dataset.train_labels[free],
             sensitive.train[free],
             dataset.classes,
         )
     else:  # every training image is some user's: the test set serves for both
-        attack, test = halves(test, seed)
+        known, test = halves(test, seed)
+    attack = known.take(slice(0, MOST))
     if kept_filter_weights(config, snapshot.arrays) is None:
         raise StudyError(f"{directory.path} ended before it had a filter: give it a larger budget")
     network, _ = kept_run_filter(directory.path)
-    return FilteredRun(config, network, kept_sampler(directory), attack, test, seed)
+    return FilteredRun(config, network, kept_sampler(directory), attack, test, seed, known)
 
 
 def samples_of(trained: FilteredRun, count: int) -> PrivateData:

@@ -38,6 +38,7 @@ from privatizers.networks.filters import LinearFilter, MlpFilter
 from privatizers.protocol import FILTER, PrivatizerError
 from privatizers.training import Stage, train_privatizer
 from studies.framework.charts import plot_plane
+from studies.framework.pieces import Piece
 from studies.framework.settings import parse_points
 from studies.framework.study import SeedTrial
 from studies.framework.tables import Row
@@ -96,18 +97,31 @@ def run_seed(settings: MixtureSettings, trial: SeedTrial) -> list[Row]:
         panel = paths.setdefault(_panel(k), {})
         for alpha in settings.alphas:
             trial.report(f"mixture: k={k:g} alpha={alpha:g} seed {trial.seed}")
-            least = best_linear(k, alpha)[0]
-            linear = train_linear(settings, k, alpha, trial.seed)
-            wanted = (k, alpha) in parse_points(settings.nonlinear)
-            free = train_nonlinear(settings, k, alpha, trial.seed) if wanted else None
-            rows.append({"seed": trial.seed, **_row(k, alpha, least, linear, free)})
-            panel[f"linear, α={alpha:g}"] = linear.path
-            if free is not None:
-                panel[f"non-linear, α={alpha:g}"] = free.path
+            free = (k, alpha) in parse_points(settings.nonlinear)
+            found = trial.piece(
+                {"k": k, "alpha": alpha},
+                lambda k=k, alpha=alpha, free=free: _piece(settings, k, alpha, trial.seed, free),  # type: ignore[misc]
+            )
+            rows += found.rows
+            for name, path in found.shown.items():
+                panel[f"{name}, α={alpha:g}"] = tuple((a, b) for a, b in path.tolist())
     if trial.first:
         bounds = {_panel(k): bound(k) for k in settings.ks}
         plot_plane(paths, bounds, trial.out / "mixture-plane.png")
     return rows
+
+
+def _piece(settings: MixtureSettings, k: float, alpha: float, seed: int, free: bool) -> Piece:
+    """One row, and the ways that its filters went."""
+    least = best_linear(k, alpha)[0]
+    trained = {"linear": train_linear(settings, k, alpha, seed)}
+    if free:
+        trained["non-linear"] = train_nonlinear(settings, k, alpha, seed)
+    row = _row(k, alpha, least, trained["linear"], trained.get("non-linear"))
+    paths = {name: torch.tensor(one.path, dtype=torch.float64) for name, one in trained.items()}
+    return Piece(
+        [{"seed": seed, **row}], {name: path.reshape(-1, 2) for name, path in paths.items()}
+    )
 
 
 def draw(rows: Sequence[Row], settings: MixtureSettings, out: Path) -> None:

@@ -26,7 +26,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import torch
@@ -45,6 +45,7 @@ from privatizers.training import Stage, train_identity, train_privatizer
 from simulations.students.augmentation import affine
 from studies.attackers import ATTACKERS
 from studies.framework.charts import plot_lines, plot_sheet
+from studies.framework.pieces import Piece
 from studies.framework.settings import check_names
 from studies.framework.study import SeedTrial
 from studies.framework.tables import Row, number
@@ -126,33 +127,53 @@ def run_seed(settings: SubjectsSettings, trial: SeedTrial) -> list[Row]:
     seed = trial.seed
     split = load_private(f"orl:{settings.side}", trial.data_dir, seed)
     people = deal_people(split.train.sensitive_classes, settings, seed)
-    trial.report(f"subjects: seed {seed}, the network that knows everybody")
-    provider = train_provider(settings, split, seed)
-    raw = recognised(provider, split.test.records, split.test, people)
+
+    @cache
+    def provider() -> nn.Module:
+        trial.report(f"subjects: seed {seed}, the network that knows everybody")
+        return train_provider(settings, split, seed)
+
     rows: list[Row] = []
     sheets: dict[str, Tensor] = {"raw": split.test.records}
     for alpha in settings.alphas:
         trial.report(f"subjects: seed {seed}, alpha={alpha:g}")
-        started = time.perf_counter()
-        method = train_filter(settings, split, people, provider, alpha, seed)
-        faces = _released(method, split.test, seed + 1).records
-        known = replace(_released(method, split.attack, seed + 2), side=None)
-        fitted = [ATTACKERS[name]().fit(known, seed) for name in settings.attackers]
-        found = [_first_five(one.log_probabilities(faces), split.test, people) for one in fitted]
-        shares = {
-            "raw": raw,
-            "fixed": recognised(provider, faces, split.test, people),
-            "fresh": {group: max(one[group] for one in found) for group in GROUPS},
-        }
-        row: Row = {f"{name}_{group}": own[group] for name, own in shares.items() for group in own}
-        head: Row = {"alpha": alpha, "seed": seed, "chance": FIRST / people.count}
-        rows.append({**head, **row, "seconds": time.perf_counter() - started})
-        sheets[f"α={alpha:g}"] = faces
+        found = trial.piece(
+            {"alpha": alpha},
+            lambda alpha=alpha: _alpha_piece(settings, split, people, provider(), alpha, seed),  # type: ignore[misc]
+        )
+        rows += found.rows
+        sheets[f"α={alpha:g}"] = found.shown["faces"]
     if trial.first:
         shown = torch.cat([people.rows(split.test, group).nonzero()[:4, 0] for group in GROUPS])
         some = {name: images[shown] for name, images in sheets.items()}
         plot_sheet(some, trial.out / "subjects-faces.png")
     return rows
+
+
+def _alpha_piece(
+    settings: SubjectsSettings,
+    split: Split,
+    people: People,
+    provider: nn.Module,
+    alpha: float,
+    seed: int,
+) -> Piece:
+    """One filter, and whom the fixed network and fresh attackers recognise through it."""
+    started = time.perf_counter()
+    method = train_filter(settings, split, people, provider, alpha, seed)
+    faces = _released(method, split.test, seed + 1).records
+    known = replace(_released(method, split.attack, seed + 2), side=None)
+    fitted = [ATTACKERS[name]().fit(known, seed) for name in settings.attackers]
+    found = [_first_five(one.log_probabilities(faces), split.test, people) for one in fitted]
+    shares = {
+        "raw": recognised(provider, split.test.records, split.test, people),
+        "fixed": recognised(provider, faces, split.test, people),
+        "fresh": {group: max(one[group] for one in found) for group in GROUPS},
+    }
+    row: Row = {f"{name}_{group}": own[group] for name, own in shares.items() for group in own}
+    head: Row = {"alpha": alpha, "seed": seed, "chance": FIRST / people.count}
+    spent = {"seconds": time.perf_counter() - started}
+    return Piece([{**head, **row, **spent}], {"faces": faces})
 
 
 def draw(rows: Sequence[Row], settings: SubjectsSettings, out: Path) -> None:

@@ -26,15 +26,21 @@ def plot_sensitive(curve: Curve, path: Path) -> Path:
     """Every attacker's balanced accuracy against the utility, with all lines of reference."""
     figure, axes, colours = _drawn(curve, "balanced", ("low", "high"))
     for name, colour in colours.items():
-        level = curve.raw.attack(name, "balanced")
+        level = curve.raw.attack(name, "balanced") if name in curve.raw.attackers else None
         if level is not None:
             axes.axhline(level, color=colour, linewidth=0.7, alpha=0.5)
     for name in BLIND:
         if name in curve.raw.attackers:
             level = curve.raw.attack(name, "balanced") or 0.0
             axes.axhline(level, color=GREY, linestyle=STYLES[name], label=f"{name} only")
-    axes.set(ylabel="balanced accuracy on the sensitive attribute (fresh attackers)")
-    return _finish(figure, axes, curve, "thin lines: the same attackers on raw records", path)
+    axes.set(ylabel="balanced accuracy on the sensitive attribute")
+    return _finish(
+        figure,
+        axes,
+        curve,
+        "code: has weights and code, bounds all; thin lines: on raw records",
+        path,
+    )
 
 
 def plot_leak(curve: Curve, path: Path) -> Path:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from studies.attackers import ATTACKERS
+from studies.attackers.knowledge import RELEASE, knowledge_of
 from studies.framework.figures import SeedFigure
 from studies.framework.tables import Row
 from studies.tradeoff.certified import Certified
@@ -13,6 +15,7 @@ from studies.tradeoff.measuring import POSITION, PRIOR, SIDE, AttackFigures, Fil
 from studies.tradeoff.points import OperatingPoint
 
 LABEL = "simulation only: trained and measured on raw data"
+FORMULA = "formula"
 BLIND = (PRIOR, SIDE, POSITION)
 ACCURACY, CLOSENESS = "accuracy", "1 - normalised squared error"
 
@@ -133,6 +136,7 @@ class Curve:
             "utility_fresh": fresh and {"mean": fresh.mean, "std": fresh.deviation},
             "sensitive": place.sensitive(),
             "strongest": place.strongest,
+            "knows": {name: words_of(name) for name in place.attackers},
             "leak_at_least_nats": place.leak,
             "reference": self.references(),
             "bound_K_nats": self.least_sum,
@@ -148,18 +152,30 @@ class Curve:
         }
 
 
+def words_of(name: str) -> str:
+    """What the attacker of a column knows, by its declaration; ``code x10`` is ``code``."""
+    first = name.partition(" x")[0]
+    if first in BLIND:
+        return "no record"
+    if first == FORMULA:
+        return f"{RELEASE.words}, the attribute's formula"
+    return (knowledge_of(ATTACKERS[first]()) if first in ATTACKERS else RELEASE).words
+
+
 def columns_of(curve: Curve) -> list[str]:
     """The printed table's columns."""
-    names = [name for place in (curve.raw, *curve.places) for name in place.attackers]
+    names = [name for place in (*curve.places, curve.raw) for name in place.attackers]
     attackers = [name for name in dict.fromkeys(names) if name not in BLIND]
     fixed = ["strongest_frozen", "leak_at_least", "certified_nats", "unfairness", "ms", "seconds"]
-    return ["point", "utility", "fresh", *attackers, *fixed]
+    return ["point", "utility", "fresh", "strongest", *attackers, *fixed]
 
 
 def _line(place: CurvePoint) -> Row:
     line: Row = {"point": "raw" if place.setting is None else place.setting.name}
     line["utility"] = _shown(place.figure(lambda one: one.utility))
     line["fresh"] = _shown(place.figure(lambda one: one.fresh))
+    best = place.strongest
+    line["strongest"] = f"{place.attack(best, 'balanced') or 0.0:.3f} {best}"
     for name in place.attackers:
         line[name] = _shown(place.figure(lambda one, name=name: one.attacks[name].balanced))  # type: ignore[misc]
     frozen = [place.attack(name, "frozen") for name in place.looking]

@@ -33,7 +33,7 @@ _ARGUMENTS: dict[str, dict[str, str]] = {
     "LinearFilter": {"dim": "noise_shape"},
     "ConvReleaser": {
         "width": "width", "code": "encode.out_features", "capacity": "capacity", "noisy": "coded",
-        "output_noise_std": "output_noise_std", "low": "low", "high": "high",
+        "output_noise_std": "output_noise_std", "low": "low", "high": "high", "choices": "choices",
     },
     "LstmReleaser": {
         "channels": "correct.out_features", "hidden": "correct.in_features",

@@ -1,7 +1,8 @@
 """What one filter is worth: who still reads the utility, and who reads the attribute, each afresh.
 
-Every attacker is fitted on the *filtered* attack part, which no filter was trained on, and scored
-on the filtered test part. Beside it stands the same attacker as fitted on raw records (*frozen*):
+Attackers who have the filter come first: one reads its noisy code and so bounds all others. Every
+other is fitted on the *filtered* attack part, which no filter was trained on, and scored on the
+filtered test part. Beside it stands the same attacker as fitted on raw records (*frozen*):
 it flatters a filter, since a real attacker trains again.
 """
 
@@ -16,12 +17,14 @@ import torch
 from torch import Tensor, nn
 
 from client.datasets.attributes.data import PrivateData, Split
+from privatizers.channels import channel_of
 from privatizers.classifiers import noise_shape_of
 from privatizers.export import example_inputs, latency_ms
 from privatizers.networks.information import InformationError, mutual_information
-from studies.attackers import ATTACKERS, FittedAttacker
+from studies.attackers import ATTACKERS, INFORMED, FittedAttacker
 from studies.attackers.formula import formula_of
 from studies.attackers.reading_nets import accuracy, read_images, read_points
+from studies.metrics.attacks import FULL, Effort, FilterAttack, attack_filter, target_of
 from studies.metrics.balanced import balanced_accuracy
 from studies.metrics.fairness import FairnessError, fairness
 from studies.metrics.reading import (
@@ -56,7 +59,8 @@ class AttackFigures:
     leak: float  # H(S) less its cross-entropy: I(S;Q) is at least that, in expectation
     leak_low: float  # of the interval of ``leak``
     leak_high: float  # of it
-    # balanced accuracy of the same attacker as fitted on raw records; None for raw ones
+    # balanced accuracy of the same attacker as fitted on raw records; None for raw ones, and for
+    # attackers who have the filter
     frozen: float | None = None
 
 
@@ -94,11 +98,13 @@ class FilterJudge:
 
     split: Split  # the source's parts
     provider: nn.Module | None  # the service's network, trained on raw records; None for series
-    names: tuple[str, ...]  # attackers by name
+    names: tuple[str, ...]  # attackers by name; those who have the filter may be among them
     reading_steps: int  # of fresh networks for the utility
     attacker_steps: int  # of the networks among the attackers, at least
     group: Tensor | None  # int64 [test], a protected attribute; None takes the sensitive attribute
     seed: int  # of noise, attackers and bootstraps
+    effort: Effort = FULL  # of attackers who have the filter
+    releases: tuple[int, ...] = (1,)  # of each record, that these see
 
     @cached_property
     def shares(self) -> Tensor:
@@ -140,6 +146,7 @@ class FilterJudge:
         inputs = example_inputs(trained.filter, self.split.test.records[0])
         if not noise_shape_of(trained.filter):
             inputs = (*inputs, inputs[0].new_zeros(1, 0))
+        attacks = {**self._informed(trained.filter), **attacks}
         certified = certify(trained.filter, self.split.train.records)
         latency = latency_ms(trained.filter, inputs)
         found = self._figures(trained.reader, reader, attacks, test)
@@ -149,6 +156,17 @@ class FilterJudge:
             certified_for_any=certified.for_any,
             latency=latency,
         )
+
+    def _informed(self, filter_: nn.Module) -> dict[str, AttackFigures]:
+        """What attackers who have the filter read; nothing where it shows no code."""
+        names = [name for name in self.names if name in INFORMED]
+        if not names or channel_of(filter_) is None:
+            return {}
+        target = target_of(filter_, self.split, FRESH_SEED + self.seed)
+        found = attack_filter(
+            target, names, releases=self.releases, effort=self.effort, formula=False
+        )
+        return {one.name: _figures_of(one) for one in found}
 
     def _figures(
         self,
@@ -166,7 +184,9 @@ class FilterJudge:
 
     def _fit(self, attack: PrivateData, reader: nn.Module | None) -> dict[str, FittedAttacker]:
         fresh, formula = (
-            build_attackers(self.names, self.attacker_steps),
+            build_attackers(
+                [name for name in self.names if name not in INFORMED], self.attacker_steps
+            ),
             formula_of(attack.name, reader),
         )
         every = fresh if formula is None else {**fresh, "formula": formula}
@@ -195,6 +215,12 @@ class FilterJudge:
             return fairness(answers, test.utility, group).row()
         except FairnessError:  # say, a digit is always or never above 5
             return {}
+
+
+def _figures_of(one: FilterAttack) -> AttackFigures:
+    """The figures of an attacker who has the filter; on raw records there is no such one."""
+    ends = one.nats, one.nats_low, one.nats_high
+    return AttackFigures(one.balanced, one.low, one.high, one.accuracy, *ends)
 
 
 def least_sum_of(data: PrivateData) -> float | None:

@@ -19,11 +19,12 @@ from client.datasets.attributes import load_private
 from client.datasets.attributes.data import Split
 from privatizers.export import one_thread
 from privatizers.protocol import PrivatizerError
-from studies.attackers import ATTACKERS, BLIND, FRESH
+from studies.attackers import ATTACKERS, BLIND, FRESH, INFORMED, STRONG
 from studies.framework.errors import StudyError
 from studies.framework.settings import as_mapping, check_names
 from studies.framework.store import TrialStore, digest, write_json
 from studies.framework.trials import Report
+from studies.metrics.attacks import FULL, QUICK
 from studies.metrics.reading import released
 from studies.tradeoff.charts import plot_examples, plot_leak, plot_sensitive
 from studies.tradeoff.figures import Curve, CurvePoint
@@ -40,10 +41,13 @@ from studies.tradeoff.points import (
     parse_operating_points,
 )
 
-VERSION = 2  # Of the kept files: raised when the same settings would measure another thing
+VERSION = 3  # Of the kept files: raised when the same settings would measure another thing
 MEASURED, FILTERS = "measured", "filters"
 SHOWN = 10
-QUICK_ATTACKERS = ("logistic", "same")
+EVERY = (*INFORMED, *STRONG, *FRESH)
+RELEASES = (1, 10)
+"""Of each record, that attackers who have the filter see."""
+QUICK_ATTACKERS = ("code", "logistic", "same")
 PROTECTED = {
     "mnist-greater5": "mnist-thickness",
     "embedded-mnist-greater5": "embedded-mnist-thickness",
@@ -82,11 +86,16 @@ class CurvePlan:
             if name in BLIND:
                 raise StudyError(f"attackers: {name!r} is a line of reference, always there")
         check_names("attackers", self.fresh, ATTACKERS)
+        if set(self.fresh) <= set(INFORMED):
+            raise StudyError(
+                f"attackers: {', '.join(self.fresh)} need a filter that shows its code, and raw "
+                "records have none; name one that reads releases too, such as logistic"
+            )
 
     @property
     def fresh(self) -> tuple[str, ...]:
         """The attackers that are fitted at every point."""
-        return tuple(self.attackers or (QUICK_ATTACKERS if self.quick else FRESH))
+        return tuple(self.attackers or (QUICK_ATTACKERS if self.quick else EVERY))
 
     def load(self, seed: int) -> Split:
         """The parts, as many records as are used."""
@@ -187,7 +196,9 @@ class _Seed:
             group = other.test.sensitive[: len(self.split.test)]
         reading = getattr(settings, "reading_steps", 200 if plan.quick else 800)
         attacking = getattr(settings, "attacker_steps", 200 if plan.quick else 600)
-        return FilterJudge(self.split, provider, plan.fresh, reading, attacking, group, self.seed)
+        effort = QUICK if plan.quick else FULL
+        more = self.seed, effort, (RELEASES[:1] if plan.quick else RELEASES)
+        return FilterJudge(self.split, provider, plan.fresh, reading, attacking, group, *more)
 
     def filter_path(self, point: OperatingPoint) -> Path:
         """Where a filter is kept."""

@@ -76,6 +76,7 @@ def test_images_study_runs_through(tmp_path: Path) -> None:
         copying_steps=3,
         steps=3,
         attacker_steps=5,
+        code_steps=12,
     )
     told: list[str] = []
     rows = run_seeds(
@@ -99,11 +100,13 @@ def test_images_study_runs_through(tmp_path: Path) -> None:
         assert len(found) == 4 and row["attacker"] == max(found)
         assert 0 <= row["digits"] <= 1
         assert row["squared_error"] > 0
+        assert 0 <= row["code_reader"] <= 1 and row["code_records"] == 600
     assert len(told) == 5
     assert table_of(rows, alpha_images.COLUMNS).row_count == 6
     assert {path.name for path in tmp_path.iterdir()} == {
         "alpha-images-sheet.png",
         "alpha-images-curve.png",
+        "pieces",
         "trials",
     }
     fewer = replace(settings, points=("1:0.5",), modes=("loss",))
@@ -152,6 +155,7 @@ def test_load_study_runs_through(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {
         "alpha-load-sheet.png",
         "alpha-load-curve.png",
+        "pieces",
         "trials",
     }
 
@@ -200,6 +204,7 @@ def test_attributes_study_takes_other_data_by_path(
         meeting_steps=5,
         steps=5,
         attacker_steps=10,
+        code_steps=12,
     )
     out = tmp_path / "out"
     rows = run_seeds(
@@ -218,6 +223,7 @@ def test_attributes_study_takes_other_data_by_path(
     assert {path.name for path in out.iterdir()} == {
         "attributes-utkface-sheet.png",
         "attributes-curve.png",
+        "pieces",
         "trials",
     }
 

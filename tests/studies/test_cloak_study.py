@@ -38,6 +38,7 @@ def settings() -> CloakSettings:
         attackers=("logistic",),
         attack_records=2000,
         index_records=300,
+        code_steps=100,
     )
 
 
@@ -112,10 +113,18 @@ def test_uniform_noise_has_the_bound_of_what_it_stands_beside(
     assert number(uniform, "sigma") > 0
 
 
+def test_kept_pixels_are_read_as_what_they_are(rows: tuple[list[Row], Path]) -> None:
+    for ratio in (0.4, 0.7):
+        row = one(rows[0], box="white", fill="trained", path_ratio=ratio)
+        assert number(row, "code_reader") > 0.5, "of ten digits"
+        assert number(row, "code_records") > 3000
+
+
 def test_pictures_are_drawn(rows: tuple[list[Row], Path]) -> None:
     _, out = rows
     assert {path.name for path in out.iterdir()} == {
         "curves.png",
+        "pieces",
         "sheet-0.4.png",
         "sheet-0.7.png",
         "trials",

@@ -1,0 +1,93 @@
+"""Attacks on a filter from its file alone, by attackers who have its weights and by others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from foundation.errors import WrongUse
+from privatizers.export import one_thread
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from studies.metrics.attacks import FilterAttack
+
+DEFAULT_DATA = "embedded-mnist-thickness"
+
+
+def attack(
+    path: Path | str,
+    data: str = DEFAULT_DATA,
+    *,
+    releases: Sequence[int] = (1,),
+    attackers: Sequence[str] = (),
+    records: int | None = None,
+    quick: bool = False,
+    seed: int = 0,
+    data_dir: Path | str | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> list[FilterAttack]:
+    """What each attacker reads of what a filter releases, in order.
+
+    Simulation only: attackers learn from raw records of the source, which they filter themselves,
+    and are scored on its test part.
+
+    Args:
+        path: a kept filter or a run's folder (as `fedlens.privatizers.load` takes), whose weights
+            the attackers have; or an exported .pt2 or .onnx, of which they see releases alone.
+        data: the source's name; its sensitive attribute is attacked.
+        releases: numbers of releases of each record that attackers see.
+        attackers: by name; by default all that look at records.
+        records: labelled records that attackers have at most; by default all that there are
+            outside the test part, those that the filter learned from included.
+        quick: fewer records and steps; for a look.
+        seed: of how the source is dealt, of noise and attackers.
+        data_dir: folder of data files.
+        tell: is told how far it is, a line at a time.
+
+    Raises:
+        FedlensError: filter, data or an attacker cannot be used.
+    """
+    from client.datasets.attributes import load_private
+    from studies.attackers import BLIND, FRESH, INFORMED, STRONG
+    from studies.framework.settings import check_names
+    from studies.metrics.attacks import FULL, QUICK, attack_filter, target_of
+
+    names = tuple(attackers) or (*INFORMED, *STRONG, *FRESH)
+    check_names("attackers", names, _looking(BLIND))
+    if not releases or min(releases) < 1:
+        raise WrongUse(f"releases {list(releases)}: give whole numbers of at least 1")
+    if records is not None and records < 100:
+        raise WrongUse(f"records {records}: give at least 100")
+    network, shape = _opened(Path(path))
+    split = load_private(data, None if data_dir is None else Path(data_dir), seed)
+    if split.test.shape != shape:
+        raise WrongUse(
+            f"data {data!r} has records {split.test.shape}, the filter takes {shape}; give data of "
+            "the kind that it was trained on"
+        )
+    with one_thread():
+        target = target_of(network, split, seed, records)
+        effort, once = (QUICK if quick else FULL), tuple(dict.fromkeys(releases))
+        return attack_filter(target, names, releases=once, effort=effort, tell=tell)
+
+
+def _looking(blind: Sequence[str]) -> list[str]:
+    from studies.attackers import ATTACKERS
+
+    return [name for name in ATTACKERS if name not in blind]
+
+
+def _opened(path: Path) -> tuple[nn.Module, tuple[int, ...]]:
+    from fedlens.privatizers import load
+    from privatizers.exported import SUFFIXES, ExportedFilter
+
+    if path.suffix.lower() in SUFFIXES:
+        network = ExportedFilter.open(path)
+        return network, network.shape
+    if not path.exists():
+        raise WrongUse(f"filter {path}: there is no such file or folder")
+    loaded = load(path)
+    return loaded.network, loaded.shape

@@ -1,0 +1,132 @@
+"""``fedlens privatizer attack``: kept and exported filters, from their files alone."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from dashboard.privatizers import BLIND, knows
+from fedlens.cli import main
+from privatizers.export import export_filter
+from privatizers.exported import ExportedFilter
+from privatizers.networks.releasers import ConvReleaser
+from studies.attackers import ATTACKERS
+from studies.metrics import attacks
+from studies.tradeoff.figures import words_of
+from studies.tradeoff.filter_files import save_filter
+
+SHAPE = (1, 28, 28)
+
+
+@pytest.fixture(scope="module")
+def releaser() -> ConvReleaser:
+    return ConvReleaser(SHAPE, 2, code=4, output_noise_std=0.1, choices=1).eval()
+
+
+@pytest.fixture
+def kept(tmp_path: Path, releaser: ConvReleaser) -> Path:
+    return save_filter(releaser, SHAPE, tmp_path / "kept.safetensors")
+
+
+@pytest.fixture(autouse=True)
+def little_effort(monkeypatch: pytest.MonkeyPatch) -> None:
+    least = replace(
+        attacks.QUICK, draws=1, reader_steps=60, tree_rounds=10, images=300, test=300, decoded=50,
+        network_steps=10, decoder_steps=20,
+    )  # fmt: skip
+    monkeypatch.setattr(attacks, "QUICK", least)
+
+
+def _attack(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    status = main(["privatizer", "attack", *map(str, arguments)])
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+def _json(out: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(out.strip().splitlines()[-1])
+    return found
+
+
+def test_a_kept_filter_is_attacked_with_its_weights(
+    capsys: pytest.CaptureFixture[str], kept: Path
+) -> None:
+    names = ["--attackers", "code", "decode", "logistic"]
+    given = [kept, "--quick", "--records", "400", "--releases", "1", "3", *names, "--json"]
+    status, out, err = _attack(capsys, *given)
+    found = _json(out)
+    assert status == 0
+    got = [(one["attacker"], one["releases"]) for one in found["attacks"]]
+    one_release = [("code", 1), ("decode", 1), ("logistic", 1), ("formula", 1)]
+    assert got == [*one_release, ("code", 3), ("logistic", 3), ("formula", 3)]
+    for one in found["attacks"]:
+        assert 0 <= one["low"] <= one["balanced"] <= one["high"] <= 1
+        assert one["nats_low"] <= one["nats"] <= one["nats_high"]
+        assert one["records"] == (400 if "weights" in one["knows"] else 300)
+    best = max(found["attacks"], key=lambda one: one["balanced"])
+    assert found["strongest"] == best
+    assert "decode: left out at 3 releases" in err and "code:" in err
+    assert "simulation only" in out and "code x3" in out
+
+
+@pytest.mark.parametrize("suffix", [".pt2", ".onnx"])
+def test_of_an_exported_filter_releases_alone_are_seen(
+    capsys: pytest.CaptureFixture[str], releaser: ConvReleaser, tmp_path: Path, suffix: str
+) -> None:
+    if suffix == ".onnx":
+        pytest.importorskip("onnxruntime")
+        pytest.importorskip("onnxscript")
+    path = tmp_path / f"filter{suffix}"
+    export_filter(releaser, torch.zeros(SHAPE), path, "onnx" if suffix == ".onnx" else "torch")
+    opened = ExportedFilter.open(path)
+    assert (opened.shape, opened.noise_shape, opened.choices) == (SHAPE, releaser.noise_shape, 1)
+    source = torch.Generator().manual_seed(0)
+    images = torch.rand(3, *SHAPE, generator=source) * 2 - 1
+    noise = torch.randn(3, *releaser.noise_shape, generator=source)
+    torch.testing.assert_close(opened(images, noise), releaser(images, noise), atol=1e-4, rtol=0)
+    given = ["--quick", "--attackers", "code", "logistic", "--records", "300", "--json"]
+    status, out, err = _attack(capsys, path, *given)
+    assert status == 0
+    assert [one["attacker"] for one in _json(out)["attacks"]] == ["logistic", "formula"]
+    assert "code: left out, this filter shows no code" in err
+    assert "attack the kept file too" in out
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (["--data", "mixture:0.4"], "the filter takes (1, 28, 28)"),
+        (["--data", "nowhere"], "nowhere"),
+        (["--attackers", "nobody"], "nobody"),
+        (["--attackers", "prior"], "prior"),
+        (["--releases", "0"], "releases [0]"),
+        (["--records", "3"], "records 3"),
+    ],
+)
+def test_wrong_use_is_told_in_one_line(
+    capsys: pytest.CaptureFixture[str], kept: Path, change: list[str], said: str
+) -> None:
+    status, out, err = _attack(capsys, kept, "--quick", *change)
+    assert status == 2 and not out
+    assert said in err and "Traceback" not in err
+
+
+@pytest.mark.parametrize("name", ["gone.safetensors", "gone.onnx", "bad.pt2", "bad.safetensors"])
+def test_a_file_that_is_no_filter_is_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str
+) -> None:
+    if name.startswith("bad"):
+        (tmp_path / name).write_bytes(b"nothing of the kind")
+    status, _, err = _attack(capsys, tmp_path / name, "--quick")
+    assert status == 2 and name in err and "Traceback" not in err
+
+
+def test_the_dashboard_says_what_attackers_declare() -> None:
+    for name in [*ATTACKERS, "formula", "code x10"]:
+        assert knows(name) == words_of(name), name
+    assert {knows(name) for name in BLIND} == {"no record"}
