@@ -82,6 +82,7 @@ class ReferenceSums:
         What a change of images changes is then not blurred by who holds which class. Those of even
         users stay with even ones, so that halves stay apart.
         """
+        users = min(users, len(self)) // 2 * 2
         made, halved = copy(self), []
         for half in range(2):
             own = self._places[half:users:2]

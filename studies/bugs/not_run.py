@@ -39,6 +39,8 @@ def not_run(results: BugResults) -> list[str]:
     waiting = [f"`{fault}`" for fault in TRAINED if fault not in looked]
     if not looked:
         lines += ["No run was really trained for this page.", ""]
-    elif waiting:
+    elif not any(one.how.startswith("sums") for one in results.looks):
+        lines += ["Of the really trained runs the sums were not read anew by this code.", ""]
+    if looked and waiting:
         lines += [f"No really trained run was looked at for {', '.join(waiting)}.", ""]
     return lines

@@ -1,0 +1,112 @@
+"""What no one thought of: changes of no library, and the test of what is left along them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from models.faults import FAULTS
+from models.faults.protocol import FaultSetting
+from server.diagnosis.fitting import LeftOver, _by_chance_left, by_chance, least_visible
+from server.diagnosis.reference import like_all
+from server.diagnosis.report import Diagnosis, FoundFault, Omnibus, ReferenceFit
+from server.diagnosis.surprises import UNNAMED, surprises
+
+
+def test_surprises_are_public_changes_of_images_and_no_faults_of_the_library():
+    images = torch.rand(6, 1, 28, 28, generator=torch.Generator().manual_seed(1)) * 2 - 1
+    labels, before = torch.arange(6), images.clone()
+    changed = []
+    for one in surprises():
+        found, named = one.fault.applied(images, labels, FaultSetting(10, (), one.variant.amount))
+        assert torch.equal(named, labels) and found.shape == images.shape
+        assert float(found.min()) >= -1 and float(found.max()) <= 1
+        assert one.fault.name == UNNAMED and UNNAMED not in FAULTS
+        changed.append(found)
+    assert torch.equal(images, before)
+    again = [one.fault.applied(images, labels, FaultSetting(10))[0] for one in surprises()]
+    assert all(torch.equal(a, b) for a, b in zip(changed, again, strict=True))
+    different = {found.numpy().tobytes() for found in changed}
+    assert len(different) == len(changed) and before.numpy().tobytes() not in different
+
+
+def test_rows_of_changes_are_kept_apart():
+    """They are kept by name and amount, and none has a name."""
+    amounts = [one.variant.amount for one in surprises()]
+    assert len(set(amounts)) == len(amounts)
+
+
+def test_surprises_work_on_colour_images_of_another_size():
+    images = torch.zeros(2, 3, 17, 20)
+    for one in surprises():
+        found, _ = one.fault.applied(images, torch.zeros(2).long(), FaultSetting(10))
+        assert found.shape == images.shape and bool(torch.isfinite(found).all())
+
+
+def _left(values, covariance):
+    z = values / np.sqrt(np.diag(covariance))
+    return LeftOver(z, covariance, values)
+
+
+@pytest.mark.parametrize("alike", [0.0, 0.7])
+def test_p_values_of_nothing_left_are_uniform_however_alike_scores_are(alike):
+    count, source = 30, np.random.default_rng(4)
+    covariance = (1 - alike) * np.eye(count) + alike
+    root = np.linalg.cholesky(covariance)
+    found = np.array(
+        [
+            _by_chance_left(_left(root @ source.standard_normal(count), covariance))
+            for _ in range(400)
+        ]
+    )
+    for level in (0.02, 0.05, 0.2, 0.5):
+        assert (
+            abs((found <= level).mean() - level) < 4 * math.sqrt(level * (1 - level) / 400) + 0.01
+        )
+
+
+def test_one_large_score_and_many_small_ones_are_both_seen():
+    covariance, source = np.eye(40), np.random.default_rng(5)
+    noise = source.standard_normal((2, 40))
+    noise[0, 3] = 6.0
+    noise[1] += np.where(source.random(40) < 0.5, -1.6, 1.6)
+    assert np.abs(noise[1]).max() < 4.5
+    assert all(_by_chance_left(_left(row, covariance)) < 0.02 for row in noise)
+    untold = LeftOver(np.full(40, -np.inf), covariance, np.zeros(40))
+    assert _by_chance_left(untold) == 1.0
+
+
+def test_draws_have_the_covariance_that_is_asked_for():
+    covariance = np.array([[4.0, 1.0], [1.0, 1.0]])
+    assert np.corrcoef(by_chance(covariance).T)[0, 1] == pytest.approx(0.5, abs=0.06)
+
+
+def test_the_bound_is_neyman_and_pearsons():
+    """One normal mean: a test at 5% sees 2.93 standard errors nine times in ten."""
+    assert least_visible(100.0) == pytest.approx(0.2926, abs=1e-3)
+    assert least_visible(0.0) == math.inf
+
+
+def test_a_reference_has_the_shares_of_classes_of_all():
+    labels = np.repeat(np.arange(4), [400, 300, 200, 100])
+    rows = like_all(labels, 50, np.random.default_rng(0))
+    assert len(set(rows.tolist())) == 50
+    assert np.abs(np.bincount(labels[rows]) - [20, 15, 10, 5]).max() <= 1
+    assert sorted(like_all(labels, 5000, np.random.default_rng(0)).tolist()) == list(range(1000))
+    assert not np.array_equal(rows, like_all(labels, 50, np.random.default_rng(1)))
+
+
+def test_an_answer_says_when_its_findings_do_not_explain_all():
+    found = FoundFault("invert", "", None, 0.3, 0.2, 0.4, 0.0, (1,))
+    fit = ReferenceFit("digits", 10, True, "", 0.0)
+
+    def said(findings, p):
+        return Diagnosis(findings, Omnibus(p), {}, fit, ("warmup",), 1, 10)
+
+    assert said((found,), 0.5).unexplained == said((), 0.5).unexplained == ""
+    assert "looks like invert, which does not explain all" in said((found,), 0.001).unexplained
+    assert "does not hold" in said((), 0.001).unexplained
+    assert said((found,), 0.001).to_json()["unexplained"] == said((found,), 0.001).unexplained
