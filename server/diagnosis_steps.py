@@ -33,7 +33,7 @@ _MOST = 10**6
 
 
 @dataclass(frozen=True)
-class Step:
+class DiagnosisStep:
     """Where a diagnosis is."""
 
     name: str
@@ -66,11 +66,11 @@ class Step:
         return json.dumps({_KEY: self.name, "done": self.done, "total": self.total})
 
 
-def read_step(line: str) -> Step | None:
+def read_step(line: str) -> DiagnosisStep | None:
     """The step in a line of a program's output; ``None`` in any other line."""
     try:
         said = json.loads(line)
-        step = Step(str(said[_KEY]), int(said["done"]), int(said["total"]))
+        step = DiagnosisStep(str(said[_KEY]), int(said["done"]), int(said["total"]))
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return step if step.name in STEPS and 0 <= step.done <= step.total <= _MOST else None

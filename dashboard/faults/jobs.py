@@ -13,7 +13,7 @@ from typing import Any, Literal
 from dashboard.faults.answer import AnswerError, KeptDiagnosis, read_answer
 from dashboard.faults.places import RunPlace
 from dashboard.processes import CommandFailed, Handle, followed
-from server.diagnosis_steps import Step, read_step
+from server.diagnosis_steps import DiagnosisStep, read_step
 from server.kept_diagnoses import (
     FOLDER,
     MOST_PICTURED,
@@ -67,7 +67,7 @@ class Job:
     began: float = field(default_factory=time.monotonic)
     heard: float = field(default_factory=time.monotonic)
     """When it last said anything."""
-    step: Step | None = None
+    step: DiagnosisStep | None = None
     """Where it is; None before it said so."""
     why: str = ""
     """What went wrong, in one sentence, or who cancelled it."""

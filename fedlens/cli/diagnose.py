@@ -107,9 +107,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _step(name: str, done: int = 0, total: int = 0) -> None:
-    from server.diagnosis_steps import Step
+    from server.diagnosis_steps import DiagnosisStep
 
-    say(Step(name, done, total).to_line(), at_once=True)
+    say(DiagnosisStep(name, done, total).to_line(), at_once=True)
 
 
 def _unsaid(_name: str, _done: int = 0, _total: int = 0) -> None:

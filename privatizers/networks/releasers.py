@@ -27,8 +27,9 @@ class ConvReleaser(nn.Module):
     """A convolutional encoder, a short noisy code of bounded length, and a decoder.
 
     After section III-A and Figure 2; the paper prints no layer sizes, ours are these. Nothing goes
-    around the code, and what follows it is post-processing that everybody has: whoever reads the
-    code reads all that is released. So the code is what is hidden in, and what is certified.
+    around the code, and what follows it is post-processing that everybody has: an attacker who
+    reads the code reads all that is released. So the code is what is hidden in, and what is
+    certified.
 
     Its length is limited by construction: the encoder's answer v becomes c = r v / √(r² + |v|²),
     |c| < r, and the code is z = c + N(0, I). Whatever the weights and the records, z tells at most

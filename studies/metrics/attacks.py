@@ -25,14 +25,12 @@ from privatizers.channels import channel_of, noise_repeats, repeated_noise
 from privatizers.classifiers import noise_shape_of
 from studies.attackers import ATTACKERS, AttackError, FittedAttacker
 from studies.attackers.everything import DecodeAttacker
-from studies.attackers.features import FeaturesAttacker
 from studies.attackers.formula import with_formula
 from studies.attackers.knowledge import Knowledge, knowledge_of
-from studies.attackers.networks import NetworkAttacker
 from studies.attackers.protocol import Attacker
-from studies.attackers.vectors import VectorReader
 from studies.framework.tables import Row
 from studies.metrics.balanced import balanced_accuracy
+from studies.metrics.effort import FULL, Effort, trying
 from studies.metrics.reading import reweighted, shares_of
 from studies.metrics.scores import score
 
@@ -40,25 +38,6 @@ CHUNK = 1000
 RESAMPLES = 200
 AFFINE_TRIALS, AFFINE_TOLERANCE = 16, 1e-4
 MOST_NUMBERS = 30_000_000  # Of a table of codes: more draws of each record are not taken
-
-
-@dataclass(frozen=True)
-class Effort:
-    """How hard each attacker tries."""
-
-    draws: int  # of the filter's noise for each record, of which a code's reader learns
-    reader_steps: int  # batches of 512 of a code's reader
-    tree_rounds: int  # of trees on codes and features
-    decoder_steps: int  # of the network that guesses a code
-    network_steps: int  # at least so many batches of networks that read releases
-    # records that attackers of releases learn from at most; codes are small, and all are read
-    images: int
-    test: int | None = None  # records that everything is scored on at most
-    decoded: int = 4000  # records that are decoded and scored at most
-
-
-FULL = Effort(4, 4000, 250, 1200, 1500, 60_000)
-QUICK = Effort(2, 800, 80, 300, 200, 6000, test=2000, decoded=600)
 
 
 @dataclass(frozen=True)
@@ -256,24 +235,6 @@ def _attackers(
         else:
             found[name] = attacker
     return found
-
-
-def trying(attacker: Attacker, effort: Effort) -> Attacker:
-    """The attacker at this effort; one of another package as it is."""
-    if isinstance(attacker, VectorReader):
-        return _reading(attacker, effort)
-    if isinstance(attacker, DecodeAttacker):
-        reader = _reading(attacker.reader, effort)
-        return replace(attacker, reader=reader, steps=effort.decoder_steps)
-    if isinstance(attacker, NetworkAttacker):
-        return replace(attacker, steps=effort.network_steps, epochs=1)
-    if isinstance(attacker, FeaturesAttacker):
-        return replace(attacker, rounds=effort.tree_rounds)
-    return attacker
-
-
-def _reading(reader: VectorReader, effort: Effort) -> VectorReader:
-    return replace(reader, steps=effort.reader_steps, tree_rounds=effort.tree_rounds)
 
 
 def _attack(

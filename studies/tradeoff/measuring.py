@@ -24,8 +24,9 @@ from privatizers.networks.information import InformationError, mutual_informatio
 from studies.attackers import ATTACKERS, INFORMED, FittedAttacker
 from studies.attackers.formula import formula_of
 from studies.attackers.reading_nets import accuracy, read_images, read_points
-from studies.metrics.attacks import FULL, Effort, FilterAttack, attack_filter, target_of
+from studies.metrics.attacks import FilterAttack, attack_filter, target_of
 from studies.metrics.balanced import balanced_accuracy
+from studies.metrics.effort import FULL, Effort
 from studies.metrics.fairness import FairnessError, fairness
 from studies.metrics.reading import (
     CHUNK,

@@ -25,7 +25,7 @@ from studies.framework.errors import StudyError
 from studies.framework.settings import as_mapping, check_names
 from studies.framework.store import TrialStore, digest, write_json
 from studies.framework.trials import Report
-from studies.metrics.attacks import FULL, QUICK
+from studies.metrics.effort import FULL, QUICK
 from studies.metrics.reading import released
 from studies.tradeoff.charts import plot_examples, plot_leak, plot_sensitive
 from studies.tradeoff.figures import Curve, CurvePoint

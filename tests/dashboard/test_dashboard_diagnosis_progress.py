@@ -21,7 +21,7 @@ from dashboard.faults.jobs import Diagnoses, Job, Question
 from dashboard.faults.places import RunPlace
 from dashboard.faults.progress import failed, progress
 from dashboard.processes import reason
-from server.diagnosis_steps import STEPS, Step, read_step
+from server.diagnosis_steps import STEPS, DiagnosisStep, read_step
 from server.store import Store
 
 Opener = Callable[..., AppTest]
@@ -61,7 +61,7 @@ def until(true: Callable[[], object]) -> None:
     raise AssertionError("it never came to that")
 
 
-def at(diagnoses: Diagnoses, question: Question, step: Step) -> Job:
+def at(diagnoses: Diagnoses, question: Question, step: DiagnosisStep) -> Job:
     """Wait until a question's job is at a step."""
     until(lambda: (job := diagnoses.job(question)) is not None and job.step == step)
     job = diagnoses.job(question)
@@ -71,7 +71,7 @@ def at(diagnoses: Diagnoses, question: Question, step: Step) -> Job:
 
 def test_a_step_survives_its_line_and_no_other_line_is_one() -> None:
     for name in STEPS:
-        step = Step(name, 3, 7)
+        step = DiagnosisStep(name, 3, 7)
         assert read_step(step.to_line() + "\n") == step
     for line in (
         "",
@@ -91,7 +91,7 @@ def test_a_step_survives_its_line_and_no_other_line_is_one() -> None:
 
 
 def test_the_share_grows_from_step_to_step_up_to_the_whole() -> None:
-    shares = [Step(name, done, 10).share for name in STEPS for done in (0, 5, 10)]
+    shares = [DiagnosisStep(name, done, 10).share for name in STEPS for done in (0, 5, 10)]
     assert shares == sorted(shares)
     assert (shares[0], round(shares[-1], 9)) == (0.0, 1.0)
 
@@ -100,12 +100,16 @@ def test_a_job_follows_the_commands_steps_and_its_last_line_is_the_answer(
     place: RunPlace, says: Callable[..., None]
 ) -> None:
     diagnoses, question = Diagnoses(), Question(place)
-    lines = [Step("reference").to_line(), "other words", Step("fits", 57, 118).to_line()]
+    lines = [
+        DiagnosisStep("reference").to_line(),
+        "other words",
+        DiagnosisStep("fits", 57, 118).to_line(),
+    ]
     go = place.path / "go"
     wait = f"import time, pathlib\nwhile not pathlib.Path({str(go)!r}).exists(): time.sleep(.02)"
     says(*lines, then=f"exec({wait!r}); print({json.dumps(diagnosed.said())!r})")
     diagnoses.ask(question, [], 10)
-    job = at(diagnoses, question, Step("fits", 57, 118))
+    job = at(diagnoses, question, DiagnosisStep("fits", 57, 118))
     assert job.state == "running"
     shown = progress(job)
     for expected in (
@@ -124,10 +128,10 @@ def test_a_job_follows_the_commands_steps_and_its_last_line_is_the_answer(
 def test_a_running_one_is_cancelled_by_name_and_keeps_nothing(
     open_page: Opener, place: RunPlace, says: Callable[..., None]
 ) -> None:
-    says(Step("evidence").to_line())
+    says(DiagnosisStep("evidence").to_line())
     app = open_page("diagnosis", run="run-1")
     question = Question(place)
-    at(panel.diagnoses(), question, Step("evidence"))
+    at(panel.diagnoses(), question, DiagnosisStep("evidence"))
     app.run()
     assert "Reading the released sums" in page_text(app)
     app.button(key="diagnose_cancel").click().run()
@@ -179,7 +183,7 @@ def test_a_killed_one_says_one_clear_sentence(
     open_page: Opener, place: RunPlace, says: Callable[..., None]
 ) -> None:
     says(
-        Step("fits", 3, 118).to_line(),
+        DiagnosisStep("fits", 3, 118).to_line(),
         then="import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
     )
     open_page("diagnosis", run="run-1")
@@ -196,7 +200,7 @@ def test_a_signals_name_is_said_where_it_has_one() -> None:
 
 
 def test_one_that_is_silent_for_long_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    job = Job(state="running", step=Step("findings"))
+    job = Job(state="running", step=DiagnosisStep("findings"))
     assert "No sign of it" not in progress(job)
     monkeypatch.setattr(job, "heard", job.heard - 200)
     shown = progress(job)

@@ -18,7 +18,8 @@ from studies.attackers import ATTACKERS, INFORMED, AttackError
 from studies.attackers.decoding import CodeDecoder, drawn
 from studies.attackers.knowledge import EVERYTHING, RELEASE, WEIGHTS, knowledge_of
 from studies.attackers.vectors import VectorReader
-from studies.metrics.attacks import QUICK, FilterTarget, attack_filter, strongest, target_of
+from studies.metrics.attacks import FilterTarget, attack_filter, strongest, target_of
+from studies.metrics.effort import QUICK
 
 SHAPE = (1, 8, 8)
 FAST = replace(QUICK, reader_steps=200, tree_rounds=20, network_steps=120, decoder_steps=60)
