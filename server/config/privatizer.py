@@ -121,7 +121,7 @@ class SyntheticPrivatizer(FilterConfig):
     filter is fitted with .1 of it at most; more drowns what it lets through of single real images,
     which it has never met."""
     capacity: Capacity = 6.0
-    """``code``: nats that a released image can tell at most, of anything, whoever reads it: the
+    """``code``: nats that a released image can tell at most, of anything, to any reader: the
     code's length is limited to that. Ten classes need 2.3; less costs utility, more leaves room for
     what is not hidden."""
     budget: NotNegative = 0.003
