@@ -14,7 +14,8 @@ from client.datasets.attributes.data import PrivateData
 from privatizers.information import ADVERSARY
 from privatizers.networks.adversaries import CodeAdversary
 from privatizers.networks.releasers import ConvReleaser
-from privatizers.protocol import Batch, Privatizer, shows_code
+from privatizers.networks.spectral import SpectralReleaser
+from privatizers.protocol import Batch, Privatizer
 from privatizers.training import Change, Stage, train_privatizer
 from studies.attackers.reading_nets import joint_adversary
 
@@ -45,7 +46,7 @@ def train_against(
 
 def adversary_of(filter_: nn.Module, train: PrivateData, generator: torch.Generator) -> nn.Module:
     """A network that reads the filter's code where it has one, else what it releases."""
-    if isinstance(filter_, ConvReleaser) and shows_code(filter_):
+    if isinstance(filter_, ConvReleaser | SpectralReleaser):
         size = filter_.encode.out_features
         return CodeAdversary(size, train.sensitive_classes, generator=generator)
     return joint_adversary(train, generator)

@@ -21,6 +21,7 @@ from privatizers.networks.filters import LinearFilter
 from privatizers.networks.information import gaussian_capacity, gaussian_information_bound
 from privatizers.networks.masks import MaskFilter
 from privatizers.networks.releasers import ConvReleaser
+from privatizers.networks.spectral import SpectralReleaser
 
 CAPACITY_WORDS = (
     "at most this is told of anything about the record, by any attacker and for any records: "
@@ -78,7 +79,7 @@ def certify(filter_: nn.Module, records: Tensor) -> Certified:
     if isinstance(filter_, LinearFilter):
         means = filter_.means(records)
         return _bound(means, torch.ones(means.shape[1]))
-    if isinstance(filter_, ConvReleaser) and filter_.coded:
+    if isinstance(filter_, ConvReleaser | SpectralReleaser) and filter_.coded:
         return Certified(gaussian_capacity(filter_.radius, filter_.coded), for_any=True)
     return Certified(None)
 
