@@ -57,9 +57,9 @@ class SumsSettings:
     delta: float = 1e-5
     samples: int = 30_000  # features that are drawn to fit on
     serving_steps: int = 800
-    steps: int = 1200  # of the filter against its first adversary
-    budget: float = 0.003
-    capacity: float = 6.0
+    steps: int = 1000  # of the filter against its first adversary
+    budget: float = 0.01
+    capacity: float = 8.0
     distortion: float = 0.5
     seed: int = 0
 
