@@ -151,10 +151,10 @@ def test_a_file_that_was_cut_short_is_measured_again(tmp_path: Path) -> None:
             "embedded-mnist-thickness",
             "0.9",
             SMALL["information"],
-            "gaussian-log-det",
+            "gaussian-capacity",
         ),
         ("cloak", "embedded-mnist-greater5", "0.5", SMALL["cloak"], "gaussian-log-det"),
-        ("alpha", "embedded-amnist", "1:1.5", SMALL["alpha"], "gaussian-log-det"),
+        ("alpha", "embedded-amnist", "1:1.5", SMALL["alpha"], "gaussian-capacity"),
         ("alpha", "embedded-household", "1:0.7", SERIES, "none"),
     ],
 )
