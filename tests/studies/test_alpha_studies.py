@@ -97,7 +97,7 @@ def test_images_study_runs_through(tmp_path: Path) -> None:
     ]
     for row in rows[2:]:
         found = [value for name, value in row.items() if name.startswith("attacker_")]
-        assert len(found) == 4 and row["attacker"] == max(found)
+        assert len(found) == 3 and row["attacker"] == max(found)
         assert 0 <= row["digits"] <= 1
         assert row["squared_error"] > 0
         assert 0 <= row["code_reader"] <= 1 and row["code_records"] == 600
