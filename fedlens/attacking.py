@@ -53,8 +53,9 @@ def attack(
     from client.datasets.attributes import load_private
     from studies.attackers import BLIND, FRESH, INFORMED, STRONG
     from studies.framework.settings import check_names
-    from studies.metrics.attacks import attack_filter, target_of
+    from studies.metrics.attacks import attack_filter
     from studies.metrics.effort import FULL, QUICK
+    from studies.metrics.targets import target_of
 
     names = tuple(attackers) or (*INFORMED, *STRONG, *FRESH)
     check_names("attackers", names, _looking(BLIND))

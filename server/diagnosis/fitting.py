@@ -208,7 +208,7 @@ class Unexplained:
     p_value: float
     """Of a chi-square test that nothing is left."""
     size: float
-    """How large it is, relative to what a median fault in all users would change there."""
+    """How large it is beyond chance, relative to what a median fault in all users would change."""
 
 
 def unexplained(model: LinearModel, chosen: Sequence[int], count: int) -> Unexplained:
@@ -227,9 +227,18 @@ def unexplained(model: LinearModel, chosen: Sequence[int], count: int) -> Unexpl
     if chosen:
         rest -= model.leading[:, list(chosen)] @ joint_shares(model, chosen).values
     typical = float(np.median((model.leading[:, :count] ** 2).sum(0)))
-    excess = max(0.0, float(np.sum(rest**2 - model.variances)))
-    size = float(np.sqrt(excess / typical)) if typical > 0 else 0.0
+    size = size_beyond_chance(rest, model.variances, typical)
     return Unexplained(_by_chance_left(left_over(model, chosen)), size)
+
+
+def size_beyond_chance(rest: Vector, variances: Vector, typical: float) -> float:
+    """How large what is left is, relative to a median fault's squared size; at least 0.
+
+    Its square is what the sum of squares exceeds its expectation by, less one standard deviation:
+    where the noise is large that deviation alone would look like a reference of another kind.
+    """
+    excess = float(np.sum(rest**2 - variances) - np.sqrt(2 * np.sum(variances**2)))
+    return float(np.sqrt(max(0.0, excess) / typical)) if typical > 0 else 0.0
 
 
 def _by_chance_left(left: LeftOver) -> float:

@@ -36,9 +36,10 @@ from privatizers.pair_moments import PairGaussians, contribution, looked_at, sca
 from privatizers.protocol import FILTER
 from privatizers.training import Stage, train_privatizer
 from studies.attackers.reading_nets import accuracy, learn, read_images
-from studies.metrics.attacks import FilterAttack, attack_filter, target_of, told
+from studies.metrics.attacks import FilterAttack, attack_filter, told
 from studies.metrics.effort import FULL
 from studies.metrics.reading import released_parts
+from studies.metrics.targets import target_of
 
 FIRST_CLIP = 15.0
 """Of a user's mean frequencies and squares; images have values from -1 to 1."""

@@ -24,12 +24,8 @@ from studies.metrics.balanced import balanced_accuracy
 from studies.metrics.effort import FULL, Effort, trying
 from studies.metrics.reading import reweighted, shares_of
 from studies.metrics.scores import score
-from studies.metrics.targets import FilterTarget, target_of
+from studies.metrics.targets import FilterTarget
 
-__all__ = [
-    "CODE_COLUMNS", "FULL", "QUICK", "Effort", "FilterAttack", "FilterTarget", "attack_filter",
-    "code_columns", "strongest", "target_of",
-]  # fmt: skip
 RESAMPLES = 200
 MOST_NUMBERS = 30_000_000  # Of a table of codes: more draws of each record are not taken
 

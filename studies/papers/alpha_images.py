@@ -56,7 +56,7 @@ from studies.framework.pieces import Piece
 from studies.framework.settings import check_names, parse_points
 from studies.framework.study import SeedTrial
 from studies.framework.tables import Row, number
-from studies.metrics.attacks import CODE_COLUMNS, code_columns, target_of
+from studies.metrics.attacks import CODE_COLUMNS, code_columns
 from studies.metrics.reading import (
     AttributeReading,
     build_attackers,
@@ -66,6 +66,7 @@ from studies.metrics.reading import (
     released,
     released_parts,
 )
+from studies.metrics.targets import target_of
 from studies.papers.adversarial import adversary_of, moved, train_against
 
 COLUMNS = (

@@ -44,9 +44,10 @@ from studies.framework.charts import plot_lines, plot_sheet
 from studies.framework.pieces import Piece
 from studies.framework.study import SeedTrial
 from studies.framework.tables import Row, number
-from studies.metrics.attacks import CODE_COLUMNS, code_columns, target_of
+from studies.metrics.attacks import CODE_COLUMNS, code_columns
 from studies.metrics.reading import read_all, released, released_parts
 from studies.metrics.scores import judge
+from studies.metrics.targets import target_of
 from studies.papers.attributes_training import BASELINES, AttributesSettings, trainings
 
 COLUMNS = (

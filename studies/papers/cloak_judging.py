@@ -19,11 +19,12 @@ from simulations.students.students import predict
 from studies.attackers import ATTACKERS, FittedAttacker
 from studies.framework.charts import plot_sheet
 from studies.framework.tables import Row
-from studies.metrics.attacks import code_columns, target_of
+from studies.metrics.attacks import code_columns
 from studies.metrics.fairness import fairness
 from studies.metrics.indices import ite_style_index
 from studies.metrics.reading import released
 from studies.metrics.scores import attack, judge
+from studies.metrics.targets import target_of
 from studies.papers.cloak_training import CloakSettings
 
 PAPER_RAW = 0.9929

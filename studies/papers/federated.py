@@ -48,8 +48,9 @@ from studies.framework.settings import check_names
 from studies.framework.study import SeedTrial
 from studies.framework.tables import Row
 from studies.framework.trials import Report
-from studies.metrics.attacks import CODE_COLUMNS, FilterTarget, code_columns
+from studies.metrics.attacks import CODE_COLUMNS, code_columns
 from studies.metrics.reading import build_attackers, read_all
+from studies.metrics.targets import FilterTarget
 from studies.papers.federated_data import FilteredRun, groups_of, halves, opened, samples_of
 
 COLUMNS = (

@@ -24,7 +24,7 @@ from privatizers.networks.information import InformationError, mutual_informatio
 from studies.attackers import ATTACKERS, INFORMED, FittedAttacker
 from studies.attackers.formula import formula_of
 from studies.attackers.reading_nets import accuracy, read_images, read_points
-from studies.metrics.attacks import FilterAttack, attack_filter, target_of
+from studies.metrics.attacks import FilterAttack, attack_filter
 from studies.metrics.balanced import balanced_accuracy
 from studies.metrics.effort import FULL, Effort
 from studies.metrics.fairness import FairnessError, fairness
@@ -37,6 +37,7 @@ from studies.metrics.reading import (
     shares_of,
 )
 from studies.metrics.scores import score
+from studies.metrics.targets import target_of
 from studies.tradeoff.certified import certify
 from studies.tradeoff.points import IMAGES, SERIES, TrainedFilter, kind_of
 

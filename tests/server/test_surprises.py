@@ -10,7 +10,14 @@ import torch
 
 from models.faults import FAULTS
 from models.faults.protocol import FaultSetting
-from server.diagnosis.fitting import LeftOver, _by_chance_left, by_chance, least_visible
+from server.diagnosis.diagnose import FOREIGN
+from server.diagnosis.fitting import (
+    LeftOver,
+    _by_chance_left,
+    by_chance,
+    least_visible,
+    size_beyond_chance,
+)
 from server.diagnosis.reference import like_all
 from server.diagnosis.report import Diagnosis, FoundFault, Omnibus, ReferenceFit
 from server.diagnosis.surprises import UNNAMED, surprises
@@ -110,3 +117,14 @@ def test_an_answer_says_when_its_findings_do_not_explain_all():
     assert "looks like invert, which does not explain all" in said((found,), 0.001).unexplained
     assert "does not hold" in said((), 0.001).unexplained
     assert said((found,), 0.001).to_json()["unexplained"] == said((found,), 0.001).unexplained
+
+
+def test_noise_alone_is_seldom_taken_for_a_reference_of_another_kind():
+    variances, typical, source = np.ones(60), 80.0, np.random.default_rng(6)
+    noise = source.standard_normal((1000, 60))
+    sizes = np.array([size_beyond_chance(row, variances, typical) for row in noise])
+    assert (sizes > FOREIGN).mean() < 0.06
+    away = np.sqrt(typical / 60)  # as large, in all, as a median fault in all users
+    foreign = [size_beyond_chance(row + away, variances, typical) for row in noise[:200]]
+    assert min(foreign) > FOREIGN
+    assert size_beyond_chance(noise[0], variances, 0.0) == 0.0

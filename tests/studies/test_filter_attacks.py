@@ -18,8 +18,9 @@ from studies.attackers import ATTACKERS, INFORMED, AttackError
 from studies.attackers.decoding import CodeDecoder, drawn
 from studies.attackers.knowledge import EVERYTHING, RELEASE, WEIGHTS, knowledge_of
 from studies.attackers.vectors import VectorReader
-from studies.metrics.attacks import FilterTarget, attack_filter, strongest, target_of
+from studies.metrics.attacks import attack_filter, strongest
 from studies.metrics.effort import QUICK
+from studies.metrics.targets import FilterTarget, target_of
 
 SHAPE = (1, 8, 8)
 FAST = replace(QUICK, reader_steps=200, tree_rounds=20, network_steps=120, decoder_steps=60)
