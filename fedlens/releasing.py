@@ -90,15 +90,26 @@ def keyed_noise(network: nn.Module, key: bytes) -> NoiseSource:
     """Noise of each record that follows from a device's secret, the filter and the record.
 
     The same record behind the same filter always has the same noise, so a second release tells
-    nothing that the first did not. Another filter has another noise: with one for both, the
-    difference of two releases would be free of it.
+    nothing that the first did not. Another filter has another noise, were it only another limit of
+    the same weights: with one for both, the difference of two releases would be free of it.
     """
     digest = hashlib.blake2b(key=key, person=b"filter")
+    for name, module in network.named_modules():
+        digest.update(repr((name, type(module).__qualname__, _settings(module))).encode())
     for name, value in sorted(network.state_dict().items()):
-        digest.update(f"{name}{tuple(value.shape)}".encode())
+        digest.update(repr((name, str(value.dtype), tuple(value.shape))).encode())
         digest.update(value.detach().cpu().contiguous().numpy().tobytes())
     own = digest.digest()
     return lambda records, shape: records_noise(own, records, shape)
+
+
+def _settings(module: nn.Module) -> list[tuple[str, object]]:
+    """What shapes a layer's answers besides its tensors: numbers and texts, by name."""
+    return sorted(
+        (name, value)
+        for name, value in vars(module).items()
+        if name != "training" and isinstance(value, int | float | str | tuple)
+    )
 
 
 def device_secret(path: Path) -> tuple[bytes, str]:

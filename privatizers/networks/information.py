@@ -79,6 +79,7 @@ def gaussian_capacity(radius: float, size: int) -> float:
     The capacity of k parallel Gaussian channels with power r² in all (Cover & Thomas 2006, section
     9.4); a limit on every |c| is stricter than one on the mean of |c|². It holds for any
     distribution of records and any attribute of them, by data processing, for *one* draw of noise.
+    The theorem is of real numbers: what rounding to float32 may add is not in it.
     """
     return size / 2 * math.log1p(radius**2 / size)
 
@@ -98,9 +99,14 @@ def radius_of(capacity: float, size: int) -> float:
 
 
 def bounded(vectors: Tensor, radius: float) -> Tensor:
-    """Vectors [n, k] drawn into the ball of this radius: r v / √(r² + |v|²), smooth and 1 to 1."""
-    lengths = (radius**2 + vectors.square().sum(1, keepdim=True)).sqrt()
-    return vectors * (radius / lengths)
+    """Vectors [n, k] drawn into the ball of this radius: r v / √(r² + |v|²), smooth and 1 to 1.
+
+    What is not a number counts as 0, and what is too large to be squared comes to 0: either would
+    pass as a sign that noise does not cover.
+    """
+    finite = vectors.nan_to_num()
+    lengths = (radius**2 + finite.square().sum(1, keepdim=True)).sqrt()
+    return finite * (radius / lengths)
 
 
 def _logs(probabilities: Tensor) -> Tensor:

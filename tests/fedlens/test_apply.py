@@ -127,6 +127,26 @@ def test_with_a_key_two_filters_do_not_share_their_noise() -> None:
     assert abs(float(correlated)) < 0.25
 
 
+@pytest.mark.parametrize("other", [{"capacity": 9.0}, {"high": 0.5}, {"output_noise_std": 0.2}])
+def test_with_a_key_the_same_weights_with_another_limit_are_another_filter(
+    other: dict[str, float],
+) -> None:
+    """A radius is no tensor, and codes of two radii with one noise differ by the record alone."""
+    usual = {"capacity": 6.0, "output_noise_std": 0.1}
+    records, key = torch.rand(2, 1, SIDE, SIDE), b"k" * 32
+    one, again, two = (
+        ConvReleaser((1, SIDE, SIDE), 2, code=4, **usual | more)  # type: ignore[arg-type]
+        for more in ({}, {}, other)
+    )
+    assert all(
+        torch.equal(one.state_dict()[name], two.state_dict()[name]) for name in one.state_dict()
+    )
+    first, same, second = (
+        keyed_noise(net, key)(records, (256,)) for net in (one, again.eval(), two)
+    )
+    assert torch.equal(first, same) and not bool((first == second).any())
+
+
 @pytest.mark.parametrize(
     ("content", "place", "message"),
     [

@@ -182,7 +182,7 @@ def test_output_noise_is_noise_on_every_pixel_and_stays_within_the_limits() -> N
         ConvReleaser((1, 12, 12), 2, output_noise_std=-1)
 
 
-@pytest.mark.parametrize("scale", [0.0, 1.0, 1e6])
+@pytest.mark.parametrize("scale", [0.0, 1.0, 1e6, 1e30, math.inf])
 def test_no_weights_and_no_record_make_a_code_longer_than_its_radius(scale: float) -> None:
     net = ConvReleaser((1, 8, 8), 2, code=5, capacity=3.0)
     with torch.no_grad():
