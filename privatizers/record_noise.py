@@ -12,7 +12,11 @@ take the noise off again: it comes from the operating system (:func:`device_key`
 the device, and is kept as long as records may be released again.
 
 Two records that differ in a single bit have independent noises. A device that releases *similar*
-records of one thing (the frames of a video) releases it several times, and no key helps there.
+records of one thing (the frames of a video, a picture compressed anew) releases it several times,
+and no key helps there. Equal records have equal releases, and show that they are equal.
+
+A key is for *one* filter: with one for two, a record has one noise behind both, and the difference
+of its releases is free of it. `fedlens.releasing.keyed_noise` derives a key for each.
 """
 
 from __future__ import annotations
@@ -34,7 +38,7 @@ BLOCK = 64
 
 
 def device_key() -> bytes:
-    """A fresh secret of 32 bytes from the operating system, for one device to keep."""
+    """A fresh secret of 32 bytes from the operating system, for one device and filter to keep."""
     return secrets.token_bytes(KEY_BYTES)
 
 
@@ -42,7 +46,7 @@ def record_noise(key: bytes, record: Tensor, shape: Sequence[int]) -> Tensor:
     """Standard normal noise float32 [*shape], the same for the same key and record.
 
     Args:
-        key: the device's secret, 32 bytes or more (64 at most).
+        key: the device's secret for this filter, 32 bytes or more (64 at most).
         record: float32 [...], exactly as it is given to the filter; its shape counts.
         shape: the filter's ``noise_shape``.
 

@@ -30,8 +30,9 @@ sys.meta_path.insert(0, Guard())
 
 
 def scripts(repository: Path) -> dict[str, str]:
-    """The page's Python blocks by the library that they import."""
-    blocks = re.findall(r"```python\n(.*?)```", (repository / PAGE).read_text(), re.DOTALL)
+    """The page's whole scripts by the library that they import."""
+    every = re.findall(r"```python\n(.*?)```", (repository / PAGE).read_text(), re.DOTALL)
+    blocks = [one for one in every if "sys.argv" in one]
     found = {("onnx" if "onnxruntime" in one else "torch"): one for one in blocks}
     assert len(blocks) == len(found) == 2
     return found
