@@ -1,7 +1,8 @@
 """A filter over people's own records: folders of pictures, archives, series and streams.
 
 Only what the filter releases is written: no label, no owner, no note that a camera left in a
-picture. Noise is the operating system's, fresh for each release, or follows from a device's key.
+picture. Pictures keep their path below the folder, and long series their name. Noise is the
+operating system's, fresh for each release, or follows from a device's key.
 """
 
 from __future__ import annotations
@@ -96,14 +97,15 @@ def apply_filter(releaser: Releaser, source: str, target: str, records: str = ""
 def _folder(releaser: Releaser, source: Path, target: str) -> Applied:
     out = _new_folder(source, target)
     side, channels = releaser.side(), releaser.shape[0]
-    files = sorted(
-        path
-        for path in source.rglob("*")
-        if path.suffix.lower() in PICTURES and path.is_file() and not path.is_symlink()
-    )
+    found = sorted(path for path in source.rglob("*") if path.suffix.lower() in PICTURES)
+    files = [path for path in found if path.is_file() and not path.is_symlink()]
     if not files:
-        raise PrivateDataError(f"IN {source}: has no PNG, JPEG or PPM pictures; add some")
+        raise PrivateDataError(
+            f"IN {source}: has no PNG, JPEG or PPM pictures (links do not count); add some"
+        )
     done, bad, sizes = Applied(), [], set()
+    links = [str(path.relative_to(source)) for path in found if path.is_symlink()]
+    left_out(done.notes, links, "as links")
     for start in range(0, len(files), AT_ONCE):
         read: list[tuple[Path, NDArray[np.uint8]]] = []
         for path in files[start : start + AT_ONCE]:

@@ -51,10 +51,11 @@ def add_apply(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser = actions.add_parser(
         "apply",
         help="filter a folder of pictures, an archive, a table of series or a stream",
-        description="Write what a filter releases of records, and nothing else: no label, no "
-        "owner, no note of a camera. Noise is drawn from the operating system, fresh for each "
-        "record; then every further release of the same record tells more of it, which --key "
-        "prevents. What is released is not differentially private.",
+        description="Write what a filter releases of records: no label, no owner, no note of a "
+        "camera. Names of pictures and series stay, and may tell what is hidden. Noise is drawn "
+        "from the operating system, fresh for each record; then every further release of the same "
+        "record tells more of it, which --key prevents; of records that are merely alike, such as "
+        "frames of a video, it does not. What is released is not differentially private.",
         epilog="example: fedlens privatizer apply FILTER.safetensors pictures released",
     )
     add = parser.add_argument
@@ -95,5 +96,7 @@ def _report(done: Applied, args: argparse.Namespace) -> None:
     people(f"{where}: {done.records} records released; not differentially private")
     if not args.key:
         people("release a record once, or use --key: a further release with fresh noise tells more")
+    else:
+        people("a record that differs by one bit has fresh noise: of records alike release one")
     if args.json:
         print_json({"records": done.records, "notes": done.notes, "path": args.target})

@@ -398,6 +398,27 @@ def test_a_broken_archive_is_refused(
         load_private(f"npz:{path},{columns}")
 
 
+@pytest.mark.parametrize("kind", ["text", "scalar", "password", "unknown packing"])
+def test_an_archive_of_other_things_is_refused(tmp_path: Path, kind: str) -> None:
+    path = arrays(tmp_path / "a.npz", images=None)
+    content = io.BytesIO()
+    np.save(content, np.zeros((90, 28, 28), np.uint8) if kind != "scalar" else np.uint8(3))
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("images.npy", b"no array" if kind == "text" else content.getvalue())
+    whole = bytearray(path.read_bytes())
+    entry = whole.rindex(b"PK\x01\x02")  # of the last member, in the directory
+    local = whole.rindex(b"PK\x03\x04")
+    if kind == "password":
+        whole[entry + 8] |= 1
+        whole[local + 6] |= 1
+    if kind == "unknown packing":
+        whole[entry + 10] = whole[local + 8] = 97
+    path.write_bytes(whole)
+    with pytest.raises(PrivateDataError, match=r"write it with numpy\.savez") as caught:
+        load_private(f"npz:{path},utility=kind,sensitive=house")
+    assert "\n" not in str(caught.value)
+
+
 def test_an_archive_that_unpacks_to_too_much_is_refused_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

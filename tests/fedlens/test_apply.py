@@ -67,6 +67,8 @@ def pictures(tmp_path: Path) -> Path:
     Image.new("L", (40, 20), 200).save(root / "deep" / "photo.JPG", exif=exif)
     (root / "broken.png").write_text("nothing")
     (root / "owner.csv").write_text("name\nAda\n")
+    (root / "link.png").symlink_to(tmp_path / "elsewhere.png")
+    Image.new("L", (SIDE, SIDE), 7).save(tmp_path / "elsewhere.png")
     return root
 
 
@@ -80,6 +82,7 @@ def test_a_folder_gives_a_folder_of_the_same_names(
     assert found == [*(f"{one:02}.png" for one in range(AT_ONCE + 3)), "deep/photo.JPG"]
     assert json.loads(printed.splitlines()[-1])["records"] == AT_ONCE + 4
     assert "1 left out, as no readable picture: broken.png" in printed
+    assert "1 left out, as links: link.png" in printed
     assert "40 x 20 pixels are cut" in printed and "not differentially private" in printed
     for number in range(AT_ONCE + 3):
         sent = pixels(out / f"{number:02}.png")

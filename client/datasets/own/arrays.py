@@ -30,6 +30,10 @@ DEFAULTS = {
 }
 MOST_BYTES = 2**33
 """Of all arrays unpacked; a small archive can claim any size."""
+_UNREADABLE = (
+    OSError, ValueError, EOFError, MemoryError, zlib.error, zipfile.BadZipFile,
+    RuntimeError,  # of a member under a password, or packed in a way that is not known here
+)  # fmt: skip
 
 
 def load_labelled_arrays(name: str, argument: str, data_dir: Path | None, seed: int) -> Split:
@@ -115,12 +119,19 @@ def read_arrays(
         if not isinstance(file, Path):
             file.seek(0)
         with np.load(file, allow_pickle=False) as content:
-            return {name: content[name] for name in names}
-    except (OSError, ValueError, EOFError, zlib.error, zipfile.BadZipFile) as error:
+            found = {name: content[name] for name in names}
+    except _UNREADABLE as error:
         raise PrivateDataError(
             f"{path}: no readable .npz archive of plain numbers and texts ({error}); write it with "
             "numpy.savez"
         ) from error
+    for name, one in found.items():
+        # of a member that is no .npy file numpy gives the bytes
+        if not isinstance(one, np.ndarray) or not one.ndim:
+            raise PrivateDataError(
+                f"{path}: {name} is no array with a row a record; write it with numpy.savez"
+            )
+    return found
 
 
 def is_series(records: NDArray[np.generic]) -> bool:
