@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from studies.metrics.attacks import FilterAttack
 
 DEFAULT_DATA = "embedded-mnist-thickness"
+REPEATED = (
+    "releases of a record have one noise, as of devices with a key: several are as one; "
+    "--fresh-noise attacks those of a device without"
+)
 
 
 def attack(
@@ -25,6 +29,7 @@ def attack(
     attackers: Sequence[str] = (),
     records: int | None = None,
     quick: bool = False,
+    fresh_noise: bool = False,
     seed: int = 0,
     data_dir: Path | str | None = None,
     tell: Callable[[str], None] = lambda _: None,
@@ -43,6 +48,8 @@ def attack(
         records: labelled records that attackers have at most; by default all that there are
             outside the test part, those that the filter learned from included.
         quick: fewer records and steps; for a look.
+        fresh_noise: several releases of a record have noise of their own also where the filter asks
+            devices to repeat it: what a device without a key releases.
         seed: of how the source is dealt, of noise and attackers.
         data_dir: folder of data files.
         tell: is told how far it is, a line at a time.
@@ -71,7 +78,9 @@ def attack(
             "the kind that it was trained on"
         )
     with one_thread():
-        target = target_of(network, split, seed, records)
+        target = target_of(network, split, seed, records, fresh=fresh_noise)
+        if max(releases) > 1 and target.told_apart(2) == 1:
+            tell(REPEATED)
         effort, once = (QUICK if quick else FULL), tuple(dict.fromkeys(releases))
         return attack_filter(target, names, releases=once, effort=effort, tell=tell)
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
 from torch import Tensor, nn
 
 Channel = Callable[..., Tensor]
@@ -38,19 +37,3 @@ def decoder_of(filter_: nn.Module) -> Channel | None:
 def noise_repeats(filter_: nn.Module) -> bool:
     """Whether a record that is released again goes out with the noise that it had."""
     return bool(getattr(filter_, "repeats_noise", False))
-
-
-def repeated_noise(
-    filter_: nn.Module,
-    shape: tuple[int, ...],
-    records: int,
-    releases: int,
-    source: torch.Generator,
-) -> list[Tensor]:
-    """The noise of each of ``releases`` releases of the same records, float32 [records, *shape].
-
-    Fresh each time, or the same where the filter's noise repeats.
-    """
-    if noise_repeats(filter_):
-        return [torch.randn(records, *shape, generator=source)] * releases
-    return [torch.randn(records, *shape, generator=source) for _ in range(releases)]

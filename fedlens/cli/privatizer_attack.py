@@ -41,6 +41,9 @@ def add_attack(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     add_column_flags(parser)
     add("--releases", nargs="+", type=int, default=[1], metavar="N",
         help="releases of each record that attackers see (default: 1)")  # fmt: skip
+    add("--fresh-noise", action="store_true",
+        help="each release has noise of its own also where the filter asks devices to repeat it "
+        "(what devices without a key release)")  # fmt: skip
     add("--attackers", nargs="+", default=[], metavar="NAME",
         help="of code, decode, residual, features, logistic, trees, same, wide (default: all); "
         "the data's formula, if it has one, is always there")  # fmt: skip
@@ -70,6 +73,7 @@ def run_attack(args: argparse.Namespace) -> int:
             attackers=args.attackers,
             records=args.records,
             quick=args.quick,
+            fresh_noise=args.fresh_noise,
             seed=args.seed,
             data_dir=args.data_dir,
             tell=tell,

@@ -1,7 +1,8 @@
 """A filter under attack: what it releases of records, and the codes behind that.
 
 Several releases of one record are averaged, of codes and of releases alike. Each has the noise that
-a device would give it: fresh, or the same where the filter's noise repeats.
+a device would give it: fresh, or the same where the filter's noise repeats. The latter is what
+devices with a key do, and is taken on trust: ``fresh`` attacks what those without one release.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from client.datasets.attributes.data import PrivateData, Split
-from privatizers.channels import channel_of, noise_repeats, repeated_noise
+from privatizers.channels import channel_of, noise_repeats
 from privatizers.classifiers import noise_shape_of
 from studies.attackers import AttackError
 
@@ -32,12 +33,14 @@ class FilterTarget:
         known: raw records with attributes that the attacker has, none of them tested on.
         test: raw records that the attacks are scored on.
         seed: of the noise, the attackers and the bootstrap.
+        fresh: every release has noise of its own, whatever the filter asks of devices.
     """
 
     filter: nn.Module
     known: PrivateData
     test: PrivateData
     seed: int = 0
+    fresh: bool = False
 
     def sent(self, data: PrivateData, seed: int, releases: int = 1) -> PrivateData:
         """What the filter releases of records, the mean of several releases."""
@@ -81,7 +84,7 @@ class FilterTarget:
 
     def told_apart(self, releases: int) -> int:
         """How many of so many releases of a record differ: one where its noise repeats."""
-        return 1 if noise_repeats(self.filter) else releases
+        return 1 if noise_repeats(self.filter) and not self.fresh else releases
 
     @torch.no_grad()
     def _mean(
@@ -91,7 +94,7 @@ class FilterTarget:
         releases = self.told_apart(releases)
         shape = noise_shape_of(self.filter) or (0,)
         for part in torch.split(records, CHUNK):
-            noises = repeated_noise(self.filter, shape, len(part), releases, source)
+            noises = [torch.randn(len(part), *shape, generator=source) for _ in range(releases)]
             total = function(part, noises[0])
             for noise in noises[1:]:
                 total = total + function(part, noise)
@@ -100,7 +103,12 @@ class FilterTarget:
 
 
 def target_of(
-    filter_: nn.Module, split: Split, seed: int = 0, records: int | None = None
+    filter_: nn.Module,
+    split: Split,
+    seed: int = 0,
+    records: int | None = None,
+    *,
+    fresh: bool = False,
 ) -> FilterTarget:
     """A filter and all labelled records that there are: of the attack part, then the train part.
 
@@ -110,7 +118,7 @@ def target_of(
     attack, train = split.attack, split.train
     joined = attack if records is not None and records <= len(attack) else _joined(attack, train)
     known = joined if records is None else joined.take(slice(0, records))
-    return FilterTarget(filter_, known, split.test, seed)
+    return FilterTarget(filter_, known, split.test, seed, fresh)
 
 
 def _joined(one: PrivateData, two: PrivateData) -> PrivateData:

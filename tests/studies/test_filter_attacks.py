@@ -119,6 +119,13 @@ def test_more_releases_tell_more_unless_their_noise_repeats() -> None:
     assert torch.equal(repeated, again.codes(again.test, 5).records)
     same, repeats = attack_filter(again, ["code"], releases=(1, 10), effort=FAST)
     assert same.balanced == repeats.balanced == one.balanced
+    keyless = replace(again, fresh=True)
+    codes = [
+        keyless.codes(keyless.test, 3, n).records - again.codes(again.test, 3).records
+        for n in (1, 40)
+    ]
+    assert float(codes[0].abs().max()) < 1e-4
+    assert 0.8 < float(codes[1].std()) < 1.2, "of forty draws the mean has next to no noise left"
 
 
 class Turned(nn.Module):

@@ -16,7 +16,7 @@ from privatizers.export import export_filter
 from privatizers.exported import ExportedFilter
 from privatizers.networks.releasers import ConvReleaser
 from studies.attackers import ATTACKERS
-from studies.metrics import attacks
+from studies.metrics import effort
 from studies.tradeoff.figures import words_of
 from studies.tradeoff.filter_files import save_filter
 
@@ -36,10 +36,10 @@ def kept(tmp_path: Path, releaser: ConvReleaser) -> Path:
 @pytest.fixture(autouse=True)
 def little_effort(monkeypatch: pytest.MonkeyPatch) -> None:
     least = replace(
-        attacks.QUICK, draws=1, reader_steps=60, tree_rounds=10, images=300, test=300, decoded=50,
+        effort.QUICK, draws=1, reader_steps=60, tree_rounds=10, images=300, test=300, decoded=50,
         network_steps=10, decoder_steps=20,
     )  # fmt: skip
-    monkeypatch.setattr(attacks, "QUICK", least)
+    monkeypatch.setattr(effort, "QUICK", least)
 
 
 def _attack(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
@@ -72,6 +72,19 @@ def test_a_kept_filter_is_attacked_with_its_weights(
     assert found["strongest"] == best
     assert "decode: left out at 3 releases" in err and "code:" in err
     assert "simulation only" in out and "code x3" in out
+    assert "releases of a record have one noise" in err
+
+
+def test_a_device_without_a_key_is_attacked_by_fresh_noise(
+    capsys: pytest.CaptureFixture[str], kept: Path
+) -> None:
+    given = [kept, "--quick", "--records", "400", "--releases", "1", "30", "--attackers", "code"]
+    found = []
+    for more in ([], ["--fresh-noise"]):
+        rows = _json(_attack(capsys, *given, *more, "--json")[1])["attacks"]
+        found.append([row["nats"] for row in rows if row["attacker"] == "code"])
+    (one, as_one), (again, many) = found
+    assert one == as_one == again != many
 
 
 @pytest.mark.parametrize("suffix", [".pt2", ".onnx"])
