@@ -189,9 +189,13 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path, default=None, help="folder of MNIST")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--noise", type=float, default=SumsSettings.second_noise)
+    parser.add_argument("--capacity", type=float, default=SumsSettings.capacity)
+    parser.add_argument("--budget", type=float, default=SumsSettings.budget)
     given, out = parser.parse_args(), Console(width=120)
     for seed in given.seeds:
-        settings = SumsSettings(seed=seed, second_noise=given.noise)
+        settings = SumsSettings(
+            seed=seed, second_noise=given.noise, capacity=given.capacity, budget=given.budget
+        )
         found = measure(settings, load_private("mnist-thickness", given.data_dir, seed))
         out.print(
             f"seed {seed}: DP ε = {found.epsilon:.3g} at δ = {settings.delta:g}; digits: raw "
