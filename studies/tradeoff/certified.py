@@ -26,7 +26,8 @@ from privatizers.networks.spectral import SpectralReleaser
 CAPACITY_WORDS = (
     "at most this is told of anything about the record, by any attacker and for any records: "
     "capacity of the Gaussian channel of the code, whose length is limited. It holds for one draw "
-    "of noise a record: a device gives a record the same noise again. The released record is not "
+    "of noise a record: where a device with a key gives a record the same noise again, and of "
+    "records that are alike one is released. The released record is not "
     "differentially private"
 )
 BOUND_WORDS = (

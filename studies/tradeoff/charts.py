@@ -38,7 +38,7 @@ def plot_sensitive(curve: Curve, path: Path) -> Path:
         figure,
         axes,
         curve,
-        "code: has weights and code, bounds all; thin lines: on raw records",
+        "code: has the weights and reads the code; thin lines: on raw records",
         path,
     )
 
