@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import struct
 import zipfile
 import zlib
@@ -21,6 +22,7 @@ from client.datasets.attributes import load_private
 from client.datasets.attributes.data import PrivateDataError, Split
 from client.datasets.attributes.options import without_path
 from client.datasets.dataset import DatasetError
+from client.datasets.own.pictures import UnreadablePictureError, looked_at, read_square
 from client.datasets.registry import load
 
 KINDS, HOUSES = ("cat", "dog"), ("green", "red", "blue")
@@ -329,6 +331,16 @@ def test_a_broken_folder_is_refused_in_one_line(folder: Path, broken: Any, messa
     with pytest.raises(PrivateDataError, match=message) as caught:
         load_private(broken(folder))
     assert "\n" not in str(caught.value)
+
+
+def test_a_pipe_is_no_picture_and_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.png")
+    end = os.open(tmp_path / "pipe.png", os.O_RDWR)  # so that a reader would find nothing, not wait
+    os.write(end, b"no picture")
+    for read in (looked_at, lambda path: read_square(path, 16, 1)):
+        with pytest.raises(UnreadablePictureError, match="no plain file"):
+            read(tmp_path / "pipe.png")
+    os.close(end)
 
 
 def test_a_path_may_have_commas(tmp_path: Path) -> None:

@@ -61,6 +61,8 @@ def read_square(path: Path, side: int, channels: int) -> NDArray[np.uint8]:
 @contextmanager
 def _careful(path: Path) -> Iterator[None]:
     try:
+        if path.exists() and not path.is_file():  # reading a pipe would wait for ever
+            raise UnreadablePictureError(f"{path}: no readable picture (no plain file)")
         if path.stat().st_size > MOST_BYTES:
             raise OversizedPictureError(f"{path}: is over 64 MiB; scale it down or remove it")
         yield
