@@ -221,12 +221,30 @@ def test_sums_that_are_released_meanwhile_are_another_question(
     job = diagnoses.ask(question, [], 10)
     until(lambda: before.exists())
     assert question.kept_at != before
-    assert diagnoses.answer(question) is None and diagnoses.job(question) is None
-    until(lambda: not diagnoses._jobs)
+    until(lambda: diagnoses.job(question) is None)
+    assert diagnoses.answer(question) is None and not diagnoses._jobs
     assert job.state == "running"
     earlier = diagnoses.earlier(question)
     assert earlier is not None and earlier.findings
     assert diagnoses.earlier(Question(place, "mnist")) is None
+
+
+def test_a_run_that_goes_on_is_looked_at_once_at_a_time_and_as_it_is_when_its_turn_comes(
+    place: RunPlace, says: Callable[..., None]
+) -> None:
+    """Or each round that is released while one is under way would have another one wait."""
+    says(then=f"import time; time.sleep(1); print({json.dumps(FOUND)!r})")
+    diagnoses, question = Diagnoses(), Question(place)
+    first = diagnoses.ask(Question(place, "mnist"), [], 10)
+    until(lambda: first.state == "running")
+    waiting = diagnoses.ask(question, [], 10)
+    before = question.kept_at
+    (place.path / "releases" / "round-000002.safetensors").write_bytes(b"more sums")
+    assert question.kept_at != before
+    assert diagnoses.job(question) is waiting and waiting.state == "waiting"
+    assert diagnoses.ask(Question(place), [], 10) is waiting
+    until(lambda: not diagnoses._jobs)
+    assert diagnoses.answer(question) is not None and not before.exists()
 
 
 @pytest.mark.parametrize("status", ["running", "finished"])
