@@ -205,6 +205,7 @@ class Diagnoses:
             place = question.kept_at
             try:
                 found = _last_object(_said(command_of(question), job))
+                read_answer(found)  # what is no answer is not drawn either
                 # The command keeps its answer itself, where the run's folder can be written to.
                 if self._kept(place) is None:
                     looks = _pictured(found, samples, classes, job)

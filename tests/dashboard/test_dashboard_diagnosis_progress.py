@@ -229,6 +229,16 @@ def test_sums_that_are_released_meanwhile_are_another_question(
     assert diagnoses.earlier(Question(place, "mnist")) is None
 
 
+@pytest.mark.parametrize("last", ["[1]", "3", "null", '{"findings": [1]}', "words"])
+def test_a_last_line_that_is_no_answer_ends_the_job(
+    place: RunPlace, says: Callable[..., None], last: str
+) -> None:
+    says(last, then="")
+    job = Diagnoses().ask(Question(place), [{"png": "", "label": 0}], 10)
+    until(lambda: job.over)
+    assert job.state == "failed" and job.why
+
+
 def test_a_run_that_goes_on_is_looked_at_once_at_a_time_and_as_it_is_when_its_turn_comes(
     place: RunPlace, says: Callable[..., None]
 ) -> None:
