@@ -45,6 +45,9 @@ def says(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
         monkeypatch.setattr(jobs, "command_of", lambda _: command)
 
     yield set_
+    for job in list(panel.diagnoses()._jobs.values()):  # also one that has not begun yet
+        job.give_up("cancelled", "The test is over.")
+        job.handle.end()
     panel.diagnoses.clear()
     for _ in range(100):
         processes.stop_all()
