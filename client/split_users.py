@@ -1,9 +1,11 @@
 """A node's users on one side of a private split; those on the other hold nothing.
 
 A user's side follows from that user's own records, a public model and a public threshold. It is
-found out on the node and never told: a user on the other side is, in all that a task computes,
-a user without records. All users of the node are scored together, each by the same work whatever
-is held, so that when it happens tells nothing of who was drawn.
+found out on the node and no reply has a field for it: a user on the other side is, in all that a
+task computes, a user without records. As far as a node's sums show who contributed, the server,
+which adds the noise, sees it, as it does who holds no records. All users of the node are scored
+together, each by the same work whatever is held, so that when it happens tells nothing of who was
+drawn.
 
 The records that are scored are drawn by the split's own key, not the run's: as long as the user's
 records, the node's software and its processor stay the same, so does the side, in every run on the

@@ -1,9 +1,10 @@
 """A run on one side of a private split: the model that scores users, where it is from, who pays.
 
-Nodes find out by themselves on which side a user is (`client.split_users`); the server knows the
-model, the rule and the threshold, which are public, and never a side. The model is a release of an
-earlier run, which is paid for as `server.earlier_run` says. A run keeps the model as it first took
-it, so that its users stay the same when the earlier run goes on or is gone.
+Nodes find out by themselves on which side a user is (`client.split_users`); the server keeps the
+model, the rule and the threshold, which are public, and no side: of those it sees what nodes' sums
+show before the noise. The model is a release of an earlier run, which is paid for as
+`server.earlier_run` says. A run keeps the model as it first took it, so that its users stay the
+same when the earlier run goes on or is gone.
 """
 
 from __future__ import annotations
@@ -70,8 +71,8 @@ class PrivateSplit:
         return (
             f"Only users on one side of a private split count: by the annotator of run "
             f"{self.prior.run_id}, {_SCORES[asked.rule]} is {side} {asked.threshold:g} (of up to "
-            f"{asked.records} records). Who they are stays on their devices. That run {alone}; "
-            f"{counted}"
+            f"{asked.records} records). No release says who they are, but for what the figures "
+            f"allow. That run {alone}; {counted}"
         )
 
 

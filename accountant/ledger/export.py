@@ -106,7 +106,7 @@ def _population_record(population: Population) -> dict[str, Any]:
 
 
 def _counted(ledger: Ledger) -> list[Event]:
-    """All that the run's figures are of: what its filter cost, and its own entries."""
+    """All that the run's figures are of: what it builds on cost, and its own entries."""
     prior = PriorReleases.in_header(ledger.header)
     own = [entry.event for entry in ledger.entries]
     return own if prior is None else [*prior.counted, *own]

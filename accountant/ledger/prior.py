@@ -69,7 +69,7 @@ class PriorReleases:
 
     @classmethod
     def in_header(cls, header: Mapping[str, Any]) -> PriorReleases | None:
-        """What a run's ledger header says of its filter; None where it has none.
+        """What a run's ledger header says that it builds on; None where it builds on nothing.
 
         Raises:
             EventError: an event is not one we know.

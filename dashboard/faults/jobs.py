@@ -117,7 +117,8 @@ class Diagnoses:
     """All questions of this server. Safe to use from several sessions at once."""
 
     def __init__(self) -> None:
-        self._jobs: dict[Path, Job] = {}
+        self._jobs: dict[Question, Job] = {}
+        """Whatever the sums: a run that goes on would else ask anew with each round."""
         self._answers: dict[Path, tuple[int, KeptDiagnosis]] = {}
         """By the file that keeps it: when that was written, 0 where it could not be."""
         self._lock = threading.Lock()
@@ -156,7 +157,7 @@ class Diagnoses:
 
     def job(self, question: Question) -> Job | None:
         """The question's job, while it is under way or after it came to nothing."""
-        return self._jobs.get(question.kept_at)
+        return self._jobs.get(question)
 
     def ask(self, question: Question, samples: list[dict[str, Any]], classes: int) -> Job:
         """Have it answered, unless that is under way already.
@@ -166,19 +167,17 @@ class Diagnoses:
             samples: synthetic ones to show faults on, each ``png`` in base64 and its ``label``.
             classes: number of classes.
         """
-        # Once: a run that goes on releases more meanwhile, and then it is another question.
-        place = question.kept_at
         with self._lock:
-            there = self._jobs.get(place)
+            there = self._jobs.get(question)
             if there is not None and not there.over:
                 return there
             going = sum(not one.over for one in self._jobs.values())
-            job = self._jobs[place] = Job()
+            job = self._jobs[question] = Job()
             if going >= MOST_AT_ONCE:
                 job.give_up("failed", f"{going} others wait already: try again later.")
                 return job
         # A daemon, so that it does not hold up the end of the server.
-        arguments = (question, place, job, samples, classes)
+        arguments = (question, job, samples, classes)
         threading.Thread(target=self._work, args=arguments, daemon=True).start()
         return job
 
@@ -197,26 +196,25 @@ class Diagnoses:
         return True
 
     def _work(
-        self,
-        question: Question,
-        place: Path,
-        job: Job,
-        samples: list[dict[str, Any]],
-        classes: int,
+        self, question: Question, job: Job, samples: list[dict[str, Any]], classes: int
     ) -> None:
         with _TURN:
             if not job.begin():
                 return
+            # Of what is released by now, once: more may be meanwhile, and while it waited.
+            place = question.kept_at
             try:
                 found = _last_object(_said(command_of(question), job))
+                read_answer(found)  # what is no answer is not drawn either
                 # The command keeps its answer itself, where the run's folder can be written to.
                 if self._kept(place) is None:
                     looks = _pictured(found, samples, classes, job)
                     if job.over:  # cancelled meanwhile
                         return
                     self._take(question, place, found, looks)
-                if self._jobs.get(place) is job:
-                    del self._jobs[place]
+                with self._lock:
+                    if self._jobs.get(question) is job:
+                        del self._jobs[question]
             except (CommandFailed, AnswerError, OSError) as error:
                 job.give_up("failed", str(error))
 

@@ -67,7 +67,7 @@ def _action(
     action = actions.add_parser(
         name,
         help=about,
-        description=about.capitalize() + ".",
+        description=about[:1].upper() + about[1:] + ".",
         epilog=f"example: fedlens labels {name} runs/demo {more}",
     )
     add_run_argument(action)

@@ -118,7 +118,7 @@ def show(args: argparse.Namespace) -> int:
         say(f"slices    by {terms.slices}: what was spent is that of the dearest slice's users")
     for side, count in _sides(population).items():
         split, _, which = side.rpartition("=")
-        say(f"{split[:18]}, side {which!r}: {count} rounds; users pay for one side")
+        say(f"{split[:18]}, side {which!r}: {count} rounds; those that both sides had count once")
     if terms.probe_epsilon:
         probes = population.spent_on_probes().epsilon
         say(f"probes    ε = {figure(probes)} of {terms.probe_epsilon:g}")

@@ -12,7 +12,7 @@ MOST_SCORED = 256
 
 
 class SplitConfig(Section):
-    """A private split: each device finds out on which side its user is, and tells no one."""
+    """A private split: each device finds out on which side its user is; no release says who."""
 
     side: Literal["none", "below", "from"] = "none"
     """Which users the run learns from: those whose score lies ``below`` the threshold, or those

@@ -16,12 +16,13 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard import processes
 from dashboard.faults import jobs, words
-from dashboard.faults.answer import AnswerError, percent, read_answer
+from dashboard.faults.answer import UNEXPLAINED, AnswerError, percent, read_answer
 from dashboard.faults.jobs import Diagnoses, Question
 from dashboard.faults.looks import pictures
 from dashboard.faults.places import RunPlace, places
 from dashboard.images import base64_text
 from fedlens.keeping import keep_diagnosis, place_of_diagnosis
+from server.diagnosis import report
 from server.kept_diagnoses import MOST_PICTURED
 from server.store import Store
 
@@ -208,6 +209,10 @@ def test_a_damaged_answer_is_none(tmp_path: Path, content: str) -> None:
     place = diagnosed.folder_of(tmp_path)
     diagnosed.keep(place, FOUND).write_text(content)
     assert Diagnoses().answer(Question(place)) is None
+
+
+def test_something_is_left_for_the_page_where_it_is_for_the_diagnosis_itself() -> None:
+    assert report.UNEXPLAINED == UNEXPLAINED
 
 
 def test_something_that_is_no_diagnosis_is_refused() -> None:

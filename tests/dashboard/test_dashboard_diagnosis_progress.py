@@ -45,6 +45,9 @@ def says(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
         monkeypatch.setattr(jobs, "command_of", lambda _: command)
 
     yield set_
+    for job in list(panel.diagnoses()._jobs.values()):  # also one that has not begun yet
+        job.give_up("cancelled", "The test is over.")
+        job.handle.end()
     panel.diagnoses.clear()
     for _ in range(100):
         processes.stop_all()
@@ -221,12 +224,40 @@ def test_sums_that_are_released_meanwhile_are_another_question(
     job = diagnoses.ask(question, [], 10)
     until(lambda: before.exists())
     assert question.kept_at != before
-    assert diagnoses.answer(question) is None and diagnoses.job(question) is None
-    until(lambda: not diagnoses._jobs)
+    until(lambda: diagnoses.job(question) is None)
+    assert diagnoses.answer(question) is None and not diagnoses._jobs
     assert job.state == "running"
     earlier = diagnoses.earlier(question)
     assert earlier is not None and earlier.findings
     assert diagnoses.earlier(Question(place, "mnist")) is None
+
+
+@pytest.mark.parametrize("last", ["[1]", "3", "null", '{"findings": [1]}', "words"])
+def test_a_last_line_that_is_no_answer_ends_the_job(
+    place: RunPlace, says: Callable[..., None], last: str
+) -> None:
+    says(last, then="")
+    job = Diagnoses().ask(Question(place), [{"png": "", "label": 0}], 10)
+    until(lambda: job.over)
+    assert job.state == "failed" and job.why
+
+
+def test_a_run_that_goes_on_is_looked_at_once_at_a_time_and_as_it_is_when_its_turn_comes(
+    place: RunPlace, says: Callable[..., None]
+) -> None:
+    """Or each round that is released while one is under way would have another one wait."""
+    says(then=f"import time; time.sleep(1); print({json.dumps(FOUND)!r})")
+    diagnoses, question = Diagnoses(), Question(place)
+    first = diagnoses.ask(Question(place, "mnist"), [], 10)
+    until(lambda: first.state == "running")
+    waiting = diagnoses.ask(question, [], 10)
+    before = question.kept_at
+    (place.path / "releases" / "round-000002.safetensors").write_bytes(b"more sums")
+    assert question.kept_at != before
+    assert diagnoses.job(question) is waiting and waiting.state == "waiting"
+    assert diagnoses.ask(Question(place), [], 10) is waiting
+    until(lambda: not diagnoses._jobs)
+    assert diagnoses.answer(question) is not None and not before.exists()
 
 
 @pytest.mark.parametrize("status", ["running", "finished"])

@@ -109,7 +109,9 @@ def test_two_sides_cost_the_model_and_one_of_them(
         paid.append(booked())
     assert paid == [together(Path(folder), tmp_path / "below")] * 2
     assert main(["population", "show", "clinic"]) == 0
-    assert "side 'from': 1 rounds; users pay for one side" in "".join(capsys.readouterr())
+    assert "side 'from': 1 rounds; those that both sides had count once" in "".join(
+        capsys.readouterr()
+    )
     for side in ("below", "from"):  # alone, each counts its own and the model
         directory = RunDirectory.open(tmp_path / side)
         assert spending_of(directory.config(), directory).dp_epsilon == paid[0]
@@ -303,6 +305,15 @@ def test_the_declared_share_scales_the_fixed_denominator_and_the_noise_with_it(s
     assert release_deviation(part, task) == pytest.approx(4 * release_deviation(whole, task))
     unsplit = part.updated({"split.side": "none"})
     assert denominator(unsplit, task) == denominator(whole, task)
+
+
+def test_what_a_guarantee_says_of_a_split_is_no_more_than_is_kept(
+    first, sided, run_small, tmp_path
+):
+    """The server sees nodes' sums before the noise: no text may say that devices tell no one."""
+    run_small(sided(first(**SECRET), **SECRET))
+    kept = kept_split(RunDirectory.open(tmp_path / "run"))
+    assert "No release says who they are" in kept.cost and "devices" not in kept.cost
 
 
 def test_a_probe_asks_everyone(sided):
