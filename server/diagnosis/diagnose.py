@@ -9,7 +9,7 @@ from statistics import median
 
 import numpy as np
 
-from server.diagnosis.evidence import GUESSED_DRIFT, observed_of
+from server.diagnosis.evidence import observed_of
 from server.diagnosis.fitting import (
     MOST,
     Unexplained,
@@ -62,7 +62,7 @@ def diagnose(
     begin = on_stage or _unheard
     observed = observed_of(releases, before)
     if guessed:
-        observed = replace(observed, size_drift=GUESSED_DRIFT)
+        observed = replace(observed, guessed=True)
     first = observed.first
     reference.check(first.shape, first.classes)
     begin("fits")

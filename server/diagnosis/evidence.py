@@ -23,6 +23,9 @@ SIZE_DRIFT = 0.05
 classes alike."""
 GUESSED_DRIFT = 0.5
 """The same where a run is about one side of a private split: its share of the users is a guess."""
+SAME_PEOPLE = 0.2
+"""Of what users and a public reference may differ by without a fault, two runs of one federation's
+people differ by so much."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +62,18 @@ class Observed:
     """Expected users behind a release: q N."""
     difference: bool = False
     """Whether it is how much more than an earlier run's it is."""
-    size_drift: float = SIZE_DRIFT
-    """By how much users may contribute more than those of the reference: see `SIZE_DRIFT`."""
+    guessed: bool = False
+    """Whether how many users are behind it is a guess."""
+
+    @property
+    def people_drift(self) -> float:
+        """Of what users and a public reference may differ by, what they may differ by here."""
+        return SAME_PEOPLE if self.difference else 1.0
+
+    @property
+    def size_drift(self) -> float:
+        """By how much users may contribute more than those that they are compared with."""
+        return GUESSED_DRIFT if self.guessed else self.people_drift * SIZE_DRIFT
 
     @property
     def first(self) -> KeptRelease:

@@ -32,9 +32,6 @@ SURPRISED = 20
 DEALS = 2
 """Times, of either kind, that the reference is dealt out to learn how users differ: ten records
 hide each other."""
-SAME_PEOPLE = 0.2
-"""Of what users and a public reference may differ by without a fault, two runs of one federation's
-people differ by so much."""
 _DEALT = 14
 OnStep = Callable[[int, int], None]
 """Told how many hypotheses are computed, and how many there are."""
@@ -76,9 +73,8 @@ class Inquiry:
         rows = (np.arange(len(first)) < one, np.arange(len(second)) < other)
         self._are_users = np.concatenate(rows)
         base = halves(sound)
-        own = np.float32(SAME_PEOPLE if observed.difference else 1.0)
         drifts = [
-            own * self._drifts(hypotheses, middle, [getattr(mean, half) - middle for mean in means])
+            self._drifts(hypotheses, middle, [getattr(mean, half) - middle for mean in means])
             for half, middle in (("one", base.one), ("other", base.other))
         ]
         self.geometry = Geometry(sound, Disturbance(first, second, *drifts))
@@ -124,9 +120,9 @@ class Inquiry:
     ) -> Matrix:
         """All of them as one half of the reference shows them, [drifts, P]."""
         found = [np.float32(self.observed.size_drift) * part for part in self._by_task(middle)]
-        typical = _typical(hypotheses, changes)
+        typical, own = _typical(hypotheses, changes), np.float32(self.observed.people_drift)
         for one, change in zip(hypotheses, changes, strict=True):
-            found += self._drift(one, change, typical)
+            found += [own * drift for drift in self._drift(one, change, typical)]
         return np.stack(found)
 
     def _by_task(self, middle: Matrix) -> list[Matrix]:

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from foundation.files import write_durably
 from foundation.json_values import json_value
 from studies.framework.store import TrialStore
 from studies.framework.tables import Row
+
+if TYPE_CHECKING:  # what a study is called is told without a training framework
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -37,6 +36,8 @@ class PieceStore:
 
         ``key`` is JSON, and with the plan says all that the piece depends on.
         """
+        from safetensors.torch import save
+
         plan = {**self.plan, "piece": dict(key)}
         store = TrialStore(self.folder)
         kept = store.find(plan)
@@ -63,6 +64,9 @@ def plain(row: Row) -> Row:
 
 def _shown(path: Path) -> dict[str, Tensor] | None:
     """Tensors of a file, or None where there is no whole one."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
     try:
         found: dict[str, Tensor] = load_file(path)
     except (OSError, SafetensorError):

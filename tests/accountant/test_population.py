@@ -328,6 +328,8 @@ def test_killed_processes_never_lose_a_grant_that_was_told(folder, tmp_path):
         pair = [
             context.Process(target=spend_on, args=(folder, path.name, path)) for path in told[-2:]
         ]
+        for path in told[-2:]:
+            path.touch()  # a process that is killed before it began told nothing
         for process in pair:
             process.start()
         time.sleep(0.15 + 0.05 * kill)

@@ -84,5 +84,7 @@ def test_labels_are_offered_for_download_by_every_exporter(
     app = open_page("results")
     assert not app.exception
     titles = [button.label for button in app.get("download_button")]
-    assert titles == [exporter.title for exporter in EXPORTERS.values()]
+    assert [one for one in titles if "interface" not in one] == [
+        exporter.title for exporter in EXPORTERS.values()
+    ]
     assert "How many" in titles, "the other package's"
