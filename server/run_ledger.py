@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from accountant.account import Account, Spending
 from accountant.bayesian.fixed_order import BudgetTooSmall, FixedOrderFilter
 from accountant.bayesian.noised_norms import NoisedNorms
 from accountant.events import SubsampledGaussian
-from accountant.ledger.evidence import EvidenceFile
+from accountant.ledger.evidence import Evidence, EvidenceFile, SignedLater
 from accountant.ledger.ledger import Ledger, LedgerEntry, LedgerError
+from accountant.ledger.one_time import OneTimeKey
 from accountant.ledger.population import Population
 from accountant.ledger.prior import HEADER, PriorReleases
 from accountant.statement import NoiseSource
@@ -143,20 +146,50 @@ class RunLedger:
             OutOfBudget: another run took what was left of the population's budget. Nothing was
                 written, and nothing may be released.
         """
+        sealed = self._evidence.seal(norms) if norms is not None else None
+        entry = self._append(event, number, purpose, sealed.digest if sealed else None)
+        self._book(entry, sealed)
+
+    def charge_ahead(
+        self, event: SubsampledGaussian, number: int, purpose: str, *, norms: bool
+    ) -> Callable[[NoisedNorms | None], None]:
+        """Put a round's entry on disk before its noised sum, norms and all, can be known.
+
+        Args:
+            event: the round's.
+            number: the round.
+            purpose: what it is for.
+            norms: whether norms are to come.
+
+        Returns:
+            What to call with the norms once they are, or with None where they never will be: the
+            round is booked then. Where a crash comes between, it is charged at the clipping norm.
+
+        Raises:
+            OutOfBudget: as `charge`.
+        """
+        key = OneTimeKey() if norms else None
+        entry = self._append(event, number, purpose, key and key.public)
+
+        def book(found: NoisedNorms | None) -> None:
+            signed = None if key is None or found is None else SignedLater.by(key, found)
+            self._book(entry, signed)
+
+        return book
+
+    def _append(
+        self, event: SubsampledGaussian, number: int, purpose: str, digest: str | None
+    ) -> LedgerEntry:
         if self._population is not None:
             self._population.charge(
                 event, run=self.run_id, number=number, purpose=purpose, users=self._users
             )
-        sealed = self._evidence.seal(norms) if norms is not None else None
-        entry = self._ledger.append(
-            event,
-            round=number,
-            purpose=purpose,
-            evidence_digest=sealed.digest if sealed else None,
-        )
-        if sealed is not None:
-            self._evidence.append(entry.index, sealed)
-        self._account.charge(event, norms)
+        return self._ledger.append(event, round=number, purpose=purpose, evidence_digest=digest)
+
+    def _book(self, entry: LedgerEntry, evidence: Evidence | None) -> None:
+        if evidence is not None:
+            self._evidence.append(entry.index, evidence)
+        self._account.charge(entry.event, None if evidence is None else evidence.histogram)
 
 
 def account_of(config: Config, ledger: Ledger, evidence: EvidenceFile) -> Account:

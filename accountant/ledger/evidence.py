@@ -5,6 +5,9 @@ histogram later, and tells nothing of it where this file is not at hand (the sal
 bits). The histograms are releases, noised and charged, so this file gives away no more than the
 run's figures do. Evidence that is missing or does not fit its entry is no error: that round is then
 charged at the clipping norm, which is always valid.
+
+Where the nodes add the noise, a histogram becomes known only after its entry, which then holds the
+public key of a one-time signature instead (`accountant.ledger.one_time`).
 """
 
 from __future__ import annotations
@@ -15,9 +18,11 @@ import os
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from accountant.bayesian.noised_norms import NoisedNorms
 from accountant.ledger.chain import LedgerEntry, canonical
+from accountant.ledger.one_time import OneTimeKey, signer_of
 from foundation.dates import set_file_date, today
 
 _SALT_BYTES = 32
@@ -35,16 +40,45 @@ class Sealed:
         """SHA-256 of salt and canonical histogram, 64 hexadecimal digits."""
         return hashlib.sha256(self.salt + canonical(self.histogram.to_json())).hexdigest()
 
+    def to_json(self) -> dict[str, object]:
+        """The fields of its line."""
+        return {"salt": self.salt.hex(), "histogram": self.histogram.to_json()}
+
+
+@dataclass(frozen=True)
+class SignedLater:
+    """A histogram that was signed once its entry was on disk."""
+
+    histogram: NoisedNorms
+    signature: bytes
+
+    @classmethod
+    def by(cls, key: OneTimeKey, histogram: NoisedNorms) -> SignedLater:
+        """The histogram, signed with the key whose public half the entry holds."""
+        return cls(histogram, key.sign(canonical(histogram.to_json())))
+
+    @property
+    def digest(self) -> str:
+        """The public key that signed it, 64 hexadecimal digits."""
+        return signer_of(canonical(self.histogram.to_json()), self.signature)
+
+    def to_json(self) -> dict[str, object]:
+        """The fields of its line."""
+        return {"signature": self.signature.hex(), "histogram": self.histogram.to_json()}
+
+
+Evidence = Sealed | SignedLater
+
 
 class EvidenceFile:
-    """One JSON line a round: ledger index, salt, histogram. Readable by its owner alone (0600).
+    """One JSON line a round: ledger index, salt or signature, histogram. Its owner's alone (0600).
 
     Lines that cannot be read are left out, and `problems` counts them.
     """
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
-        self._sealed: dict[int, list[Sealed]] = {}
+        self._sealed: dict[int, list[Evidence]] = {}
         self._whole: int | None = None
         self._day = today()
         self.problems = 0
@@ -57,13 +91,9 @@ class EvidenceFile:
         """Commit to a histogram with a fresh salt of the operating system's entropy."""
         return Sealed(histogram, secrets.token_bytes(_SALT_BYTES))
 
-    def append(self, index: int, sealed: Sealed) -> None:
+    def append(self, index: int, sealed: Evidence) -> None:
         """Keep the evidence of the ledger entry ``index``; it is on disk when this returns."""
-        record = {
-            "index": index,
-            "salt": sealed.salt.hex(),
-            "histogram": sealed.histogram.to_json(),
-        }
+        record = {"index": index, **sealed.to_json()}
         if self._whole is not None:
             os.truncate(self._path, self._whole)
             self._whole = None
@@ -93,9 +123,13 @@ class EvidenceFile:
         for line in lines:
             try:
                 record = json.loads(line)
-                sealed = Sealed(
-                    NoisedNorms.from_json(record["histogram"]), bytes.fromhex(record["salt"])
-                )
-                self._sealed.setdefault(int(record["index"]), []).append(sealed)
+                self._sealed.setdefault(int(record["index"]), []).append(_evidence(record))
             except (ValueError, KeyError, TypeError, RecursionError):
                 self.problems += 1
+
+
+def _evidence(record: dict[str, Any]) -> Evidence:
+    histogram = NoisedNorms.from_json(record["histogram"])
+    if "signature" in record:
+        return SignedLater(histogram, bytes.fromhex(record["signature"]))
+    return Sealed(histogram, bytes.fromhex(record["salt"]))

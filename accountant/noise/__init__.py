@@ -1,8 +1,9 @@
 """The randomness that privacy rests on: noise and cohorts, from the operating system's entropy.
 
 From the bottom up: bits (`bits`), exact draws from them (`normal`, `chances`, with `decisions`),
-the mechanism on a lattice (`lattice`), a self-test (`health`) and sources of private use
-(`sources`). All noise and every secret cohort of the product is drawn here.
+the mechanism on a lattice (`lattice`), noise that many nodes add together (`discrete`, `shares`), a
+self-test (`health`) and sources of private use (`sources`). All noise and every secret cohort of
+the product is drawn here.
 """
 
 from accountant.noise.bits import BitSource

@@ -79,6 +79,22 @@ def accepted(k: int, place: int, places: int, chance: int, bits: BitSource) -> b
                 return False
 
 
+def accepted_at(k: int, place: int, places: int, chance: int, bits: BitSource) -> bool:
+    """Whether V < exp(−F (2k + F) / 2) for F = place / places exactly; else as `accepted`."""
+    length = _WORD
+    while True:
+        chance, length = chance << _WORD | _next(bits), length + _WORD
+        with localcontext() as context:
+            context.prec = digits = _digits(length)
+            low, high = _interval(chance, length)
+            error = _ROUNDING.scaleb(-digits)
+            height = _height(k, place, places)
+            if high <= height - error:
+                return True
+            if low >= height + error:
+                return False
+
+
 def _height(k: int, place: int, places: int) -> Decimal:
     """exp(−F (2k + F) / 2) at F = place / places, to the digits of the context."""
     inside = Decimal(place) / Decimal(places)

@@ -81,7 +81,7 @@ def rounded_normal(size: int, scale: int, bits: BitSource) -> Integers:
 def _kept(words: Words, places: _Places, spare: BitSource, doubt: float = DOUBT) -> Integers:
     """The proposals that three equal parts of ``words`` make, those that are kept."""
     cells_from, signed, chances = words.reshape(3, -1)
-    cells = _cells(cells_from, spare)
+    cells = cells_of(cells_from, spare)
     place = signed >> np.uint64(1)
     keep = _keep(cells, place, chances, places, spare, doubt)
     # twice the scale, rounded down, halves to the nearest integer of the scale itself
@@ -90,7 +90,7 @@ def _kept(words: Words, places: _Places, spare: BitSource, doubt: float = DOUBT)
     return np.where(signed & np.uint64(1), -rounded, rounded)[keep]
 
 
-def _cells(words: Words, spare: BitSource) -> Integers:
+def cells_of(words: Words, spare: BitSource) -> Integers:
     """K of each word, int64, by inversion."""
     cells = np.searchsorted(_BELOW, words, side="right")
     for i in np.flatnonzero(_BELOW[np.maximum(cells, 1) - 1] == words):

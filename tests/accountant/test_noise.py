@@ -99,7 +99,7 @@ def test_a_word_at_the_border_of_two_cells_is_told_by_further_bits(k):
         first, *more = words_of(border + shift, 448)
         assert decisions.cell(first, Queue(*more)) == cell
         if k < 10:
-            assert normal._cells(np.array([first], dtype=np.uint64), Queue(*more)) == [cell]
+            assert normal.cells_of(np.array([first], dtype=np.uint64), Queue(*more)) == [cell]
 
 
 def test_a_chance_at_the_border_of_acceptance_is_told_by_further_bits():
