@@ -11,11 +11,13 @@ from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from accountant.noise import NoiseUnsound
+from client import secure_sum
 from client.cohort import train
 from client.data import LocalUsers, NodeDataError, OpenUsers, sensitive_of, slice_of
 from client.messages import Description, TrainRequest, failure
 from client.node_file import open_node_users
 from client.node_policy import NodePolicy
+from foundation.secure_sum import SecureSumError
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +54,41 @@ def build_client_app(open_users: OpenUsers, policy_of: PolicyOf = own_policy) ->
         finally:
             _wait_until(started, context)
 
+    _add_secure_sum(app, open_users, policy_of)
     return app
+
+
+def _add_secure_sum(app: ClientApp, open_users: OpenUsers, policy_of: PolicyOf) -> None:
+    """The five steps of a secure sum, of which the third trains."""
+
+    @app.query("secure_keys")
+    def keys(message: Message, context: Context) -> Message:
+        asked = message.content
+        return _answer(message, lambda: secure_sum.advertise(asked, context, policy_of(context)))
+
+    @app.query("secure_shares")
+    def shares(message: Message, context: Context) -> Message:
+        asked = message.content
+        return _answer(message, lambda: secure_sum.share(asked, context, policy_of(context)))
+
+    @app.train("secure")
+    def train_secure(message: Message, context: Context) -> Message:
+        started, asked = time.monotonic(), message.content
+        try:
+            return _answer(
+                message,
+                lambda: secure_sum.masked(asked, context, policy_of(context), open_users),
+            )
+        finally:
+            _wait_until(started, context)
+
+    @app.query("secure_agree")
+    def agree(message: Message, context: Context) -> Message:
+        return _answer(message, lambda: secure_sum.agree(message.content, context))
+
+    @app.query("secure_reveal")
+    def reveal(message: Message, context: Context) -> Message:
+        return _answer(message, lambda: secure_sum.reveal(message.content, context))
 
 
 def _answer(message: Message, work: Callable[[], RecordDict]) -> Message:
@@ -64,7 +100,11 @@ def _answer(message: Message, work: Callable[[], RecordDict]) -> Message:
     torch.set_num_threads(1)  # nodes share a machine; also keeps sums equal on every transport
     try:
         content = work()
-    except (NodeDataError, NoiseUnsound) as error:  # neither says anything of the data
+    except (
+        NodeDataError,
+        NoiseUnsound,
+        SecureSumError,
+    ) as error:  # neither says anything of the data
         logger.warning("this node cannot take part: %s", error)
         content = failure()
     except Exception:  # whatever it is, it may hold data

@@ -11,7 +11,7 @@ import fcntl
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -20,6 +20,8 @@ from client.data import NodeDataError
 from client.messages import Natural, Scalar, TrainRequest
 from foundation.files import write_durably
 
+Aggregation = Literal["plain", "server", "distributed"]
+"""How a sum of users reaches the server, in the order of what the server learns less and less."""
 USUAL_RECORDS = 32
 """Records that a user contributes at most where neither run nor node has a number."""
 
@@ -55,8 +57,22 @@ class NodePolicy(BaseModel):
     """Refuse runs on one side of a private split, in which a user's own records decide, unseen,
     whether they count."""
     allow_no_noise: bool = False
-    """Record mode: answer a request without noise, or with noise of a fixed seed, which protects no
-    record."""
+    """Where nodes add the noise (record mode, distributed noise): answer a request without it, or
+    with noise of a fixed seed, which protects no one."""
+    least_aggregation: Aggregation = "plain"
+    """What a request for users must at least be: ``plain``; a secure sum to which the ``server``
+    adds the noise; or one with ``distributed`` noise, of which this node adds its own share."""
+    identity: str = ""
+    """Absolute path of the node's long-term private key (OpenSSH or PEM, Ed25519 or ECDSA), which
+    signs its keys of each secure sum; the SuperNode's own will do. Empty: a fresh one each time,
+    which no other node's roster knows."""
+    roster: str = ""
+    """Absolute path of the public keys of all nodes that this one sums with, one a line as in a
+    ``.pub`` file, its own among them. Empty: the server's word is taken, which protects from a
+    server that looks on and not from one that puts nodes of its own in between."""
+    least_colluding: Natural = 0
+    """Nodes that a secure sum must presume to collude with the server; one that presumes fewer is
+    refused."""
     reply_after: Annotated[float, Field(ge=0)] = 0.0
     """Seconds after its arrival that a request is answered, not sooner: a fixed schedule against
     those who watch the network. What takes longer is answered when it is done."""
@@ -79,6 +95,11 @@ class NodePolicy(BaseModel):
             raise NodeDataError(
                 f"{key}={node_config[key]!r} of the node's configuration: {wrong['msg'].lower()}"
             ) from None
+        for name in ("identity", "roster"):
+            if (path := getattr(found, name)) and not Path(path).is_absolute():
+                raise NodeDataError(f"{name}={path}: give an absolute path")
+        if found.roster and not found.identity:
+            raise NodeDataError("roster needs identity: other nodes must know this one's keys too")
         if found.most_rounds > 0 and not Path(found.rounds_file).is_absolute():
             raise NodeDataError("most-rounds needs rounds-file, an absolute path of the node's own")
         found._check_units(deployed="data" in node_config)
@@ -94,14 +115,19 @@ class NodePolicy(BaseModel):
                 "that protects its records, and a server may ask for too little"
             )
 
-    def accept(self, request: TrainRequest) -> TrainRequest:
+    def accept(self, request: TrainRequest, aggregation: Aggregation = "plain") -> TrainRequest:
         """The request as the node answers it, counted.
+
+        Args:
+            request: the server's.
+            aggregation: how its sum reaches the server.
 
         Raises:
             RequestRefused: it is below the node's floor.
         """
         mechanism = request.mechanism
         self._check_kind(request.kind, mechanism.unit)
+        self._check_aggregation(mechanism.unit, aggregation)
         if not mechanism.noise_multiplier >= self.least_noise_multiplier:
             raise RequestRefused(
                 f"noise multiplier {mechanism.noise_multiplier} is below least-noise-multiplier = "
@@ -114,8 +140,9 @@ class NodePolicy(BaseModel):
             )
         secret = mechanism.fixed_seed < 0 or test_mode()
         noised = mechanism.noise_multiplier > 0 and secret
-        if mechanism.unit == "record" and not noised and not self.allow_no_noise:
-            raise RequestRefused("record mode without secret noise needs allow-no-noise=true")
+        own = mechanism.unit == "record" or aggregation == "distributed"
+        if own and not noised and not self.allow_no_noise:
+            raise RequestRefused("nodes' own noise must be secret, or needs allow-no-noise=true")
         if request.split is not None and self.forbid_splits:
             raise RequestRefused("the run is on one side of a private split: forbid-splits=true")
         self._count(mechanism.steps)
@@ -128,6 +155,14 @@ class NodePolicy(BaseModel):
             raise RequestRefused(f"unit {unit!r} is not among units = {self.units!r}")
         if self.kinds and kind not in self.kinds.split():
             raise RequestRefused(f"kind {kind!r} is not among kinds = {self.kinds!r}")
+
+    def _check_aggregation(self, unit: str, aggregation: Aggregation) -> None:
+        order = get_args(Aggregation)
+        weaker = order.index(aggregation) < order.index(self.least_aggregation)
+        if unit == "user" and weaker:
+            raise RequestRefused(
+                f"the sum is {aggregation!r}: least-aggregation = {self.least_aggregation!r}"
+            )
 
     def _count(self, steps: int) -> None:
         """Add to the node's count on the disk, or refuse where it is used up."""

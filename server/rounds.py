@@ -24,7 +24,7 @@ from server.config.tree import Config
 from server.enrolment import Federation
 from server.faithful import faithful_sampler
 from server.kept_releases import keep_release
-from server.learner import Learner
+from server.learner import Asked, Learner
 from server.private_step import NoUsableReply, PrivateStep
 from server.publication import Publication, round_facts
 from server.round_slots import RoundSlots
@@ -33,6 +33,7 @@ from server.run_key import kept_key
 from server.run_ledger import RunLedger
 from server.sampler import kept_arrays
 from server.schedule import ScheduledTask, task_at, total_rounds
+from server.secure_step import SecureStep
 from server.store import Purpose
 
 
@@ -116,11 +117,14 @@ class TrainingRun:
         reason = self._run_ledger.refusal(task.event, purpose)
         if reason is not None:
             raise OutOfBudget(reason)
-        if step.record_mode:
+        if isinstance(step, SecureStep) and step.noised_by_nodes:
+            release = self._spend_masked(step, task, number, asked)
+        elif step.record_mode:
             # the replies are releases themselves, so the entry comes before the question
             self._run_ledger.charge(task.event, number, None)
             with self._slots.held():
                 aggregate = step.gather(number, asked)
+            release = step.release(aggregate, number)
         else:
             try:
                 with self._slots.held():
@@ -130,9 +134,29 @@ class TrainingRun:
                 raise
             norms = step.evidence(aggregate, number)
             self._run_ledger.charge(task.event, number, norms, purpose)
-        release = step.release(aggregate, number)
+            release = step.release(aggregate, number)
         self._directory.save_release(number, release)
         keep_release(self._directory, self._config, self._federation, task, asked, number, release)
+
+    def _spend_masked(
+        self, step: SecureStep, task: ScheduledTask, number: int, asked: Asked
+    ) -> NDArray[np.float64]:
+        """The release of nodes that add the noise: charged while it is masked, then opened."""
+        event, purpose = task.event, task.settings.purpose
+        with self._slots.held():
+            try:
+                masked = step.mask(number, asked)
+            except NoUsableReply:
+                self._run_ledger.charge(event, number, None, purpose)
+                raise
+            book = self._run_ledger.charge_ahead(event, number, purpose, norms=step.has_norms)
+            try:
+                release, norms = step.opened(masked, number)
+            except NoUsableReply:
+                book(None)
+                raise
+        book(norms)
+        return release
 
     def _step_of(self, task: ScheduledTask) -> PrivateStep:
         if task.name not in self._steps:
@@ -140,7 +164,8 @@ class TrainingRun:
             sizes = state.size, state.largest_reply
             key = kept_key(self._config, self._directory)
             positive = task.settings.positive
-            step = PrivateStep(self._config, task, *nodes, *sizes, key, positive, self._split)
+            kind = SecureStep if self._config.aggregation.secure else PrivateStep
+            step = kind(self._config, task, *nodes, *sizes, key, positive, self._split)
             self._steps[task.name] = step
         return self._steps[task.name]
 

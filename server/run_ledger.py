@@ -169,7 +169,7 @@ class RunLedger:
             OutOfBudget: as `charge`.
         """
         key = OneTimeKey() if norms else None
-        entry = self._append(event, number, purpose, key and key.public)
+        entry = self._append(event, number, purpose, None if key is None else key.public)
 
         def book(found: NoisedNorms | None) -> None:
             signed = None if key is None or found is None else SignedLater.by(key, found)

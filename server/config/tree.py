@@ -21,6 +21,7 @@ from pydantic import (
     model_validator,
 )
 
+from server.config.aggregation import AggregationConfig
 from server.config.privatizer import (
     FederatedPrivatizer,
     NoPrivatizer,
@@ -93,6 +94,7 @@ class Config(Section):
     split: SplitConfig = SplitConfig()
     privacy: PrivacyConfig = PrivacyConfig()
     rounds: RoundsConfig = RoundsConfig()
+    aggregation: AggregationConfig = AggregationConfig()
     tasks: Tasks = Field(default_factory=_one_critic)
     generator: GeneratorConfig = GeneratorConfig()
     privatizer: PrivatizerSection = NoPrivatizer()
@@ -221,6 +223,11 @@ class Config(Section):
         mend = f"make it at most {largest:g} ({unit}): a larger δ protects no user"
         holds = not self.noised or self.privacy.delta <= largest
         require(holds, "privacy.delta", self.privacy.delta, mend)
+        return self
+
+    @model_validator(mode="after")
+    def _sums_can_be_masked(self) -> Config:
+        self.aggregation.check(self.data.nodes, self.privacy.unit)
         return self
 
     @model_validator(mode="after")

@@ -1,0 +1,153 @@
+"""A node's side of a secure sum: what it keeps between messages, and what it refuses.
+
+The state of a sum lies in the node's own context (it never travels) from its keys to its reveal,
+and is gone then. Each step is taken once; a message of another sum, or out of order, is refused.
+What cannot be done is a failure without a word, as everywhere: `client.app`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from flwr.app import ConfigRecord, Context, RecordDict
+
+from accountant.bayesian.noised_norms import PUBLIC_BINS
+from accountant.noise import chosen, private_source
+from client import secure_messages as wire
+from client.cohort import train
+from client.data import LocalUsers
+from client.messages import Mechanism, TrainReply, TrainRequest
+from client.node_policy import NodePolicy, RequestRefused
+from foundation.secure_sum import (
+    Identity,
+    KeyRoster,
+    SumParty,
+    bits_for,
+    encoded,
+    packed,
+)
+
+logger = logging.getLogger(__name__)
+
+_STATE = "fedlens.secure_sum"
+_COHORT, _NOISE, _NORMS = 11, 12, 13
+"""Uses of a fixed seed, in tests."""
+
+
+def advertise(content: RecordDict, context: Context, policy: NodePolicy) -> RecordDict:
+    """Step 1: fresh keys for a sum whose terms the node's policy allows.
+
+    Raises:
+        RequestRefused: they presume fewer colluding nodes than the policy does.
+        SecureSumError: terms that protect nothing, or an identity that cannot be read.
+    """
+    terms, index = wire.read_keys_request(content)
+    if terms.colluding < policy.least_colluding:
+        raise RequestRefused(
+            f"the sum presumes {terms.colluding} colluding nodes: least-colluding = "
+            f"{policy.least_colluding}"
+        )
+    identity = Identity.load(Path(policy.identity)) if policy.identity else Identity.new()
+    party = SumParty.new(terms, index, identity)
+    advert = party.advertise()
+    _keep(party, context)
+    return wire.advert_reply(advert)
+
+
+def share(content: RecordDict, context: Context, policy: NodePolicy) -> RecordDict:
+    """Step 2: shares of the node's secrets for parties whose long-term keys it knows.
+
+    Raises:
+        SecureSumError: a party is not on the roster, or its keys are not its own.
+    """
+    party = _party(content, context)
+    roster = KeyRoster.load(Path(policy.roster)) if policy.roster else None
+    if roster is None:
+        logger.warning("no roster: other nodes' keys are taken on the server's word")
+    sealed = party.share(wire.read_adverts(content), roster)
+    _keep(party, context)
+    return wire.shares_reply(sealed)
+
+
+def masked(
+    content: RecordDict,
+    context: Context,
+    policy: NodePolicy,
+    open_users: Callable[[Context], LocalUsers],
+) -> RecordDict:
+    """Step 3: train as asked, add the node's share of noise where nodes do, and mask the sum.
+
+    Raises:
+        RequestRefused: the policy forbids it, or it is not what the sum's terms were for.
+        OffLattice: the sum is not made of clipped contributions.
+    """
+    party, settings = _party(content, context), wire.read_settings(content)
+    request = TrainRequest.from_record(content)
+    mechanism, terms = request.mechanism, party.terms
+    agreed = settings.summed(mechanism) == terms.summed and request.round == terms.round
+    if not agreed or settings.kind != request.kind or mechanism.unit != "user":
+        raise RequestRefused("the request is not the one that the sum's terms are for")
+    request = policy.accept(request, settings.noise)
+    users = open_users(context)
+    if settings.noise == "distributed":
+        request = replace(request, users=_own_cohort(mechanism, len(users), party))
+    words = _words(train(users, request), mechanism, settings, party)
+    content_bytes = packed(party.masked(words, wire.read_sealed(content)), terms.bits)
+    _keep(party, context)
+    return wire.masked_reply(content_bytes)
+
+
+def _own_cohort(mechanism: Mechanism, users: int, party: SumParty) -> tuple[int, ...]:
+    """The users that take part, drawn by the node: then the server does not know them either."""
+    source = private_source(mechanism.fixed_seed, party.terms.round, _COHORT, party.index)
+    return tuple(chosen(users, mechanism.sampling_rate, source).tolist())
+
+
+def _words(
+    reply: TrainReply, mechanism: Mechanism, settings: wire.SumSettings, party: SumParty
+) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+    terms, seed = party.terms, mechanism.fixed_seed
+    honest = terms.least - terms.colluding
+    size = len(reply.total)
+    layout = wire.layout_of(mechanism, settings, size, parties=terms.parties, honest=honest)
+    if layout.size != terms.size or bits_for(layout.largest) != terms.bits:
+        raise RequestRefused("the sum is of another layout than its terms")
+    norms = reply.norms
+    if settings.noise == "distributed":
+        norms = norms.reshape(PUBLIC_BINS, -1).sum(axis=1)[: layout.norms.size]
+    sources = [private_source(seed, terms.round, use, party.index) for use in (_NOISE, _NORMS)]
+    return encoded(layout.encoded(reply.total, norms, *sources), terms.bits)
+
+
+def agree(content: RecordDict, context: Context) -> RecordDict:
+    """Step 4: sign who survived, once."""
+    party = _party(content, context)
+    signature = party.agree(wire.read_survivors(content))
+    _keep(party, context)
+    return wire.agree_reply(signature)
+
+
+def reveal(content: RecordDict, context: Context) -> RecordDict:
+    """Step 5: give up one share of each party; the sum's state is gone before the reply leaves."""
+    party = _party(content, context)
+    _forget(context)
+    return wire.reveal_reply(party.reveal(wire.read_signatures(content)))
+
+
+def _party(content: RecordDict, context: Context) -> SumParty:
+    kept = context.state.config_records.get(_STATE)
+    if kept is None or kept["terms.session"] != wire.session_of(content):
+        raise RequestRefused("a message of a secure sum that this node is not in")
+    return SumParty.restored(kept)
+
+
+def _keep(party: SumParty, context: Context) -> None:
+    context.state[_STATE] = ConfigRecord(party.kept())
+
+
+def _forget(context: Context) -> None:
+    context.state.config_records.pop(_STATE, None)

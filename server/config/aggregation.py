@@ -1,0 +1,69 @@
+"""The section of secure aggregation: what the server sees of sums, and who adds the noise."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from server.config.section import Section, require
+
+Natural = Annotated[int, Field(ge=0)]
+
+
+class AggregationConfig(Section):
+    """How nodes' sums reach the server."""
+
+    secure: bool = False
+    """Nodes mask their sums, so that the server learns the total of all of them and no node's own.
+    User mode only; a round takes five exchanges with the nodes in place of one."""
+    noise: Literal["server", "distributed"] = "server"
+    """Who adds the noise: ``server``, to the exact total that it opens; or ``distributed``: each
+    node adds its share before it masks, so the server never holds an exact sum, and draws the
+    round's users by itself, so the server does not know who took part."""
+    tolerated_dropouts: Natural = 0
+    """Nodes that may fail in a round. With more, the round fails and is charged. The noise of nodes
+    is reckoned without theirs: of n nodes with d dropouts and c colluding ones, it is n/(n−d−c)
+    times the noise variance that a server would add, when all survive."""
+    colluding: Natural = 0
+    """Nodes that may do as a dishonest server wishes: their noise counts for none."""
+    threshold: Natural = 0
+    """Nodes that together can open what one of them masked, where it dropped out: above half of the
+    nodes and colluding ones, at most the nodes without the tolerated dropouts. 0: that most."""
+
+    @model_validator(mode="after")
+    def _noise_of_nodes_is_masked(self) -> AggregationConfig:
+        mend = "noise of nodes needs masks too: set aggregation.secure = true"
+        require(self.secure or self.noise == "server", "aggregation.noise", self.noise, mend)
+        return self
+
+    def survivors(self, nodes: int) -> int:
+        """The fewest nodes that a round's sum is of."""
+        return nodes - self.tolerated_dropouts
+
+    def shares(self, nodes: int) -> int:
+        """Shares that give a secret back."""
+        return self.threshold or self.survivors(nodes)
+
+    def check(self, nodes: int, unit: str) -> None:
+        """Hold the section against what the run declares.
+
+        Raises:
+            ConfigError: it would protect less than it says, or cannot be carried out.
+        """
+        if not self.secure:
+            return
+        mend = "sums are of users; in record mode each node's reply has its own noise: set false"
+        require(unit == "user", "aggregation.secure", True, mend)
+        honest, least = self.survivors(nodes) - self.colluding, 1 + (self.noise == "server")
+        mend = (
+            f"of data.nodes = {nodes}, {honest} honest ones are sure to remain: at least {least} "
+            "must; add nodes, or tolerate fewer dropouts and colluding ones"
+        )
+        require(honest >= least and nodes > 1, "aggregation.secure", True, mend)
+        most, above = self.survivors(nodes), (nodes + self.colluding) // 2
+        mend = f"give {above + 1} to {most}, or 0"
+        if above >= most:
+            mend = "no threshold will do: tolerate fewer dropouts, or add nodes"
+        shares = self.shares(nodes)
+        require(above < shares <= most, "aggregation.threshold", self.threshold, mend)

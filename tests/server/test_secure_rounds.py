@@ -1,0 +1,174 @@
+"""Runs whose nodes mask their sums: what they learn, what they cost, and how they fail."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from flwr.app import Message
+
+from accountant.ledger.evidence import EvidenceFile
+from accountant.ledger.ledger import Ledger
+from client import secure_messages as wire
+from client.messages import TRAIN, failure
+from foundation.secure_sum import SumCollector
+from server.config.tree import ConfigError
+from server.private_step import NoUsableReply
+from server.run_directory import RunDirectory
+from server.store import open_store
+from simulations.federation.apps import client_app
+
+FIVE = {
+    "data__nodes": 5,
+    "aggregation__secure": True,
+    "aggregation__tolerated_dropouts": 1,
+    "aggregation__colluding": 1,
+    "tasks__critic__kind": "frozen",
+    "tasks__critic__rounds": 2,
+}
+DISTRIBUTED = {**FIVE, "aggregation__noise": "distributed"}
+
+
+class Silent:
+    """Nodes that fail when asked for one of some kinds of message."""
+
+    def __init__(self, *kinds: str, partitions: tuple[int, ...] = (2,)) -> None:
+        self.kinds, self.partitions = kinds, partitions
+
+    def __call__(self, message, context):
+        gone = context.node_config["partition-id"] in self.partitions
+        if gone and message.metadata.message_type in self.kinds:
+            return Message(content=failure(), reply_to=message)
+        return client_app(message, context)
+
+
+def plain(changes: dict) -> dict:
+    return {key: value for key, value in changes.items() if not key.startswith("aggregation")}
+
+
+@pytest.mark.parametrize("step", [None, wire.KEYS, wire.SHARES, wire.MASKED])
+def test_a_masked_run_is_the_plain_one_bit_for_bit(small_config, run_small, step):
+    """With 5 nodes and one that drops out, at whichever step, the released sums are equal."""
+    gone = Silent(TRAIN, step) if step else Silent()
+    open_ = run_small(small_config(**plain(FIVE)), "plain", gone)
+    masked = run_small(small_config(**FIVE), "masked", gone)
+    assert masked.model_sha256 == open_.model_sha256
+    assert masked.spending.dp_epsilon == open_.spending.dp_epsilon
+    assert masked.spending.bdp_corrected == open_.spending.bdp_corrected
+
+
+@pytest.mark.parametrize("step", [wire.AGREE, wire.REVEAL])
+def test_a_node_that_goes_after_its_sum_came_is_in_the_sum(small_config, run_small, step):
+    whole = run_small(small_config(**FIVE), "whole")
+    late = run_small(small_config(**FIVE), "late", Silent(step))
+    assert late.model_sha256 == whole.model_sha256
+
+
+@pytest.mark.parametrize("step", [wire.KEYS, wire.SHARES, wire.MASKED, wire.AGREE, wire.REVEAL])
+@pytest.mark.parametrize("settings", [FIVE, DISTRIBUTED], ids=["server", "distributed"])
+def test_too_few_nodes_fail_the_round_which_is_charged(
+    small_config, run_small, tmp_path, step, settings
+):
+    gone = Silent(step, partitions=(1, 3))
+    with pytest.raises(NoUsableReply):
+        run_small(small_config(**settings), app=gone)
+    entries = Ledger.verify(tmp_path / "run" / "ledger.jsonl")
+    assert [e.round for e in entries] == [1]
+    assert not list((tmp_path / "run").rglob("*release*.npz"))
+    assert run_small(small_config(**settings)).rounds == 2  # goes on with nothing spent twice
+    assert len(Ledger.verify(tmp_path / "run" / "ledger.jsonl")) == 2
+
+
+def test_the_entry_is_on_disk_before_anything_can_be_opened(
+    small_config, run_small, tmp_path, monkeypatch
+):
+    ledger, seen = tmp_path / "run" / "ledger.jsonl", []
+    opened = SumCollector.opened
+
+    def watched(collector):
+        seen.append((collector._terms.round, [e.round for e in Ledger.verify(ledger)]))
+        return opened(collector)
+
+    asked = []
+
+    class Watching:
+        def __call__(self, message, context):
+            if message.metadata.message_type == wire.REVEAL:
+                asked.append([e.round for e in Ledger.verify(ledger)])
+            return client_app(message, context)
+
+    monkeypatch.setattr(SumCollector, "opened", watched)
+    run_small(small_config(**DISTRIBUTED), app=Watching())
+    assert seen == [(1, [1]), (2, [1, 2])]
+    assert asked == [[1]] * 5 + [[1, 2]] * 5
+
+
+def test_noise_of_nodes_is_accounted_with_the_norms_that_came_with_it(
+    small_config, run_small, tmp_path
+):
+    outcome = run_small(small_config(**DISTRIBUTED))
+    same = run_small(small_config(**plain(FIVE)), "plain")
+    assert outcome.spending.dp_epsilon == same.spending.dp_epsilon
+    assert outcome.spending.rounds_with_norms == 2 and not outcome.spending.warnings
+    assert math.isfinite(outcome.spending.bdp_corrected)
+    directory = RunDirectory(tmp_path / "run")
+    evidence = EvidenceFile(directory.evidence)
+    for entry in Ledger.verify(directory.ledger):
+        assert evidence.matching(entry) is not None
+    with open_store(outcome.store) as store:
+        assert store.run(outcome.run_id).status == "finished"
+
+
+def test_a_changed_histogram_is_no_evidence_any_more(small_config, run_small, tmp_path):
+    run_small(small_config(**DISTRIBUTED))
+    directory = RunDirectory(tmp_path / "run")
+    text = directory.evidence.read_text()
+    changed = text.replace('"counts":[', '"counts":[1', 1)
+    assert changed != text
+    directory.evidence.write_text(changed)
+    first, second = Ledger.verify(directory.ledger)
+    evidence = EvidenceFile(directory.evidence)
+    assert evidence.matching(first) is None and evidence.matching(second) is not None
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"aggregation__secure": False}, "aggregation.noise"),
+        ({"aggregation__tolerated_dropouts": 2, "aggregation__colluding": 2}, "threshold"),
+        ({"aggregation__tolerated_dropouts": 4, "aggregation__colluding": 0}, "threshold"),
+        ({"aggregation__colluding": 4}, "aggregation.secure"),
+        ({"aggregation__threshold": 3}, "aggregation.threshold"),
+        ({"aggregation__threshold": 5}, "aggregation.threshold"),
+        ({"data__nodes": 1, "aggregation__tolerated_dropouts": 0}, "aggregation.secure"),
+        ({"privacy__unit": "record", "privacy__delta": 1e-5}, "aggregation.secure"),
+    ],
+)
+def test_what_would_protect_less_than_it_says_is_refused(small_config, changes, named):
+    with pytest.raises(ConfigError, match=named):
+        small_config(**{**DISTRIBUTED, **changes})
+
+
+def test_the_nodes_noise_is_what_was_asked_for(small_config, run_small, tmp_path, monkeypatch):
+    """All five survive and one is taken to collude: the sum has 5/3 of the variance needed."""
+    from server.rounds import TrainingRun
+
+    found = {}
+    learn = TrainingRun._learn
+
+    def kept(run, task, number):
+        found[number] = run._directory.load_release(number)
+        learn(run, task, number)
+
+    monkeypatch.setattr(TrainingRun, "_learn", kept)
+    config = small_config(**DISTRIBUTED)
+    run_small(config, "noised")
+    noised = dict(found)
+    quiet = small_config(**{**DISTRIBUTED, "tasks__critic__noise_multiplier": 0.0})
+    run_small(quiet, "quiet")
+    task = config.tasks["critic"]
+    z = task.noise_multiplier / math.sqrt(1 - config.privacy.norms_share)
+    expected = z * task.clipping_norm / config.data.users * math.sqrt(5 / 3)
+    noise = noised[1] - found[1]
+    assert np.std(noise) == pytest.approx(expected, rel=5 / math.sqrt(2 * len(noise)))
