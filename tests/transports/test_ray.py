@@ -72,6 +72,16 @@ FILTERED = {
     "privatizer.consenting": 0.25,
     "privatizer.condition": True,
 }
+MASKED = {
+    **CONFIG,
+    "data.nodes": 3,
+    "tasks.critic.kind": "frozen",
+    "tasks.critic.rounds": 1,
+    "aggregation.secure": True,
+    "aggregation.noise": "distributed",
+    "aggregation.tolerated_dropouts": 1,
+}
+"""Nodes keep their secrets between the five messages of a round, mask, and add the noise."""
 
 
 def test_a_run_over_flower_takes_the_filter_of_another(tmp_path):
@@ -100,8 +110,8 @@ def test_a_run_over_flower_takes_the_filter_of_another(tmp_path):
 
 @pytest.mark.parametrize(
     "settings",
-    [CONFIG, TWO_TASKS, RECORDS, FILTERED],
-    ids=["one task", "two tasks", "three tasks, records", "privatizer"],
+    [CONFIG, TWO_TASKS, RECORDS, FILTERED, MASKED],
+    ids=["one task", "two tasks", "three tasks, records", "privatizer", "masked"],
 )
 def test_flwr_run_and_the_in_process_transport_make_the_same_model(tmp_path, settings):
     pytest.importorskip("ray")
