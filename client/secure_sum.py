@@ -22,6 +22,7 @@ from client.cohort import train
 from client.data import LocalUsers
 from client.messages import Mechanism, TrainReply, TrainRequest
 from client.node_policy import NodePolicy, RequestRefused
+from client.once import forget_old_marks, take_once
 from foundation.secure_sum import (
     Identity,
     KeyRoster,
@@ -52,6 +53,8 @@ def advertise(content: RecordDict, context: Context, policy: NodePolicy) -> Reco
             f"{policy.least_colluding}"
         )
     identity = Identity.load(Path(policy.identity)) if policy.identity else Identity.new()
+    if "data" in context.node_config:
+        forget_old_marks()
     party = SumParty.new(terms, index, identity)
     advert = party.advertise()
     _keep(party, context)
@@ -134,8 +137,10 @@ def agree(content: RecordDict, context: Context) -> RecordDict:
 def reveal(content: RecordDict, context: Context) -> RecordDict:
     """Step 5: give up one share of each party; the sum's state is gone before the reply leaves."""
     party = _party(content, context)
-    _forget(context)
-    return wire.reveal_reply(party.reveal(wire.read_signatures(content)))
+    context.state.config_records.pop(_STATE, None)
+    shares = party.reveal(wire.read_signatures(content))
+    _take(party, context)
+    return wire.reveal_reply(shares)
 
 
 def _party(content: RecordDict, context: Context) -> SumParty:
@@ -146,8 +151,11 @@ def _party(content: RecordDict, context: Context) -> SumParty:
 
 
 def _keep(party: SumParty, context: Context) -> None:
+    _take(party, context)
     context.state[_STATE] = ConfigRecord(party.kept())
 
 
-def _forget(context: Context) -> None:
-    context.state.config_records.pop(_STATE, None)
+def _take(party: SumParty, context: Context) -> None:
+    """Take the party's step; simulated nodes answer one message after another and need no mark."""
+    if "data" in context.node_config:
+        take_once(party.channel, party.step)

@@ -40,7 +40,7 @@ class Identity:
 
     @classmethod
     def new(cls) -> Identity:
-        """A fresh Ed25519 key: of a node that nobody knows by another."""
+        """A fresh Ed25519 key: of a node that no other one knows."""
         return cls.of(ed25519.Ed25519PrivateKey.generate())
 
     @classmethod

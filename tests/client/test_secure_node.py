@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+import os
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives import serialization
-from flwr.app import Message, RecordDict
+from flwr.app import ConfigRecord, Message, RecordDict
 
+from client import once
 from client import secure_messages as wire
 from client.app import build_client_app
 from client.cohort import train
@@ -311,6 +313,53 @@ def test_a_node_adds_no_noise_of_a_fixed_seed_or_none_unless_it_may(users, make_
     run = Round(users, make_request(0, noise_multiplier=0.0), noise="distributed").keys().shares()
     with pytest.raises(ReplyError, match="failure"):
         run.masked(1)
+
+
+# Two messages at a time
+
+
+@pytest.mark.parametrize("step", ["shares", "mask", "agree", "reveal"])
+def test_a_deployed_node_answers_a_step_once_from_whatever_state(
+    users, make_request, tmp_path, monkeypatch, step
+):
+    """The state as it was before the step comes back, as it would for a message beside."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    run = Round(users, make_request(0), own={1: {"data": "/own"}}).keys()
+    steps = ["shares", "mask", "agree", "reveal"]
+    for before in steps[: steps.index(step)]:
+        getattr(run, before)()
+    kept = dict(run.state(1)["fedlens.secure_sum"])
+    getattr(run, step)()
+    run.state(1)["fedlens.secure_sum"] = ConfigRecord(kept)
+    if step == "mask":
+        with pytest.raises(ReplyError, match="failure"):
+            run.masked(1)
+        return
+    again = {
+        "shares": (
+            wire.SHARES,
+            wire.shares_request(run.terms.session, [*run.collector.adverts.values()]),
+        ),
+        "agree": (wire.AGREE, wire.agree_request(run.terms.session, [1, 2])),
+        "reveal": (wire.REVEAL, wire.reveal_request(run.terms.session, run.collector.signatures)),
+    }
+    assert failed(run, 1, *again[step])
+
+
+def test_marks_lie_where_no_other_user_can_put_them(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    once.take_once(b"secret", "masked")
+    with pytest.raises(once.TakenBefore):
+        once.take_once(b"secret", "masked")
+    once.take_once(b"secret", "agreed")
+    (folder,) = tmp_path.iterdir()
+    old, new = sorted(folder.iterdir())
+    os.utime(old, (0, 0))
+    once.forget_old_marks()
+    assert list(folder.iterdir()) == [new]
+    folder.chmod(0o777)
+    with pytest.raises(NodeDataError, match="not this user's alone"):
+        once.take_once(b"other", "masked")
 
 
 # What travels

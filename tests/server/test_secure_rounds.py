@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 
 import numpy as np
 import pytest
@@ -131,6 +132,27 @@ def test_a_changed_histogram_is_no_evidence_any_more(small_config, run_small, tm
     first, second = Ledger.verify(directory.ledger)
     evidence = EvidenceFile(directory.evidence)
     assert evidence.matching(first) is None and evidence.matching(second) is not None
+
+
+class Garbage:
+    """One node whose masked sum is random bytes of the right length."""
+
+    def __call__(self, message, context):
+        reply = client_app(message, context)
+        last = context.node_config["partition-id"] == 4
+        if last and message.metadata.message_type == wire.MASKED:
+            reply.content = wire.masked_reply(os.urandom(len(wire.read_masked(reply.content))))
+        return reply
+
+
+@pytest.mark.parametrize("settings", [FIVE, DISTRIBUTED], ids=["server", "distributed"])
+def test_garbage_from_one_node_fails_the_round_which_is_charged(
+    small_config, run_small, tmp_path, settings
+):
+    with pytest.raises(NoUsableReply, match="total"):
+        run_small(small_config(**settings), app=Garbage())
+    assert [e.round for e in Ledger.verify(tmp_path / "run" / "ledger.jsonl")] == [1]
+    assert RunDirectory(tmp_path / "run").load_release(1) is None
 
 
 @pytest.mark.parametrize(
