@@ -84,11 +84,15 @@ def _add_secure_sum(app: ClientApp, open_users: OpenUsers, policy_of: PolicyOf) 
 
     @app.query("secure_agree")
     def agree(message: Message, context: Context) -> Message:
-        return _answer(message, lambda: secure_sum.agree(message.content, context))
+        return _answer(
+            message, lambda: secure_sum.agree(message.content, context, policy_of(context))
+        )
 
     @app.query("secure_reveal")
     def reveal(message: Message, context: Context) -> Message:
-        return _answer(message, lambda: secure_sum.reveal(message.content, context))
+        return _answer(
+            message, lambda: secure_sum.reveal(message.content, context, policy_of(context))
+        )
 
 
 def _answer(message: Message, work: Callable[[], RecordDict]) -> Message:

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 from flwr.app import ConfigRecord, Context, RecordDict
@@ -34,7 +35,7 @@ from foundation.secure_sum import (
 
 logger = logging.getLogger(__name__)
 
-_STATE = "fedlens.secure_sum"
+_STATE, _SIGNER = "fedlens.secure_sum", "fedlens.secure_sum.signer"
 _COHORT, _NOISE, _NORMS = 11, 12, 13
 """Uses of a fixed seed, in tests."""
 
@@ -52,11 +53,12 @@ def advertise(content: RecordDict, context: Context, policy: NodePolicy) -> Reco
             f"the sum presumes {terms.colluding} colluding nodes: least-colluding = "
             f"{policy.least_colluding}"
         )
-    identity = Identity.load(Path(policy.identity)) if policy.identity else Identity.new()
+    identity = _own(policy) or Identity.new()
     if "data" in context.node_config:
         forget_old_marks()
     party = SumParty.new(terms, index, identity)
     advert = party.advertise()
+    context.state[_SIGNER] = ConfigRecord({} if policy.identity else {"key": identity.secret})
     _keep(party, context)
     return wire.advert_reply(advert)
 
@@ -67,9 +69,9 @@ def share(content: RecordDict, context: Context, policy: NodePolicy) -> RecordDi
     Raises:
         SecureSumError: a party is not on the roster, or its keys are not its own.
     """
-    party = _party(content, context)
+    party = _party(content, context, policy)
     roster = KeyRoster.load(Path(policy.roster)) if policy.roster else None
-    if roster is None:
+    if roster is None and "data" in context.node_config:
         logger.warning("no roster: other nodes' keys are taken on the server's word")
     sealed = party.share(wire.read_adverts(content), roster)
     _keep(party, context)
@@ -88,7 +90,7 @@ def masked(
         RequestRefused: the policy forbids it, or it is not what the sum's terms were for.
         OffLattice: the sum is not made of clipped contributions.
     """
-    party, settings = _party(content, context), wire.read_settings(content)
+    party, settings = _party(content, context, policy), wire.read_settings(content)
     request = TrainRequest.from_record(content)
     mechanism, terms = request.mechanism, party.terms
     agreed = settings.summed(mechanism) == terms.summed and request.round == terms.round
@@ -126,28 +128,37 @@ def _words(
     return encoded(layout.encoded(reply.total, norms, *sources), terms.bits)
 
 
-def agree(content: RecordDict, context: Context) -> RecordDict:
+def agree(content: RecordDict, context: Context, policy: NodePolicy) -> RecordDict:
     """Step 4: sign who survived, once."""
-    party = _party(content, context)
+    party = _party(content, context, policy)
     signature = party.agree(wire.read_survivors(content))
     _keep(party, context)
     return wire.agree_reply(signature)
 
 
-def reveal(content: RecordDict, context: Context) -> RecordDict:
+def reveal(content: RecordDict, context: Context, policy: NodePolicy) -> RecordDict:
     """Step 5: give up one share of each party; the sum's state is gone before the reply leaves."""
-    party = _party(content, context)
-    context.state.config_records.pop(_STATE, None)
+    party = _party(content, context, policy)
+    for record in (_STATE, _SIGNER):
+        context.state.config_records.pop(record, None)
     shares = party.reveal(wire.read_signatures(content))
     _take(party, context)
     return wire.reveal_reply(shares)
 
 
-def _party(content: RecordDict, context: Context) -> SumParty:
-    kept = context.state.config_records.get(_STATE)
-    if kept is None or kept["terms.session"] != wire.session_of(content):
+def _party(content: RecordDict, context: Context, policy: NodePolicy) -> SumParty:
+    records = context.state.config_records
+    kept, signer = records.get(_STATE), records.get(_SIGNER)
+    known = kept is not None and kept["terms.session"] == wire.session_of(content)
+    if kept is None or signer is None or not known:
         raise RequestRefused("a message of a secure sum that this node is not in")
-    return SumParty.restored(kept)
+    identity = _own(policy) or Identity.from_secret(cast(bytes, signer["key"]))
+    return SumParty.restored(kept, identity)
+
+
+def _own(policy: NodePolicy) -> Identity | None:
+    """The node's long-term key, read from its file at each step: it is kept nowhere else."""
+    return Identity.load(Path(policy.identity)) if policy.identity else None
 
 
 def _keep(party: SumParty, context: Context) -> None:

@@ -31,7 +31,7 @@ def round_event(config: Config, task: TaskConfig) -> SubsampledGaussian:
         noise_multiplier=task.noise_multiplier,
         clipping_norm=task.clipping_norm,
         count=task.steps_on_nodes if record else 1,
-        released=_released(task, noise),
+        released=_released(task, noise, distributed=config.aggregation.noise == "distributed"),
     )
 
 
@@ -44,11 +44,13 @@ def round_noise(config: Config, task: TaskConfig) -> SplitNoise:
     return split_noise(task.noise_multiplier, share)
 
 
-def _released(task: TaskConfig, noise: SplitNoise) -> str:
+def _released(task: TaskConfig, noise: SplitNoise, *, distributed: bool) -> str:
     """What the ledger says that a round releases: each part with its noise multiplier."""
+    by_nodes = ", by nodes" * distributed
     if math.isinf(noise.norms):
-        return task.released
-    return f"{task.released} (noise {noise.update:.6g}) and norms (noise {noise.norms:.6g})"
+        return task.released + by_nodes
+    parts = f"{task.released} (noise {noise.update:.6g}) and norms (noise {noise.norms:.6g})"
+    return parts + by_nodes
 
 
 def mechanism(config: Config, task: TaskConfig) -> Mechanism:

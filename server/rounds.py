@@ -152,7 +152,7 @@ class TrainingRun:
             book = self._run_ledger.charge_ahead(event, number, purpose, norms=step.has_norms)
             try:
                 release, norms = step.opened(masked, number)
-            except NoUsableReply:
+            except BaseException:  # an interruption too: the round is paid for
                 book(None)
                 raise
         book(norms)

@@ -66,7 +66,7 @@ class Identity:
 
     @property
     def secret(self) -> bytes:
-        """The private key as PEM, to be kept between the steps of one round."""
+        """The private key as PEM: only a key that was drawn for one sum is kept so."""
         return self.private.private_bytes(
             serialization.Encoding.PEM,
             serialization.PrivateFormat.PKCS8,

@@ -221,12 +221,11 @@ class SumParty:
     # From one message to the next
 
     def kept(self) -> dict[str, Any]:
-        """The whole state as numbers, texts, bytes and lists of them: secret, the node's own."""
+        """The state but for the long-term key: numbers, texts, bytes and lists of them; secret."""
         terms = {f"terms.{name}": value for name, value in asdict(self.terms).items()}
         return {
             **terms,
             "index": self.index,
-            "identity": self.identity.secret,
             "channel": self.channel,
             "mask": self.mask,
             "seed": self.seed,
@@ -239,15 +238,15 @@ class SumParty:
         }
 
     @classmethod
-    def restored(cls, kept: Mapping[str, Any]) -> SumParty:
-        """What `kept` gave."""
+    def restored(cls, kept: Mapping[str, Any], identity: Identity) -> SumParty:
+        """What `kept` gave, with the long-term key that it began with."""
         prefix = "terms."
         terms = {k.removeprefix(prefix): v for k, v in kept.items() if k.startswith(prefix)}
         adverts = [Advert.from_bytes(content) for content in kept["adverts"]]
         return cls(
             terms=SumTerms(**terms),
             index=kept["index"],
-            identity=Identity.from_secret(kept["identity"]),
+            identity=identity,
             channel=kept["channel"],
             mask=kept["mask"],
             seed=kept["seed"],

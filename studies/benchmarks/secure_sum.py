@@ -84,7 +84,7 @@ def _serve(host: Host, link: Connection) -> None:
 
 
 @dataclass(frozen=True)
-class Cost:
+class RoundSeconds:
     """Seconds of one round."""
 
     wall: float
@@ -98,8 +98,12 @@ class Cost:
         """Those of one party, on average."""
         return self.parties / parties
 
+    def shared(self, processes: int) -> float:
+        """Those of the whole round where the parties' are shared by so many cores of its own."""
+        return self.server + self.parties / processes
 
-def one_round(parties: int, dropouts: float, size: int, processes: int) -> Cost:
+
+def one_round(parties: int, dropouts: float, size: int, processes: int) -> RoundSeconds:
     """A round in which a share of the parties share their secrets and send no sum.
 
     Args:
@@ -135,7 +139,7 @@ def one_round(parties: int, dropouts: float, size: int, processes: int) -> Cost:
         worker.join()
     expected = sum((values_of(i, size) for i in survivors), np.zeros(size, dtype=np.int64))
     exact = bool((decoded(total, BITS) == expected).all())
-    return Cost(wall, server, spent[0], exact)
+    return RoundSeconds(wall, server, spent[0], exact)
 
 
 def _hosts(
@@ -181,20 +185,22 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=3)
     given = parser.parse_args()
-    heads = ("parties", "drop out", "exact", "a round, all on this machine", "server", "one party")
-    table = Table(*heads, title=f"{given.size:,} numbers, {given.processes} processes; seconds")
+    whole = f"all of it, {given.processes} cores"
+    heads = ("parties", "drop out", "exact", "server", "one party", whole, "by the clock")
+    table = Table(*heads, title=f"{given.size:,} numbers; processor seconds of a round")
     for parties, dropouts in ((8, 0.0), (8, 0.2), (64, 0.0), (64, DROPOUTS)):
         costs = [
             one_round(parties, dropouts, given.size, given.processes) for _ in range(given.repeats)
         ]
-        best = min(costs, key=lambda cost: cost.wall)
+        best = min(costs, key=lambda cost: cost.server + cost.parties)
         table.add_row(
             str(parties),
             f"{dropouts:.0%}",
             "yes" if all(cost.exact for cost in costs) else "NO",
-            f"{best.wall:.2f}",
             f"{best.server:.2f}",
             f"{best.party(parties):.3f}",
+            f"{best.shared(given.processes):.2f}",
+            f"{best.wall:.2f}",
         )
     Console(width=100).print(table)
 

@@ -209,6 +209,14 @@ def test_nodes_that_know_each_other_sum(users, make_request, tmp_path):
     assert run.opened()[0].any()
 
 
+def test_a_long_term_key_is_kept_in_its_file_alone(users, make_request, tmp_path):
+    run = Round(users, make_request(0), own=key_files(tmp_path)).keys()
+    identity = Identity.load(tmp_path / "key1")
+    whole = repr({name: dict(record) for name, record in run.state(1).items()})
+    seed = identity.private.private_bytes_raw()
+    assert repr(seed)[2:-1] not in whole and "PRIVATE" not in whole
+
+
 def test_a_node_that_is_on_no_roster_is_in_no_sum(users, make_request, tmp_path, caplog):
     run = Round(users, make_request(0), own=key_files(tmp_path, without=3)).keys()
     request = wire.shares_request(run.terms.session, list(run.collector.adverts.values()))

@@ -70,7 +70,7 @@ class Sum:
     def mask(self, *gone: int) -> Sum:
         for index in self.collector.members:
             if index not in gone:
-                party = SumParty.restored(self.parties[index].kept())
+                party = SumParty.restored(self.parties[index].kept(), self.identities[index])
                 words = encoded(self.values[index], self.terms.bits)
                 masked = party.masked(words, self.collector.shares_for(index))
                 self.sent[index] = masked

@@ -134,6 +134,28 @@ def test_a_changed_histogram_is_no_evidence_any_more(small_config, run_small, tm
     assert evidence.matching(first) is None and evidence.matching(second) is not None
 
 
+def test_a_process_that_dies_between_entry_and_opening_has_paid_and_got_nothing(
+    small_config, run_small, tmp_path, monkeypatch
+):
+    def cut(collector):
+        raise KeyboardInterrupt
+
+    config = small_config(**DISTRIBUTED, privacy__fixed_seed=-1)
+    with monkeypatch.context() as patch:
+        patch.setattr(SumCollector, "opened", cut)
+        with pytest.raises(KeyboardInterrupt):
+            run_small(config)
+    directory = RunDirectory(tmp_path / "run")
+    assert len(Ledger.verify(directory.ledger)) == 1 and directory.load_release(1) is None
+    with open_store(directory.default_store) as store:
+        (run,) = store.runs()
+        assert run.status == "interrupted" and "ε" in run.guarantee
+    outcome = run_small(config)
+    assert outcome.rounds == len(Ledger.verify(directory.ledger)) == 2
+    assert outcome.spending.rounds_with_norms == 1
+    assert "missing" in outcome.spending.warnings[0]
+
+
 class Garbage:
     """One node whose masked sum is random bytes of the right length."""
 
