@@ -33,6 +33,7 @@ from sqlalchemy import make_url
 from foundation.dates import set_file_date, today
 from foundation.errors import FedlensError
 from foundation.files import write_durably
+from foundation.profile import timed
 from server.config.reading import read_config
 from server.config.tree import Config, ConfigError
 from server.tensors import Arrays
@@ -236,6 +237,7 @@ class RunDirectory:
         files = [self._place, self.evidence, *sorted(self.checkpoints.glob("*.safetensors"))]
         return [file.name for file in files if file.exists() and file != self._filter]
 
+    @timed("run directory")
     def save_state(self, snapshot: Snapshot) -> None:
         """Replace the state; whole or not at all."""
         facts = json.dumps({**snapshot.facts, "round": snapshot.round})
@@ -260,6 +262,7 @@ class RunDirectory:
     def _release(self, round_number: int) -> Path:
         return self.checkpoints / f"release-{round_number:06d}.safetensors"
 
+    @timed("run directory")
     def save_release(self, round_number: int, release: NDArray[np.float64]) -> None:
         """Keep a round's noised aggregate until a state holds it. Its ledger entry comes first."""
         self._write(self._release(round_number), save({"release": release}))
@@ -302,6 +305,7 @@ class RunDirectory:
         arrays: Arrays = {"average": vector}
         self._write(self.faithful_path(round_number), save(_contiguous(arrays)))
 
+    @timed("run directory")
     def save_generator(self, round_number: int, arrays: Arrays) -> str:
         """Keep a generator that samples are drawn from; returns its digest.
 

@@ -11,6 +11,7 @@ from accountant.ledger.ledger import Ledger, LedgerEntry, LedgerError
 from accountant.ledger.population import Population
 from accountant.ledger.prior import HEADER, PriorReleases
 from accountant.statement import NoiseSource
+from foundation.profile import timed
 from server.config.tasks import TRAINING
 from server.config.tree import Config, ConfigError
 from server.population import joined, population_folder
@@ -95,14 +96,17 @@ class RunLedger:
         """
         Ledger.verify(self._ledger.path, expected_head=head, expected_entries=entries)
 
+    @timed("accounting")
     def spending(self) -> Spending:
         """What all entries so far have spent, by both accountants."""
         return self._account.spending()
 
+    @timed("accounting")
     def published(self) -> Spending:
         """The same with what is proved if the run ends here: see `Account.at_any_end`."""
         return self._account.at_any_end(self._plan)
 
+    @timed("accounting")
     def refusal(self, event: SubsampledGaussian, purpose: str = TRAINING) -> str | None:
         """Why one of the run's budgets, or its population's, forbids ``event``, or None.
 
@@ -125,6 +129,7 @@ class RunLedger:
             return None
         return self._population.refusal(event, purpose, self._users)
 
+    @timed("accounting")
     def charge(
         self,
         event: SubsampledGaussian,

@@ -16,6 +16,8 @@ from flwr.serverapp import Grid
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 
+from foundation.profile import span
+
 FIRST_NODE_ID = SUPERLINK_NODE_ID + 1
 CLIENT_RAISED = 2
 """Flower's code of an error reply for a ClientApp that raised."""
@@ -93,7 +95,8 @@ class InProcessGrid(Grid):
         message.metadata.__dict__["_message_id"] = identity
         context = self._contexts[message.metadata.dst_node_id]
         try:
-            reply = self._app(message, context)
+            with span("nodes"):
+                reply = self._app(message, context)
         except Exception:  # as Flower does, but without the exception's text
             reply = Message(Error(CLIENT_RAISED, "the client failed"), reply_to=message)
         self._replies[identity] = reply
