@@ -20,6 +20,7 @@ from foundation.json_values import json_value
 from foundation.profile import timed
 from models.pixels import as_pixels
 from server.builds_on import kept_prior, with_cost
+from server.config.reading import written_digest
 from server.config.tree import Config
 from server.run_directory import RunDirectory
 from server.run_ledger import noise_source, planned
@@ -84,7 +85,7 @@ class Publication:
                 run_id=self._run_id,
                 name=self._name,
                 config=config.flat(),
-                config_sha256=config.digest(),
+                config_sha256=written_digest(self._directory.settings_file),
                 data_name=config.data.name,
                 unit=config.privacy.unit,
                 users=config.data.users,

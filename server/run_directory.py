@@ -65,7 +65,7 @@ class RunDirectory:
         self.ledger = self.path / "ledger.jsonl"
         self.evidence = self.path / "evidence.jsonl"
         self.checkpoints = self.path / "checkpoint"
-        self._config = self.path / "config.toml"
+        self.settings_file = self.path / "config.toml"
         self._filter = self.checkpoints / "filter.safetensors"
         self._lock = self.path / "lock"
         self._place = self.path / "place.json"
@@ -86,7 +86,7 @@ class RunDirectory:
             with directory.locked():
                 directory._check_free()  # another process may have begun a run meanwhile
                 directory.checkpoints.mkdir(exist_ok=True)
-                directory._write(directory._config, config.to_toml().encode())
+                directory._write(directory.settings_file, config.to_toml().encode())
         except OSError as error:
             raise RunDirectoryError(f"cannot write to {path}: {error.strerror}") from None
         return directory
@@ -107,16 +107,16 @@ class RunDirectory:
 
     def exists(self) -> bool:
         """Whether a run was begun here."""
-        return self._config.is_file() and self.checkpoints.is_dir()
+        return self.settings_file.is_file() and self.checkpoints.is_dir()
 
     def _check_free(self) -> None:
-        """Refuse a folder with anything in it but what a start that was killed at once has left."""
+        """Refuse a folder with anything in it but what a start that was killed at once left."""
         if self.exists():
             raise RunDirectoryError(
                 f"{self.path} holds a run already: `fedlens resume {self.path}` goes on with it, "
                 "or name another --out"
             )
-        left = {self.checkpoints, self._config.with_name("config.toml.part"), self._lock}
+        left = {self.checkpoints, self.settings_file.with_name("config.toml.part"), self._lock}
         if any(found not in left for found in self.path.rglob("*")):
             raise RunDirectoryError(f"{self.path} holds other files: name an empty or a new --out")
 
@@ -167,7 +167,7 @@ class RunDirectory:
             RunDirectoryError: it was damaged.
         """
         try:
-            return read_config(self._config)
+            return read_config(self.settings_file)
         except ConfigError as error:
             raise RunDirectoryError(str(error)) from None
 
@@ -262,7 +262,6 @@ class RunDirectory:
     def _release(self, round_number: int) -> Path:
         return self.checkpoints / f"release-{round_number:06d}.safetensors"
 
-    @timed("run directory")
     def save_release(self, round_number: int, release: NDArray[np.float64]) -> None:
         """Keep a round's noised aggregate until a state holds it. Its ledger entry comes first."""
         self._write(self._release(round_number), save({"release": release}))
