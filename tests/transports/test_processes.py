@@ -15,7 +15,6 @@ from server.run_directory import RunDirectory
 from simulations.engine import train_in_process
 from simulations.transports.processes import several_processes, train_in_processes
 
-
 SMALL = {
     "data.users": 30,
     "data.nodes": 3,
