@@ -28,8 +28,8 @@ BAR = 30
 def show_profile(profile: Profile, directory: RunDirectory) -> None:
     """Print seconds by part, say what limits the run, and keep them beside it.
 
-    They are for the one who simulates: how long nodes took may depend on what users hold, so they are
-    in no store.
+    They are for the one who simulates: how long nodes took may depend on what users hold, so they
+    are in no store.
     """
     seconds = profile.seconds()
     whole = sum(seconds.values())
