@@ -16,6 +16,7 @@ from accountant.bayesian.noised_norms import NoisedNorms
 from accountant.noise import require_sound_noise
 from client.messages import TrainReply, UserSplit
 from client.secure_messages import SumSettings, layout_of
+from foundation.profile import timed
 from foundation.secure_sum import SecureSumError
 from server.aggregation import NORM_SLACK, Aggregate, Answer, objection
 from server.config.tree import Config
@@ -60,6 +61,7 @@ class SecureStep(PrivateStep):
         """Whether the round's release has a histogram of norms."""
         return self._plan.layout.norms.size > 0
 
+    @timed("messages")
     def gather(self, number: int, asked: Asked) -> Aggregate:
         """The exact total of the survivors, which the server is to add noise to.
 
@@ -75,6 +77,7 @@ class SecureStep(PrivateStep):
             raise NoUsableReply(f"round {number}: the total was refused: {reason}")
         return Aggregate(total, answer.reply.norms, ())
 
+    @timed("messages")
     def mask(self, number: int, asked: Asked) -> MaskedSum:
         """Distributed noise: all of the round but the last exchange; nothing can be read yet.
 
@@ -86,6 +89,7 @@ class SecureStep(PrivateStep):
         unnamed: Cohort = [() for _ in self._federation.roster.users]  # nodes draw by themselves
         return self._masked(number, unnamed, asked)
 
+    @timed("messages")
     def opened(
         self, masked: MaskedSum, number: int
     ) -> tuple[NDArray[np.float64], NoisedNorms | None]:
