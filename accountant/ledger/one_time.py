@@ -3,8 +3,8 @@
 Where nodes add the noise, the noised histogram is inside a sum that must not be opened before the
 entry is durable, so the entry cannot commit to the histogram. It commits to the public key of a
 signature that can be made once; the histogram is signed when it is known, and the secret is gone
-then. Whoever has the files afterwards can change neither. (Who runs the server draws that secret,
-as it draws the salt of a commitment, and writes the whole file.)
+then. Those who have the files afterwards can change neither. (Who runs the server draws that
+secret, as it draws the salt of a commitment, and writes the whole file.)
 
 Winternitz's scheme over SHA-256 with 4 bits a chain (Merkle, "A Certified Digital Signature",
 CRYPTO 1989): 64 chains for the digest and 3 for its checksum, each of up to 15 steps.
