@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -197,6 +197,16 @@ class TrainRequest:
         for table, settings in tables.items():
             config.update({f"{table}.{key}": value for key, value in settings.items()})
         return RecordDict({"config": config, "weights": ArrayRecord(arrays)})
+
+    def digest(self) -> bytes:
+        """SHA-256 of all that is the same for every node: all but the users drawn and enrolled."""
+        record = replace(self, users=(), enrolled=0).to_record()
+        config = {k: v.hex() if isinstance(v, bytes) else v for k, v in record["config"].items()}
+        digest = hashlib.sha256(json.dumps(config, sort_keys=True).encode())
+        for name, array in sorted(record.array_records["weights"].items()):
+            values = array.numpy()
+            digest.update(f"{name} {values.dtype.str} {values.shape}".encode() + values.tobytes())
+        return digest.digest()
 
     @classmethod
     def from_record(cls, record: RecordDict) -> TrainRequest:

@@ -38,6 +38,9 @@ logger = logging.getLogger(__name__)
 _STATE, _SIGNER = "fedlens.secure_sum", "fedlens.secure_sum.signer"
 _COHORT, _NOISE, _NORMS = 11, 12, 13
 """Uses of a fixed seed, in tests."""
+LEAST_HONEST = {"server": 2, "distributed": 1}
+"""Honest nodes that a sum must be sure to have: without noise in it, one's total would be its own.
+"""
 
 
 def advertise(content: RecordDict, context: Context, policy: NodePolicy) -> RecordDict:
@@ -96,14 +99,17 @@ def masked(
     agreed = settings.summed(mechanism) == terms.summed and request.round == terms.round
     if not agreed or settings.kind != request.kind or mechanism.unit != "user":
         raise RequestRefused("the request is not the one that the sum's terms are for")
-    request = policy.accept(request, settings.noise)
+    honest = terms.least - terms.colluding
+    if honest < (least := LEAST_HONEST[settings.noise]):
+        raise RequestRefused(f"a sum of {honest} honest nodes: at least {least} are needed")
+    asked, request = request.digest(), policy.accept(request, settings.noise)
     users = open_users(context)
     if settings.noise == "distributed":
         request = replace(request, users=_own_cohort(mechanism, len(users), party))
     words = _words(train(users, request), mechanism, settings, party)
-    content_bytes = packed(party.masked(words, wire.read_sealed(content)), terms.bits)
+    sent = party.masked(words, wire.read_sealed(content), asked)
     _keep(party, context)
-    return wire.masked_reply(content_bytes)
+    return wire.masked_reply(packed(sent, terms.bits))
 
 
 def _own_cohort(mechanism: Mechanism, users: int, party: SumParty) -> tuple[int, ...]:

@@ -134,8 +134,16 @@ class PrivateStep:
 
     def _requests(self, number: int, cohort: Cohort, asked: Asked) -> dict[int, RecordDict]:
         """One for every node, of one size whichever users were drawn: silence would tell."""
+        one, roster = self._request(number, asked), self._federation.roster
+        return {
+            node: replace(one, users=users, enrolled=enrolled).to_record()
+            for node, users, enrolled in zip(roster.node_ids, cohort, roster.users, strict=True)
+        }
+
+    def _request(self, number: int, asked: Asked) -> TrainRequest:
+        """What every node is asked alike."""
         seeds = np.random.SeedSequence([self._config.seed, number, _SEED])
-        one = TrainRequest(
+        return TrainRequest(
             round=number,
             users=(),
             enrolled=0,
@@ -149,11 +157,6 @@ class PrivateStep:
             filter=asked.filter,
             split=self._split,
         )
-        roster = self._federation.roster
-        return {
-            node: replace(one, users=users, enrolled=enrolled).to_record()
-            for node, users, enrolled in zip(roster.node_ids, cohort, roster.users, strict=True)
-        }
 
     def _read(self, records: dict[int, RecordDict], cohort: Cohort) -> tuple[list[Answer], int]:
         position = {node: i for i, node in enumerate(self._federation.roster.node_ids)}

@@ -109,7 +109,8 @@ class SecureStep(PrivateStep):
 
     def _masked(self, number: int, cohort: Cohort, asked: Asked) -> MaskedSum:
         try:
-            return self._sums.mask(number, self._requests(number, cohort, asked))
+            requests = self._requests(number, cohort, asked)
+            return self._sums.mask(number, requests, self._request(number, asked).digest())
         except SecureSumError as error:
             raise NoUsableReply(f"round {number}: {error}") from None
 

@@ -71,18 +71,19 @@ class SecureSum:
         self._grid, self.plan, self._wait = grid, plan, wait
         self._nodes = dict(enumerate(nodes, start=1))
 
-    def mask(self, number: int, requests: Mapping[int, RecordDict]) -> MaskedSum:
+    def mask(self, number: int, requests: Mapping[int, RecordDict], asked: bytes) -> MaskedSum:
         """Have nodes train and mask, and agree on who survived. Nothing can be read yet.
 
         Args:
             number: the round.
             requests: for training, by Flower's node ids.
+            asked: digest of what is the same in all of them.
 
         Raises:
             SecureSumError: too few nodes took part, survived or agreed.
         """
         terms = self.plan.terms(number)
-        found = MaskedSum(self, SumCollector(terms), terms)
+        found = MaskedSum(self, SumCollector(terms, asked), terms)
         collector, session = found.collector, terms.session
         found.step(
             wire.KEYS,

@@ -86,10 +86,20 @@ def view_of(adverts: Iterable[Advert]) -> bytes:
 
 
 def agreement(
-    terms: SumTerms, view: bytes, members: Iterable[int], survivors: Iterable[int]
+    terms: SumTerms, view: bytes, asked: bytes, members: Iterable[int], survivors: Iterable[int]
 ) -> bytes:
-    """What parties sign before they give up anything: whose masks are in the sum, and whose not."""
-    digest = hashlib.sha256(b"survivors\0" + terms.digest + view)
+    """What parties sign before they give up anything.
+
+    Args:
+        terms: the sum's.
+        view: `view_of` the parties' keys.
+        asked: SHA-256 of what each party was asked to compute: a server that asks parties for
+            different things, so that all but one have nothing to add, gets no agreement.
+        members: whose masks for pairs are in the sum.
+        survivors: whose masked values are.
+    """
+    asked = hashlib.sha256(asked).digest()
+    digest = hashlib.sha256(b"survivors\0" + terms.digest + view + asked)
     for numbers in (members, survivors):
         ordered = sorted(numbers)
         digest.update(struct.pack(f">{len(ordered) + 1}I", len(ordered), *ordered))

@@ -24,8 +24,14 @@ _TRIES = 200
 class SumCollector:
     """Gathers one sum. What a party sends that cannot be used is left out; too few end it."""
 
-    def __init__(self, terms: SumTerms) -> None:
-        self._terms = terms
+    def __init__(self, terms: SumTerms, asked: bytes = b"") -> None:
+        """Begin with no party.
+
+        Args:
+            terms: the sum's.
+            asked: hash of what every party is asked to compute.
+        """
+        self._terms, self._asked = terms, asked
         self._sealed: dict[int, dict[int, bytes]] = {}
         self._signatures: dict[int, bytes] = {}
         self._reveals: dict[int, Reveal] = {}
@@ -88,7 +94,9 @@ class SumCollector:
         """A survivor's signature of the agreement."""
         if not self._statement:
             view = view_of(self.adverts.values())
-            self._statement = agreement(self._terms, view, self.members, self.survivors)
+            self._statement = agreement(
+                self._terms, view, self._asked, self.members, self.survivors
+            )
         if index not in self._survivors:
             return "it is no survivor"
         if not signed_by(self.adverts[index].identity, signature, self._statement):

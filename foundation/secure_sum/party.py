@@ -48,6 +48,7 @@ class SumParty:
     own_shares: bytes = b""
     sealed: dict[int, bytes] = field(default_factory=dict)
     survivors: tuple[int, ...] = ()
+    asked: bytes = b""
 
     @classmethod
     def new(cls, terms: SumTerms, index: int, identity: Identity) -> SumParty:
@@ -119,13 +120,16 @@ class SumParty:
             if fault := advert.fault(self.terms):
                 raise SecureSumError(f"party {advert.index}: {fault}")
 
-    def masked(self, values: Words, sealed_shares: Mapping[int, bytes]) -> Words:
+    def masked(
+        self, values: Words, sealed_shares: Mapping[int, bytes], asked: bytes = b""
+    ) -> Words:
         """Step 3: the values with a mask of its own and one for every other member.
 
         Args:
             values: uint64 [size], modulo 2^k.
             sealed_shares: what other parties sealed for this one; its senders and this party are
                 the members, whose masks for pairs are in the sum.
+            asked: hash of what the values were asked for by; parties agree on it.
 
         Returns:
             uint64 [size], of which k bits count: without the masks' keys uniformly distributed.
@@ -141,7 +145,7 @@ class SumParty:
             raise SecureSumError("shares came from a party that was not advertised")
         if len(members) < self.terms.least:
             raise SecureSumError(f"{len(members)} members: at least {self.terms.least} are needed")
-        self.sealed = dict(sealed_shares)
+        self.sealed, self.asked = dict(sealed_shares), asked
         total = values.copy()
         add_mask(total, self.seed)
         others = {other: self.adverts[other].mask for other in self.sealed}
@@ -209,8 +213,8 @@ class SumParty:
         return pair_keys(self.channel, self.index, publics, self.terms.digest, b"share")
 
     def _statement(self) -> bytes:
-        members = {*self.sealed, self.index}
-        return agreement(self.terms, view_of(self.adverts.values()), members, self.survivors)
+        members, view = {*self.sealed, self.index}, view_of(self.adverts.values())
+        return agreement(self.terms, view, self.asked, members, self.survivors)
 
     def _step_on(self, step: str) -> None:
         done = -1 if not self.step else _STEPS.index(self.step)
@@ -235,6 +239,7 @@ class SumParty:
             "senders": list(self.sealed),
             "sealed": list(self.sealed.values()),
             "survivors": list(self.survivors),
+            "asked": self.asked,
         }
 
     @classmethod
@@ -255,6 +260,7 @@ class SumParty:
             own_shares=kept["own_shares"],
             sealed=dict(zip(kept["senders"], kept["sealed"], strict=True)),
             survivors=tuple(kept["survivors"]),
+            asked=kept["asked"],
         )
 
 

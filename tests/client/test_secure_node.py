@@ -70,7 +70,7 @@ class Round(Federation):
             least=2, colluding=colluding, size=layout.size, bits=bits_for(layout.largest),
             summed=self.settings.summed(request.mechanism),
         )  # fmt: skip
-        self.collector = SumCollector(self.terms)
+        self.collector = SumCollector(self.terms, request.digest())
 
     def keys(self) -> Round:
         for index in self.nodes:
@@ -151,6 +151,46 @@ def test_a_masked_sum_is_given_once_and_never_for_another_request(users, make_re
         with pytest.raises(ReplyError, match="failure"):
             run.masked(1, **changed)
     assert run.masked(1)
+    with pytest.raises(ReplyError, match="failure"):
+        run.masked(1)
+
+
+def test_a_server_that_sends_one_node_another_model_opens_nothing(users, make_request):
+    """It would see that node's sum, were the others' models such that they have nothing to add."""
+    request = make_request(0, 2)
+    run = Round(users, request).keys().shares()
+    other = {name: np.zeros_like(values) for name, values in request.weights.items()}
+    for index in run.nodes:
+        weights = request.weights if index == 1 else other
+        content = run.masked(index, request=replace(request, weights=weights))
+        assert not run.collector.take_masked(index, content)
+    survivors, signatures = run.collector.survivors, {}
+    for index in survivors:
+        reply = run.ask(index, wire.AGREE, wire.agree_request(run.terms.session, survivors))
+        signatures[index] = wire.read_signature(reply)
+    for index in survivors:
+        valid = {index: signatures[index]} if index == 1 else {2: signatures[2]}
+        assert failed(run, index, wire.REVEAL, wire.reveal_request(run.terms.session, valid))
+
+
+def test_a_digest_of_a_request_is_of_all_but_who_was_drawn(make_request):
+    request = make_request(0, 2)
+    assert request.digest() == make_request(1, enrolled=9).digest()
+    again = type(request).from_record(request.to_record())
+    assert again.digest() == request.digest()
+    for change in (
+        {"seed": 6}, {"round": 2}, {"kind": "wgan"}, {"key": b"k"}, {"records_per_user": 3},
+        {"weights": {**request.weights, "critic": request.weights["critic"] + 1}},
+        {"settings": {**request.settings, "feature_seed": 7}},
+    ):  # fmt: skip
+        assert replace(request, **change).digest() != request.digest()
+
+
+def test_an_exact_sum_of_one_honest_node_is_not_given(users, make_request):
+    run = Round(users, make_request(0))
+    run.terms = replace(run.terms, threshold=3, least=3, colluding=2)
+    run.collector = SumCollector(run.terms, run.request.digest())
+    run.keys().shares()
     with pytest.raises(ReplyError, match="failure"):
         run.masked(1)
 
@@ -280,7 +320,7 @@ def test_the_rounds_of_secure_sums_are_counted(users, make_request, tmp_path):
     own = {1: {"most-rounds": 1, "rounds-file": str(tmp_path / "rounds")}}
     run = Round(users, make_request(0), own=own).keys().shares().mask()
     assert (tmp_path / "rounds").read_text() == "1\n"
-    run.collector = SumCollector(run.terms)
+    run.collector = SumCollector(run.terms, run.request.digest())
     run.keys().shares()
     with pytest.raises(ReplyError, match="failure"):
         run.masked(1)

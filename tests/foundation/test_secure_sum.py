@@ -291,6 +291,21 @@ def test_values_are_masked_once():
         run.parties[1].masked(words, run.collector.shares_for(1))
 
 
+def test_a_server_that_asks_parties_for_different_things_gets_no_agreement():
+    """All but one are asked for what gives nothing, so that the total would be that one's."""
+    run = Sum(terms_of()).advertise().share()
+    for index in run.collector.members:
+        words = encoded(run.values[index], run.terms.bits)
+        asked = b"the model" if index == 1 else b"another"
+        content = run.parties[index].masked(words, run.collector.shares_for(index), asked)
+        run.collector.take_masked(index, packed(content, run.terms.bits))
+    everyone = run.collector.survivors
+    signatures = {index: run.parties[index].agree(everyone) for index in everyone}
+    assert "did not sign" in run.collector.take_signature(1, signatures[1])
+    with pytest.raises(SecureSumError, match="1 parties agreed"):
+        run.parties[1].reveal(signatures)
+
+
 @pytest.mark.parametrize(
     ("survivors", "why"),
     [((1, 2, 3), "at least 4"), ((2, 3, 4, 5), "not among"), ((1, 2, 3, 4, 4), "twice"),
@@ -305,7 +320,8 @@ def test_survivors_that_cannot_be_are_not_signed(survivors, why):
 def test_an_agreement_of_another_sum_opens_nothing():
     run = Sum(terms_of()).advertise().share().mask().agree()
     other = replace(run.terms, round=4)
-    statement = agreement(other, view_of(run.collector.adverts.values()), range(1, 6), range(1, 6))
+    view, everyone = view_of(run.collector.adverts.values()), range(1, 6)
+    statement = agreement(other, view, b"", everyone, everyone)
     signatures = {i: identity.sign(statement) for i, identity in run.identities.items()}
     with pytest.raises(SecureSumError, match="0 parties agreed"):
         run.parties[1].reveal(signatures)
