@@ -21,6 +21,7 @@ from pydantic import (
     model_validator,
 )
 
+from server.config.membership import MembershipConfig
 from server.config.privatizer import (
     FederatedPrivatizer,
     NoPrivatizer,
@@ -93,6 +94,7 @@ class Config(Section):
     split: SplitConfig = SplitConfig()
     privacy: PrivacyConfig = PrivacyConfig()
     rounds: RoundsConfig = RoundsConfig()
+    membership: MembershipConfig = MembershipConfig()
     tasks: Tasks = Field(default_factory=_one_critic)
     generator: GeneratorConfig = GeneratorConfig()
     privatizer: PrivatizerSection = NoPrivatizer()

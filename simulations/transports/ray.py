@@ -25,9 +25,10 @@ from accountant.ledger.ledger import Ledger
 from foundation.errors import FedlensError
 from server.config.tree import Config
 from server.rounds import Observer
-from server.run_directory import RunDirectory, digest_of
+from server.run_directory import RunDirectory
 from server.run_ledger import spending_of
 from server.store import open_store
+from server.tensors import digest_of
 from server.training import Outcome
 from simulations.transports.flower_app import PROGRAMS, with_programs, write_app, write_programs
 
