@@ -162,6 +162,12 @@ def roster_of(nodes: Iterable[EnrolledNode], revoked: Collection[int] = ()) -> R
     )
 
 
+def doubles(nodes: Iterable[EnrolledNode]) -> int:
+    """How many numbers more than one node names."""
+    named = [number for node in nodes for number in node.numbers]
+    return len(named) - len(set(named))
+
+
 def _agreed(
     described: dict[int, Description], config: Config, revoked: Collection[int] = ()
 ) -> Federation:

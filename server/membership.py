@@ -21,6 +21,7 @@ from server.enrolment import (
     EnrolmentError,
     Federation,
     describe,
+    doubles,
     lacks,
     misfit,
     roster_of,
@@ -104,6 +105,7 @@ class Membership:
     """By Flower's id, of nodes that were turned away or silent."""
     _roster: Roster = field(default_factory=lambda: Roster((), ()))
     _revoked: Revoked = ((), ())
+    _doubles: int = 0
 
     def __post_init__(self) -> None:
         self._there = {node.partition: node for node in self.federation.nodes}
@@ -230,3 +232,12 @@ class Membership:
         for position in self._there.keys() - here.keys():
             self._lose(position, "was revoked")
         self._roster = roster_of(self._there.values(), self._revoked[0])
+        self._tell_of_doubles()
+
+    def _tell_of_doubles(self) -> None:
+        """Say once how many users have one number on several nodes."""
+        doubled = doubles(self._there.values())
+        if doubled and doubled != self._doubles:
+            who = "1 user is" if doubled == 1 else f"{doubled} users are"
+            logger.warning("%s enrolled on several nodes: each counts on the first alone", who)
+        self._doubles = doubled
