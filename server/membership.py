@@ -46,7 +46,7 @@ class QuorumMissing(EnrolmentError):
     """Fewer nodes or users are there than a round needs, and waiting did not help."""
 
 
-class Registry:
+class UserRegistry:
     """A population's list of nodes and users, which all its runs share."""
 
     def __init__(self, store: Store, population: str) -> None:
@@ -63,7 +63,7 @@ class Registry:
 
 
 @contextmanager
-def registry_of(config: Config) -> Iterator[Registry | None]:
+def registry_of(config: Config) -> Iterator[UserRegistry | None]:
     """The registry of the population that a run spends from; None where it is alone.
 
     Raises:
@@ -75,7 +75,7 @@ def registry_of(config: Config) -> Iterator[Registry | None]:
         yield None
         return
     with open_store(registry_url(config.privacy.population), create=True) as store:
-        yield Registry(store, population.identity)
+        yield UserRegistry(store, population.identity)
 
 
 @dataclass
@@ -96,7 +96,7 @@ class Membership:
     config: Config
     grid: Grid
     federation: Federation
-    registry: Registry | None = None
+    registry: UserRegistry | None = None
     _there: dict[int, EnrolledNode] = field(default_factory=dict)
     """By position."""
     _doubted: set[int] = field(default_factory=set)

@@ -93,6 +93,10 @@ class Summary:
     model_sha256: str
     statement: str
     stopped: str | None
+    covered: str = ""
+    """Which nodes its rounds had, and for what share of the declared users its releases speak."""
+    whole: bool = True
+    """Whether every round had all the nodes and users that are declared."""
     simulation_only: tuple[str, ...] = MEASURED_ON_REAL_IMAGES
 
     def to_json(self) -> dict[str, Any]:
@@ -171,6 +175,8 @@ def simulate(
         model_sha256=outcome.model_sha256,
         statement=with_cost(statement(spending, config.data.users), directory),
         stopped=outcome.stopped,
+        covered=outcome.covered,
+        whole=outcome.whole,
     )
 
 

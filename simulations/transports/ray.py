@@ -161,7 +161,7 @@ def _outcome(config: Config, directory: RunDirectory, store_url: str, log: str) 
     ledger = Ledger.open(directory.ledger)
     run_id = str(ledger.header["run_id"])
     with open_store(store_url) as store:
-        record = store.run(run_id)
+        record, covered = store.run(run_id), store.presence(run_id)
     if record.status not in ("finished", "stopped-by-budget"):
         raise TransportError(f"the run is {record.status}; the end of its log: {log}")
     return Outcome(
@@ -171,6 +171,8 @@ def _outcome(config: Config, directory: RunDirectory, store_url: str, log: str) 
         spending=spending_of(config, directory),
         model_sha256=digest_of(snapshot.arrays),
         store=store_url,
+        covered=covered.words,
+        whole=covered.whole,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from dataclasses import replace
 
@@ -33,7 +34,9 @@ class Town(InProcessGrid):
     ``away`` and ``moved`` are told the round that is about to come.
     """
 
-    def __init__(self, config, away=lambda number: set(), moved=lambda number, users: users, **node):
+    def __init__(
+        self, config, away=lambda number: set(), moved=lambda number, users: users, **node
+    ):
         self.config, self.away, self.moved = config, away, moved
         self.round, self.asked = 0, []
         super().__init__(
@@ -196,7 +199,7 @@ def test_too_few_at_the_beginning_are_refused_before_anything_is_begun(config, r
 def test_declared_users_and_nodes_are_bounds(config, run_town):
     with pytest.raises(EnrolmentError, match="which is a bound"):
         run_town(config(data__users=38), Town(config()))
-    with pytest.raises(EnrolmentError, match="data.nodes declares 2, which is a bound"):
+    with pytest.raises(EnrolmentError, match=r"data.nodes declares 2, which is a bound"):
         run_town(config(data__nodes=2), Town(config()), "nodes")
 
 
@@ -358,3 +361,23 @@ def test_a_key_of_another_size_is_refused(config, tmp_path, content):
 
     with pytest.raises(NodeDataError, match="random ones"):
         members_of(node_users(config(), 0), {"members-key-file": str(path)})
+
+
+def test_the_command_lists_and_revokes(config, run_town, clinic, key, capsys):
+    from fedlens.cli import main
+
+    assert main(["population", "members", "clinic"]) == 2
+    assert "no registry yet" in capsys.readouterr().err
+    made = registered(config, tasks__critic__rounds=1)
+    run_town(made, Town(made, **key))
+    assert main(["population", "members", "clinic", "--node", "0", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert [node["users"] for node in listed["nodes"]] == [13, 13, 13]
+    number = listed["users"][0]["number"]
+    assert main(["population", "revoke", "clinic", "--user", str(number)]) == 0
+    assert main(["population", "revoke", "clinic", "--user", "1"]) == 1
+    with open_store(registry_url("clinic")) as registry:
+        assert registry.revoked(clinic.identity)[0] == {number}
+    assert main(["population", "revoke", "clinic", "--user", str(number), "--undo"]) == 0
+    with open_store(registry_url("clinic")) as registry:
+        assert registry.revoked(clinic.identity)[0] == frozenset()
