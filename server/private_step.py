@@ -69,20 +69,18 @@ class PrivateStep:
         bound = largest_reply if self.record_mode else self._task.clipping_norm
         self._limits = Limits(size, bound, evidence=not self.record_mode, positive=positive)
 
-    def gather(self, number: int, asked: Asked, roster: Roster | None = None) -> Aggregate:
+    def meet(self, roster: Roster) -> None:
+        """Go by who is there now, where that is no longer who was enrolled at first."""
+        self._roster = roster
+
+    def gather(self, number: int, asked: Asked) -> Aggregate:
         """Draw this round's cohort, have it train, and add the sound replies up.
 
         In user mode the result is private and must be noised; in record mode the nodes noised it.
 
-        Args:
-            number: the round.
-            asked: what nodes are asked.
-            roster: who is there, where that is no longer who was enrolled at first.
-
         Raises:
             NoUsableReply: no node gave a sound reply.
         """
-        self._roster = self._roster if roster is None else roster
         cohort = self._draw(number)
         requests = self._requests(number, cohort, asked)
         records = exchange(

@@ -121,16 +121,16 @@ class TrainingRun:
         reason = self._run_ledger.refusal(task.event, purpose)
         if reason is not None:
             raise OutOfBudget(reason)
-        roster = self._membership.ready()
+        step.meet(self._membership.ready())
         if step.record_mode:
             # the replies are releases themselves, so the entry comes before the question
             self._run_ledger.charge(task.event, number, None)
             with self._slots.held():
-                aggregate = step.gather(number, asked, roster)
+                aggregate = step.gather(number, asked)
         else:
             try:
                 with self._slots.held():
-                    aggregate = step.gather(number, asked, roster)
+                    aggregate = step.gather(number, asked)
             except NoUsableReply:
                 self._run_ledger.charge(task.event, number, None, purpose)
                 raise

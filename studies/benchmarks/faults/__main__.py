@@ -13,10 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from rich.console import Console
 from rich.table import Table
 
+from server.run_directory import RunDirectory
 from server.store import upgrade
+from server.training import train
+from simulations.transports.inprocess import InProcessGrid
 from studies.benchmarks.faults.power import cut_power
 from studies.benchmarks.faults.scenarios import (
     PHASES_AND_EDGES,
@@ -31,7 +35,7 @@ from studies.benchmarks.faults.scenarios import (
     settings,
     wrong_clocks,
 )
-from studies.benchmarks.faults.victim import Mishap
+from studies.benchmarks.faults.victim import Mishap, Victim
 
 ENGINES = ("sqlite", "postgres")
 SLOTTED = {"rounds__slot": 0.05}
@@ -105,6 +109,7 @@ def main() -> None:
     parser.add_argument("--engine", choices=(*ENGINES, "both"), default="both")
     parser.add_argument("--only", default="", help="kinds whose name has this in it")
     args = parser.parse_args()
+    warm()
     columns = ("store", "fault", "faults", "runs", "clean", "releases lost", "problems", "seconds")
     table, console = Table(*columns), Console()
     for engine in ENGINES if args.engine == "both" else (args.engine,):
@@ -114,6 +119,17 @@ def main() -> None:
             for problem in problems[:5]:
                 console.print(f"  {problem}", markup=False, highlight=False)
     console.print(table)
+
+
+def warm() -> None:
+    """Do once, before any process is forked, what each would else do anew."""
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        config = settings(tasks__critic__rounds=1)
+        victim = Victim(Path(folder), config)
+        directory = RunDirectory.create(victim.run, config)
+        grid = InProcessGrid(victim.app(), config.data.nodes, config.flat())
+        train(config, directory, grid)
 
 
 def _rows(engine: str, count: int, only: str) -> Iterator[tuple[list[str], list[str]]]:

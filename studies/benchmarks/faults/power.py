@@ -23,6 +23,8 @@ def cut_power(victim: Victim) -> int:
     sizes = {line["inode"]: line["size"] for line in lines if "names" not in line}
     names = {line["path"]: line["names"] for line in lines if "names" in line}
     changed = 0
+    if not victim.run.exists():
+        return changed
     for folder in [victim.run, *(path for path in victim.run.rglob("*") if path.is_dir())]:
         kept = names.get(str(folder), {})
         for name in {path.name for path in folder.iterdir() if path.is_file()} | kept.keys():

@@ -125,7 +125,7 @@ class Victim:
             return 99
         return process.exitcode
 
-    def _app(self) -> ClientApp:
+    def app(self) -> ClientApp:
         """Nodes that know the configuration: reading it for each message takes the longest."""
         return build_client_app(
             lambda context: node_users(self.config, int(context.node_config["partition-id"])),
@@ -141,7 +141,7 @@ class Victim:
         try:
             if not directory.exists():
                 directory = RunDirectory.create(self.run, self.config)
-            grid = InProcessGrid(self._app(), self.config.data.nodes, self.config.flat())
+            grid = InProcessGrid(self.app(), self.config.data.nodes, self.config.flat())
             if mishap.grid is not None:
                 mishap.grid(grid)
             train(self.config, directory, grid, store_url=self.store)
