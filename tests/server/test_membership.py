@@ -249,7 +249,7 @@ def test_bayesian_figures_are_means_over_those_enrolled_and_not_over_the_bound(
     assert ledger.header[ENROLLED] == 26
     from accountant.ledger.evidence import EvidenceFile
 
-    account = account_of(config(), ledger, EvidenceFile(directory.evidence))
+    account = account_of(config(), directory, ledger, EvidenceFile(directory.evidence))
     assert account._bayesian._users == 26
     assert outcome.spending.bdp_corrected <= outcome.spending.dp_epsilon_at_bdp_delta
 
