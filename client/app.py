@@ -14,6 +14,7 @@ from accountant.noise import NoiseUnsound
 from client import secure_sum
 from client.cohort import train
 from client.data import LocalUsers, NodeDataError, OpenUsers, sensitive_of, slice_of
+from client.members import check_members, members_of
 from client.messages import Description, TrainRequest, failure
 from client.node_file import open_node_users
 from client.node_policy import NodePolicy
@@ -43,7 +44,7 @@ def build_client_app(open_users: OpenUsers, policy_of: PolicyOf = own_policy) ->
     def describe(message: Message, context: Context) -> Message:
         return _answer(
             message,
-            lambda: _describe(open_users(context), splits=not policy_of(context).forbid_splits),
+            lambda: _describe(open_users(context), policy_of(context), context),
         )
 
     @app.train()
@@ -117,7 +118,7 @@ def _answer(message: Message, work: Callable[[], RecordDict]) -> Message:
     return Message(content=content, reply_to=message)
 
 
-def _describe(users: LocalUsers, *, splits: bool) -> RecordDict:
+def _describe(users: LocalUsers, policy: NodePolicy, context: Context) -> RecordDict:
     sensitive, classes = sensitive_of(users)
     return Description(
         partition=users.partition,
@@ -127,7 +128,8 @@ def _describe(users: LocalUsers, *, splits: bool) -> RecordDict:
         sensitive_attribute=sensitive,
         sensitive_classes=classes,
         slice=slice_of(users),
-        splits=splits,
+        splits=not policy.forbid_splits,
+        members=members_of(users, context.node_config),
     ).to_record()
 
 
@@ -135,7 +137,9 @@ def _train(
     message: Message, open_users: OpenUsers, policy_of: PolicyOf, context: Context
 ) -> RecordDict:
     request = policy_of(context).accept(TrainRequest.from_record(message.content))
-    return train(open_users(context), request).to_record()
+    users = open_users(context)
+    check_members(request, users, context)
+    return train(users, request).to_record()
 
 
 def _wait_until(started: float, context: Context) -> None:

@@ -23,6 +23,8 @@ from foundation.errors import FedlensError
 DESCRIBE = "query.describe"
 TRAIN = "train"
 DONE = "done"
+MEMBER_BYTES = 8
+"""Of a user's keyed number."""
 LONGEST_NAME = 64
 """Characters of a sensitive attribute's name."""
 SPLIT = "split"
@@ -61,6 +63,9 @@ class Description(BaseModel):
     """The slice of the users that the node answers for; empty for all."""
     splits: bool = False
     """Whether the node leaves out who is on the other side of a private split."""
+    members: bytes = b""
+    """The users' keyed numbers in the order of their positions, `MEMBER_BYTES` each; empty where
+    the node's operator gives no key: see `client.members`."""
 
     def to_record(self) -> RecordDict:
         """As the content of a reply."""
@@ -181,6 +186,9 @@ class TrainRequest:
     filter: FilterSettings | None = None
     split: UserSplit | None = None
     """User mode: whose users count; all others are as users without records."""
+    roster: bytes = b""
+    """`roster_digest` of the node's users as the server knows them; empty where it knows their
+    number alone. A node with other users refuses."""
 
     def to_record(self) -> RecordDict:
         """As the content of a message."""
@@ -189,6 +197,7 @@ class TrainRequest:
         config = ConfigRecord({"kind": self.kind, "round": self.round, "seed": self.seed})
         config.update({"enrolled": self.enrolled, "cohort": _as_bits(self.users, self.enrolled)})
         config.update({"key": self.key, "records_per_user": self.records_per_user})
+        config.update({"roster": self.roster})
         tables = {"mechanism": self.mechanism.model_dump(), "task": self.settings}
         if self.filter is not None:
             tables["filter"] = self.filter.model_dump()
@@ -199,8 +208,8 @@ class TrainRequest:
         return RecordDict({"config": config, "weights": ArrayRecord(arrays)})
 
     def digest(self) -> bytes:
-        """SHA-256 of all that is the same for every node: all but the users drawn and enrolled."""
-        record = replace(self, users=(), enrolled=0).to_record()
+        """SHA-256 of all that is the same for every node: all but users' places and numbers."""
+        record = replace(self, users=(), enrolled=0, roster=b"").to_record()
         config = {k: v.hex() if isinstance(v, bytes) else v for k, v in record["config"].items()}
         digest = hashlib.sha256(json.dumps(config, sort_keys=True).encode())
         for name, array in sorted(record.array_records["weights"].items()):
@@ -233,9 +242,15 @@ class TrainRequest:
                 records_per_user=int(config["records_per_user"]),  # type: ignore[arg-type]
                 filter=FilterSettings.model_validate(filtered) if filtered else None,
                 split=_split(split, model),
+                roster=bytes(config["roster"]),  # type: ignore[arg-type]
             )
-        except (KeyError, TypeError, ValueError, ValidationError):
+        except Exception:  # bytes from elsewhere: whatever they break, the request is refused
             raise ReplyError("a request lacks a field or has one of another kind") from None
+
+
+def roster_digest(members: bytes) -> bytes:
+    """What tells one list of keyed numbers from another, 16 bytes; empty of an empty list."""
+    return hashlib.blake2b(members, digest_size=16).digest() if members else b""
 
 
 def _split(settings: dict[str, Any], model: Vector | None) -> UserSplit | None:

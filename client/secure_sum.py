@@ -21,6 +21,7 @@ from accountant.noise import chosen, private_source
 from client import secure_messages as wire
 from client.cohort import train
 from client.data import LocalUsers
+from client.members import check_members
 from client.messages import Mechanism, TrainReply, TrainRequest
 from client.node_policy import NodePolicy, RequestRefused
 from client.once import forget_old_marks, take_once
@@ -104,6 +105,7 @@ def masked(
         raise RequestRefused(f"a sum of {honest} honest nodes: at least {least} are needed")
     asked, request = request.digest(), policy.accept(request, settings.noise)
     users = open_users(context)
+    check_members(request, users, context)
     if settings.noise == "distributed":
         request = replace(request, users=_own_cohort(mechanism, len(users), party))
     words = _words(train(users, request), mechanism, settings, party)

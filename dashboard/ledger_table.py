@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 
 from dashboard.frames import Frame, frame, height, put
-from server.store import LedgerRow, ReleaseRow
+from server.store import Coverage, LedgerRow, ReleaseRow
 
 KINDS = {
     "frozen critic": "Warm-up: critic on fixed features",
@@ -22,10 +22,19 @@ KINDS = {
 STATUS_WORDS = {"applied": "released", "lost": "lost: paid for, never used", None: "not yet known"}
 
 
-def table(ledger: Sequence[LedgerRow], releases: Sequence[ReleaseRow]) -> Frame:
-    """One row an entry, by index."""
+UNKNOWN = Coverage(())
+
+
+def table(
+    ledger: Sequence[LedgerRow], releases: Sequence[ReleaseRow], covered: Coverage = UNKNOWN
+) -> Frame:
+    """One row an entry, by index; ``covered`` says which nodes the rounds had."""
     status = {release.ledger_index: release.status for release in releases}
-    return frame([_row(entry, status.get(entry.index)) for entry in ledger])
+    there = {row.round: f"{row.share:.0%} ({row.words})" for row in covered.rows}
+    rows = [_row(entry, status.get(entry.index)) for entry in ledger]
+    if there:
+        rows = [{**row, "Speaks for": there.get(row["Round"], "–")} for row in rows]
+    return frame(rows)
 
 
 def _row(entry: LedgerRow, status: str | None) -> dict[str, Any]:
@@ -60,7 +69,9 @@ def _number(event: Mapping[str, Any], name: str) -> float | None:
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def show(ledger: Sequence[LedgerRow], releases: Sequence[ReleaseRow]) -> None:
+def show(
+    ledger: Sequence[LedgerRow], releases: Sequence[ReleaseRow], covered: Coverage = UNKNOWN
+) -> None:
     """Put the table on the page with what it means."""
     st.markdown("#### Ledger")
     if not ledger:
@@ -72,4 +83,4 @@ def show(ledger: Sequence[LedgerRow], releases: Sequence[ReleaseRow]) -> None:
         f"part. Last entry's hash: `{ledger[-1].entry_hash}`"
     )
     said = "Table of ledger entries with mechanism and release status"
-    put(table(ledger, releases), said, height=height(len(ledger)))
+    put(table(ledger, releases, covered), said, height=height(len(ledger)))

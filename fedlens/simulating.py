@@ -268,7 +268,7 @@ def _trainer(transport: str) -> Train:
 
         return train_through_ray
     if transport == "processes":
-        from simulations.transports.processes import train_in_processes
+        from simulations.engine import train_in_processes
 
         return train_in_processes
     from simulations.engine import train_in_process

@@ -37,6 +37,8 @@ class Aggregate:
     """Summed histograms of the realised norms."""
     refused: tuple[tuple[int, str], ...]
     """(node, reason) of each refused reply; a reason never quotes a value."""
+    accepted: tuple[int, ...] = ()
+    """Nodes whose replies were added up, as positions in the roster."""
 
 
 @dataclass(frozen=True)
@@ -91,17 +93,19 @@ def combine(answers: Iterable[Answer], limits: Limits) -> Aggregate:
     """
     total, norms = np.zeros(limits.size), np.zeros(NORM_BINS, dtype=np.int64)
     refused: list[tuple[int, str]] = []
+    accepted: list[int] = []
     for answer in sorted(answers, key=lambda a: a.node):
         reason = objection(answer, limits)
         if reason is not None:
             refused.append((answer.node, reason))
             continue
+        accepted.append(answer.node)
         if limits.evidence:
             total += on_lattice(answer.reply.total, limits.norm)
             norms += answer.reply.norms
         else:
             total += answer.reply.total
-    return Aggregate(total, norms, tuple(refused))
+    return Aggregate(total, norms, tuple(refused), tuple(accepted))
 
 
 def noised_mean(

@@ -1,13 +1,15 @@
-"""Which nodes and users take part: asked once, checked against what the run declares."""
+"""Which nodes and users take part: what nodes say of themselves, held against the declaration."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from flwr.app import ConfigRecord, RecordDict
 from flwr.serverapp import Grid
 
-from client.messages import DESCRIBE, Description, ReplyError
+from client.messages import DESCRIBE, MEMBER_BYTES, Description, ReplyError, roster_digest
 from foundation.errors import FedlensError
 from models.shapes import ImageShape
 from server.config.privatizer import FilterConfig
@@ -15,9 +17,34 @@ from server.config.tree import Config
 from server.exchange import exchange, wait_for_nodes
 from server.sampling import Roster
 
+logger = logging.getLogger(__name__)
+
 
 class EnrolmentError(FedlensError, RuntimeError):
     """The nodes that answered are not the federation that the run declares."""
+
+
+@dataclass(frozen=True)
+class EnrolledNode:
+    """A node as it described itself."""
+
+    node_id: int
+    """Flower's."""
+    told: Description
+
+    @property
+    def partition(self) -> int:
+        """Its position among the nodes, which stays when Flower's id changes."""
+        return self.told.partition
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Keyed numbers of its users by position; none where it tells none."""
+        packed = self.told.members
+        return tuple(
+            int.from_bytes(packed[start : start + MEMBER_BYTES], "big")
+            for start in range(0, len(packed), MEMBER_BYTES)
+        )
 
 
 @dataclass(frozen=True)
@@ -32,6 +59,8 @@ class Federation:
     """Classes of the sensitive attribute that a privatizer hides; 0 where no node need know it."""
     conditioned: bool = False
     """Whether the generator is asked for a class *and* a sensitive value."""
+    nodes: tuple[EnrolledNode, ...] = ()
+    """As they described themselves when the run began or went on."""
 
     @property
     def drawn_classes(self) -> int:
@@ -39,36 +68,109 @@ class Federation:
         return self.classes * (self.sensitive_classes if self.conditioned else 1)
 
 
-def enrol(grid: Grid, config: Config) -> Federation:
+def enrol(
+    grid: Grid,
+    config: Config,
+    revoked: tuple[Collection[int], Collection[int]] = ((), ()),
+) -> Federation:
     """Wait for the declared nodes, ask each what it hosts, and check that it adds up.
 
+    Args:
+        grid: the transport.
+        config: the run's.
+        revoked: numbers of users, and positions of nodes, that take part in nothing any more.
+
     Raises:
-        EnrolmentError: nodes are missing or failed, disagree on the data's schema, share a
-            partition, host another number of users than ``data.users``, or do not all know the
-            same sensitive attribute where one is to be hidden.
+        EnrolmentError: too few nodes or users are there by ``membership.patience``, or more than
+            declared; nodes disagree on the data's schema or share a partition; or they do not all
+            know the same sensitive attribute where one is to be hidden.
     """
     wanted = config.data.nodes
-    nodes = wait_for_nodes(grid, wanted, config.rounds.deadline)
-    if len(nodes) != wanted:
-        raise EnrolmentError(f"{len(nodes)} nodes are online, data.nodes declares {wanted}")
+    nodes = wait_for_nodes(grid, wanted, config.membership.patience)
+    if len(nodes) > wanted:
+        raise EnrolmentError(
+            f"{len(nodes)} nodes are online, data.nodes declares {wanted}, which is a bound: "
+            "raise it, or stop the others"
+        )
+    described = describe(grid, nodes, config.rounds.deadline)
+    for node in described:
+        if node.partition in revoked[1]:
+            logger.warning("node %d is revoked and left out", node.partition)
+    described = tuple(node for node in described if node.partition not in revoked[1])
+    federation = _agreed({node.node_id: node.told for node in described}, config, revoked[0])
+    if lacking := lacks(federation.roster, config):
+        failed = len(nodes) - len(described)
+        see = f"; {failed} more failed or are silent: see their own logs" if failed else ""
+        raise EnrolmentError(f"{lacking}{see}")
+    return federation
+
+
+def describe(grid: Grid, nodes: Iterable[int], deadline: float) -> tuple[EnrolledNode, ...]:
+    """What nodes say of themselves; who fails or is silent is left out. Ordered by position."""
     question = RecordDict({"config": ConfigRecord({"ask": "describe"})})
     replies = exchange(
         grid,
         dict.fromkeys(nodes, question),
         message_type=DESCRIBE,
         group="enrolment",
-        deadline=config.rounds.deadline,
+        deadline=deadline,
     )
-    try:
-        described = {node: Description.from_record(reply) for node, reply in replies.items()}
-    except ReplyError as error:
-        raise EnrolmentError(f"a node cannot take part: {error}; see that node's own log") from None
-    if len(described) != wanted:
-        raise EnrolmentError(f"{len(described)} of {wanted} nodes answered; see the silent nodes")
-    return _agreed(described, config)
+    found = []
+    for node, reply in replies.items():
+        try:
+            found.append(EnrolledNode(node, Description.from_record(reply)))
+        except ReplyError as error:
+            logger.warning("a node cannot take part: %s; see that node's own log", error)
+    return tuple(sorted(found, key=lambda node: node.partition))
 
 
-def _agreed(described: dict[int, Description], config: Config) -> Federation:
+def lacks(roster: Roster, config: Config) -> str | None:
+    """Which part of the quorum a roster lacks, in words; None where it has it."""
+    data, least = config.data, config.membership
+    if len(roster.node_ids) < least.least_nodes * data.nodes:
+        return (
+            f"{len(roster.node_ids)} of the {data.nodes} nodes that data.nodes declares take part, "
+            f"and membership.least_nodes = {least.least_nodes:g} of them are needed: start the "
+            "others"
+        )
+    if roster.active < least.least_users * data.users:
+        return (
+            f"the nodes enrol {roster.active} users, data.users declares {data.users}, and "
+            f"membership.least_users = {least.least_users:g} of them are needed: start the missing "
+            "nodes, or begin a run with data.users at the number enrolled"
+        )
+    return None
+
+
+def roster_of(nodes: Iterable[EnrolledNode], revoked: Collection[int] = ()) -> Roster:
+    """The roster of nodes in the order of their positions.
+
+    A user who is on several nodes under one number counts on the first of them alone: one who could
+    be drawn twice would move a sum by twice the clip. Revoked users count nowhere.
+    """
+    ordered = sorted(nodes, key=lambda node: node.partition)
+    seen, left_out = set(revoked), []
+    for node in ordered:
+        numbers = node.numbers
+        left_out.append(frozenset(i for i, number in enumerate(numbers) if number in seen))
+        seen.update(numbers)
+    return Roster(
+        tuple(node.node_id for node in ordered),
+        tuple(node.told.users for node in ordered),
+        tuple(left_out),
+        tuple(roster_digest(node.told.members) for node in ordered),
+    )
+
+
+def doubles(nodes: Iterable[EnrolledNode]) -> int:
+    """How many numbers more than one node names."""
+    named = [number for node in nodes for number in node.numbers]
+    return len(named) - len(set(named))
+
+
+def _agreed(
+    described: dict[int, Description], config: Config, revoked: Collection[int] = ()
+) -> Federation:
     ordered = sorted(described.items(), key=lambda item: item[1].partition)
     partitions = [description.partition for _, description in ordered]
     if len(set(partitions)) != len(partitions):
@@ -84,20 +186,41 @@ def _agreed(described: dict[int, Description], config: Config) -> Federation:
             "no private splits or forbid them (forbid-splits): ask everyone, or their operators"
         )
     schemas = {(d.shape, d.classes) for d in described.values()}
+    if not schemas:
+        raise EnrolmentError("no node can take part: see the nodes' own logs")
     if len(schemas) != 1:
         raise EnrolmentError(f"nodes disagree on the data's schema: {sorted(schemas)}")
-    roster = Roster(tuple(n for n, _ in ordered), tuple(d.users for _, d in ordered))
-    if roster.total != config.data.users:
+    nodes = tuple(EnrolledNode(node, told) for node, told in ordered)
+    roster = roster_of(nodes, revoked)
+    if roster.active > config.data.users:
         raise EnrolmentError(
-            f"the nodes enrol {roster.total} users, data.users declares {config.data.users}; "
-            "set data.users to the number enrolled"
+            f"the nodes enrol {roster.active} users, data.users declares {config.data.users}, "
+            "which is a bound: set data.users to the number enrolled or more"
         )
     shape, classes = schemas.pop()
     filter_, sensitive_classes = config.privatizer, 0
     if isinstance(filter_, FilterConfig) and filter_.reads_sensitive:
         described_ones = [description for _, description in ordered]
         sensitive_classes = _agreed_sensitive(described_ones, filter_.sensitive_attribute)
-    return Federation(roster, shape, classes, sensitive_classes, filter_.pairs)
+    return Federation(roster, shape, classes, sensitive_classes, filter_.pairs, nodes)
+
+
+def misfit(node: EnrolledNode, federation: Federation, config: Config) -> str | None:
+    """Why a node that comes later cannot take part, or None; public facts of its schema alone."""
+    told, filter_ = node.told, config.privatizer
+    if (told.shape, told.classes) != (federation.shape, federation.classes):
+        return f"its images and classes are {told.shape} and {told.classes}"
+    if told.slice != config.data.slice:
+        return "it answers for users of another slice"
+    if config.split.active and not told.splits:
+        return "it knows of no private splits or forbids them (forbid-splits)"
+    hidden = isinstance(filter_, FilterConfig) and filter_.reads_sensitive
+    if hidden and (told.sensitive_attribute, told.sensitive_classes) != (
+        filter_.sensitive_attribute if isinstance(filter_, FilterConfig) else "",
+        federation.sensitive_classes,
+    ):
+        return "it does not know the sensitive attribute as the others do"
+    return None
 
 
 def _agreed_sensitive(described: list[Description], wanted: str) -> int:

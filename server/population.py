@@ -11,7 +11,15 @@ from accountant.ledger.terms import population_folder
 from server.config.tree import Config
 from server.schedule import scheduled
 
-__all__ = ["check_room", "joined", "population_folder"]
+__all__ = ["check_room", "joined", "population_folder", "registry_url"]
+
+REGISTRY = "members.db"
+"""In a population's folder: the store with its nodes and users, which all its runs share."""
+
+
+def registry_url(named: str) -> str:
+    """URL of the registry of a population, named as `population_folder` takes it."""
+    return f"sqlite:///{population_folder(named) / REGISTRY}"
 
 
 def joined(config: Config) -> Population | None:

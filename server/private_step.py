@@ -23,7 +23,7 @@ from server.exchange import exchange
 from server.learner import Asked
 from server.mechanism import denominator, mechanism, round_noise
 from server.run_key import new_key
-from server.sampling import Cohort, draw_cohort, everyone
+from server.sampling import Cohort, Roster, draw_cohort, everyone
 from server.schedule import ScheduledTask
 
 logger = logging.getLogger(__name__)
@@ -63,12 +63,16 @@ class PrivateStep:
             positive: refuse replies with a number below 0.
             split: the side of a private split that is asked; None for everyone.
         """
-        self._config, self._grid, self._federation = config, grid, federation
+        self._config, self._grid, self._roster = config, grid, federation.roster
         self._split = split
         self._task, self._key = task.settings, key or new_key(config)
         self.record_mode = config.privacy.unit == "record"
         bound = largest_reply if self.record_mode else self._task.clipping_norm
         self._limits = Limits(size, bound, evidence=not self.record_mode, positive=positive)
+
+    def meet(self, roster: Roster) -> None:
+        """Go by who is there now, where that is no longer who was enrolled at first."""
+        self._roster = roster
 
     @timed("messages")
     def gather(self, number: int, asked: Asked) -> Aggregate:
@@ -88,9 +92,9 @@ class PrivateStep:
             group=str(number),
             deadline=self._config.rounds.wait,
         )
-        answers, failed = self._read(records, cohort)
+        answers = self._read(records, cohort)
         aggregate = combine(answers, self._limits)
-        self._report(number, aggregate, failed + len(requests) - len(records))
+        self._report(number, aggregate)
         if len(answers) == len(aggregate.refused):
             raise NoUsableReply(f"round {number}: no node gave a usable reply")
         return aggregate
@@ -116,7 +120,7 @@ class PrivateStep:
     def release(self, aggregate: Aggregate, number: int) -> NDArray[np.float64]:
         """The round's release, float64 [P]. Its ledger entry must be on disk already."""
         if self.record_mode:
-            return aggregate.total / len(self._federation.roster.node_ids)
+            return aggregate.total / self._config.data.nodes  # declared: a fixed number
         return noised_mean(
             aggregate.total,
             noise_multiplier=round_noise(self._config, self._task).update,
@@ -126,7 +130,7 @@ class PrivateStep:
         )
 
     def _draw(self, number: int) -> Cohort:
-        roster = self._federation.roster
+        roster = self._roster
         if self.record_mode:
             return everyone(roster)
         source = private_source(self._config.privacy.fixed_seed, number, _COHORT)
@@ -134,10 +138,13 @@ class PrivateStep:
 
     def _requests(self, number: int, cohort: Cohort, asked: Asked) -> dict[int, RecordDict]:
         """One for every node, of one size whichever users were drawn: silence would tell."""
-        one, roster = self._request(number, asked), self._federation.roster
+        one, roster = self._request(number, asked), self._roster
+        digests = roster.digests or (b"",) * len(cohort)
         return {
-            node: replace(one, users=users, enrolled=enrolled).to_record()
-            for node, users, enrolled in zip(roster.node_ids, cohort, roster.users, strict=True)
+            node: replace(one, users=users, enrolled=enrolled, roster=digest).to_record()
+            for node, users, enrolled, digest in zip(
+                roster.node_ids, cohort, roster.users, digests, strict=True
+            )
         }
 
     def _request(self, number: int, asked: Asked) -> TrainRequest:
@@ -158,8 +165,8 @@ class PrivateStep:
             split=self._split,
         )
 
-    def _read(self, records: dict[int, RecordDict], cohort: Cohort) -> tuple[list[Answer], int]:
-        position = {node: i for i, node in enumerate(self._federation.roster.node_ids)}
+    def _read(self, records: dict[int, RecordDict], cohort: Cohort) -> list[Answer]:
+        position = {node: i for i, node in enumerate(self._roster.node_ids)}
         answers = []
         for node, record in records.items():
             try:
@@ -168,12 +175,21 @@ class PrivateStep:
                 continue
             place = position[node]
             answers.append(Answer(place, len(cohort[place]), reply))
-        return answers, len(records) - len(answers)
+        return answers
 
-    def _report(self, number: int, aggregate: Aggregate, silent: int) -> None:
-        # who was asked is secret: it names users drawn, so only a debugging log says which node
-        if silent:
-            logger.warning("round %d: some nodes failed or were late; left out", number)
+    def _report(self, number: int, aggregate: Aggregate) -> None:
+        # every node is asked in every round, so how many answered tells nothing of who was drawn
+        asked, there = len(self._roster.node_ids), aggregate.accepted
+        level = logging.INFO if len(there) == asked == self._config.data.nodes else logging.WARNING
+        logger.log(
+            level,
+            "round %d: %d of %d nodes, on which %d of %d users are enrolled",
+            number,
+            len(there),
+            self._config.data.nodes,
+            self._roster.active_on(there),
+            self._config.data.users,
+        )
         for node, reason in aggregate.refused:
             logger.warning("round %d: a reply was refused: %s", number, reason)
             logger.debug("round %d: it came from node %d", number, node)

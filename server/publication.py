@@ -29,7 +29,9 @@ from server.schedule import total_rounds
 from server.store import (
     BatchRecord,
     CheckpointRow,
+    Coverage,
     LedgerRow,
+    PresenceRow,
     Purpose,
     ReleaseRow,
     RoundRecord,
@@ -41,6 +43,8 @@ from server.store import (
 
 SEEDS: dict[Purpose, int] = {"strip": 1_000_003, "curated": 2_000_003, "faithful": 5_000_003}
 """Of a batch's noise, over the run's seed."""
+PRESENCE = "presence"
+"""Of a round's facts: which nodes it had."""
 CURVES = ("percentiles", "percentiles_corrected")
 FIGURES = (
     "dp_epsilon", "delta_dp", "bdp_as_published", "bdp_corrected", "bdp_sound", "delta_bdp",
@@ -120,6 +124,11 @@ class Publication:
             [self._ledger_row(entry) for entry in entries],
             [self._release_row(entry, lost) for entry in entries],
             [_round_record(self._run_id, facts) for facts in history],
+            [
+                PresenceRow(run_id=self._run_id, round=facts["round"], **facts[PRESENCE])
+                for facts in history
+                if facts.get(PRESENCE)
+            ],
         )
 
     def _ledger_row(self, entry: LedgerEntry) -> LedgerRow:
@@ -185,9 +194,15 @@ class Publication:
 
     @timed("store")
     def end(self, status: RunStatus, reason: str | None, spending: Spending) -> None:
-        """Say how the run ended, and what it guarantees as it is."""
+        """Say how the run ended, what it guarantees as it is, and for whom its releases speak."""
         guarantee = with_cost(statement(spending, self._config.data.users), self._directory)
-        self._store.set_run_status(self._run_id, status, reason, guarantee)
+        covered = self.coverage()
+        told = guarantee if covered.whole else f"{guarantee} {covered.words}"
+        self._store.set_run_status(self._run_id, status, reason, told)
+
+    def coverage(self) -> Coverage:
+        """Which nodes the run's rounds had."""
+        return self._store.presence(self._run_id)
 
 
 def sample_records(labels: Tensor, drawn: Drawn) -> list[SampleRecord]:
@@ -204,11 +219,16 @@ def sample_records(labels: Tensor, drawn: Drawn) -> list[SampleRecord]:
     ]
 
 
-def round_facts(number: int, metrics: dict[str, float], spending: Spending) -> dict[str, Any]:
+def round_facts(
+    number: int,
+    metrics: dict[str, float],
+    spending: Spending,
+    presence: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
     """A round's record in a form that JSON keeps: infinities as None."""
     kept = ("dp_method", *CURVES, *FIGURES)
     figures = {name: json_value(getattr(spending, name)) for name in kept}
-    return {"round": number, "metrics": metrics, **figures}
+    return {"round": number, "metrics": metrics, PRESENCE: presence, **figures}
 
 
 def _with_infinities(facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -218,4 +238,5 @@ def _with_infinities(facts: Mapping[str, Any]) -> dict[str, Any]:
 def _round_record(run_id: str, facts: Mapping[str, Any]) -> RoundRecord:
     """The record of `round_facts`."""
     curves = {name: _with_infinities(facts[name]) for name in CURVES}
-    return RoundRecord(run_id=run_id, **{**_with_infinities(facts), **curves})
+    figures = {key: value for key, value in facts.items() if key != PRESENCE}
+    return RoundRecord(run_id=run_id, **{**_with_infinities(figures), **curves})

@@ -31,7 +31,7 @@ class RoundSlots:
 
         An interruption by the operator is not held up. Without a slot nothing is.
         """
-        asked = time.time()
+        asked = time.monotonic()
         try:
             yield
         except Exception:
@@ -40,9 +40,14 @@ class RoundSlots:
         self._sleep(asked)
 
     def _sleep(self, asked: float) -> None:
+        """Wait by the clock that never jumps; the grid alone is that of the time of day.
+
+        So a clock that is set by an hour meanwhile holds a round up by a slot at most.
+        """
         if self._slot:
-            over = self.end(asked, time.time())
-            while (left := over - time.time()) > 0:
+            now, since = time.time(), time.monotonic()
+            over = since + self.end(now - (since - asked), now) - now
+            while (left := over - time.monotonic()) > 0:
                 time.sleep(left)
 
     def end(self, asked: float, now: float) -> float:

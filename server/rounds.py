@@ -25,16 +25,18 @@ from server.enrolment import Federation
 from server.faithful import faithful_sampler
 from server.kept_releases import keep_release
 from server.learner import Asked, Learner
+from server.membership import Membership
 from server.private_step import NoUsableReply, PrivateStep
 from server.publication import Publication, round_facts
 from server.round_slots import RoundSlots
-from server.run_directory import RunDirectory, Snapshot, digest_of, load_generator
+from server.run_directory import RunDirectory, Snapshot, load_generator
 from server.run_key import kept_key
 from server.run_ledger import RunLedger
 from server.sampler import kept_arrays
 from server.schedule import ScheduledTask, task_at, total_rounds
 from server.secure_step import SecureStep
 from server.store import Purpose
+from server.tensors import digest_of
 
 
 @dataclass(frozen=True)
@@ -65,9 +67,11 @@ class TrainingRun:
         publication: Publication,
         observer: Observer | None = None,
         split: UserSplit | None = None,
+        membership: Membership | None = None,
     ) -> None:
         self._config, self._directory, self._split = config, directory, split
         self._grid, self._federation, self._learner = grid, federation, learner
+        self._membership = membership or Membership(config, grid, federation)
         self._run_ledger, self._publication, self._observer = run_ledger, publication, observer
         self._rounds = total_rounds(config)
         self._slots = RoundSlots(config.rounds)
@@ -84,6 +88,7 @@ class TrainingRun:
 
         Raises:
             NoUsableReply: nodes were asked and none gave a usable reply; the round is charged.
+            QuorumMissing: too few nodes are there for a round; nothing is charged for it.
         """
         self._resume()
         while self._done < self._rounds:
@@ -117,14 +122,15 @@ class TrainingRun:
         reason = self._run_ledger.refusal(task.event, purpose)
         if reason is not None:
             raise OutOfBudget(reason)
+        step.meet(self._membership.ready())
         if isinstance(step, SecureStep) and step.noised_by_nodes:
-            release = self._spend_masked(step, task, number, asked)
+            release, accepted = self._spend_masked(step, task, number, asked)
         elif step.record_mode:
             # the replies are releases themselves, so the entry comes before the question
             self._run_ledger.charge(task.event, number, None)
             with self._slots.held():
                 aggregate = step.gather(number, asked)
-            release = step.release(aggregate, number)
+            release, accepted = step.release(aggregate, number), aggregate.accepted
         else:
             try:
                 with self._slots.held():
@@ -134,14 +140,19 @@ class TrainingRun:
                 raise
             norms = step.evidence(aggregate, number)
             self._run_ledger.charge(task.event, number, norms, purpose)
-            release = step.release(aggregate, number)
-        self._directory.save_release(number, release)
+            release, accepted = step.release(aggregate, number), aggregate.accepted
+        presence = self._membership.answered(accepted)
+        self._directory.save_release(number, release, presence)
         keep_release(self._directory, self._config, self._federation, task, asked, number, release)
 
     def _spend_masked(
         self, step: SecureStep, task: ScheduledTask, number: int, asked: Asked
-    ) -> NDArray[np.float64]:
-        """The release of nodes that add the noise: charged while it is masked, then opened."""
+    ) -> tuple[NDArray[np.float64], tuple[int, ...]]:
+        """The release of nodes that add the noise: charged while it is masked, then opened.
+
+        Returns:
+            It, and the places in the roster of the nodes that it is of.
+        """
         event, purpose = task.event, task.settings.purpose
         with self._slots.held():
             try:
@@ -156,7 +167,7 @@ class TrainingRun:
                 book(None)
                 raise
         book(norms)
-        return release
+        return release, masked.survivors
 
     def _step_of(self, task: ScheduledTask) -> PrivateStep:
         if task.name not in self._steps:
@@ -173,13 +184,15 @@ class TrainingRun:
 
     def _learn(self, task: ScheduledTask, number: int) -> None:
         release = self._directory.load_release(number)
+        presence = self._directory.load_presence(number)
         if release is None:
             self._lost.add(number)
         metrics = self._learner.learn(
             task, number, release, lambda step, steps: self._show(number, step / steps)
         )
         self._done = number
-        self._history.append(round_facts(number, metrics, self._run_ledger.spending()))
+        facts = round_facts(number, metrics, self._run_ledger.spending(), presence)
+        self._history.append(facts)
         self._directory.save_state(self._snapshot())
         self._directory.drop_release(number)
         self._publish(task, number)

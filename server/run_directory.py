@@ -15,7 +15,6 @@
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import json
 import os
 from collections.abc import Iterator
@@ -36,7 +35,7 @@ from foundation.files import write_durably
 from foundation.profile import timed
 from server.config.reading import read_config
 from server.config.tree import Config, ConfigError
-from server.tensors import Arrays
+from server.tensors import Arrays, contiguous, digest_of
 
 HIDDEN = "***"
 """What SQLAlchemy shows in a password's place."""
@@ -241,7 +240,7 @@ class RunDirectory:
     def save_state(self, snapshot: Snapshot) -> None:
         """Replace the state; whole or not at all."""
         facts = json.dumps({**snapshot.facts, "round": snapshot.round})
-        content = save(_contiguous(snapshot.arrays), metadata={"facts": facts})
+        content = save(contiguous(snapshot.arrays), metadata={"facts": facts})
         self._write(self.checkpoints / "state.safetensors", content)
 
     def load_state(self) -> Snapshot | None:
@@ -262,14 +261,29 @@ class RunDirectory:
     def _release(self, round_number: int) -> Path:
         return self.checkpoints / f"release-{round_number:06d}.safetensors"
 
-    def save_release(self, round_number: int, release: NDArray[np.float64]) -> None:
-        """Keep a round's noised aggregate until a state holds it. Its ledger entry comes first."""
-        self._write(self._release(round_number), save({"release": release}))
+    def save_release(
+        self, round_number: int, release: NDArray[np.float64], presence: object = None
+    ) -> None:
+        """Keep a round's noised aggregate until a state holds it. Its ledger entry comes first.
+
+        ``presence`` says which nodes the round had, as JSON values.
+        """
+        facts = {"presence": json.dumps(presence)}
+        self._write(self._release(round_number), save({"release": release}, metadata=facts))
 
     def load_release(self, round_number: int) -> NDArray[np.float64] | None:
         """A round's noised aggregate, if the process lived to write it."""
         path = self._release(round_number)
         return load_file(path)["release"] if path.exists() else None
+
+    def load_presence(self, round_number: int) -> dict[str, Any] | None:
+        """Which nodes a round had whose aggregate is kept."""
+        if not (path := self._release(round_number)).exists():
+            return None
+        with safe_open(path, framework="numpy") as file:
+            facts = file.metadata() or {}  # an earlier version kept none
+        presence: dict[str, Any] | None = json.loads(facts.get("presence", "null"))
+        return presence
 
     def drop_release(self, round_number: int) -> None:
         """Forget an aggregate that a state has taken in."""
@@ -302,7 +316,7 @@ class RunDirectory:
     def save_faithful(self, round_number: int, vector: NDArray[np.float32]) -> None:
         """Keep the generator of faithful samples, float32 [n]."""
         arrays: Arrays = {"average": vector}
-        self._write(self.faithful_path(round_number), save(_contiguous(arrays)))
+        self._write(self.faithful_path(round_number), save(contiguous(arrays)))
 
     @timed("run directory")
     def save_generator(self, round_number: int, arrays: Arrays) -> str:
@@ -313,7 +327,7 @@ class RunDirectory:
             arrays: ``average``, the flat generator; ``annotator``, the flat annotator that samples
                 are filtered and labelled with, where there is one.
         """
-        self._write(self.generator_path(round_number), save(_contiguous(arrays)))
+        self._write(self.generator_path(round_number), save(contiguous(arrays)))
         return digest_of(arrays)
 
 
@@ -334,17 +348,3 @@ def _undamaged(path: Path) -> Iterator[None]:
         yield
     except (SafetensorError, KeyError, TypeError, ValueError):
         raise RunDirectoryError(f"{path} is damaged; restore it from a backup") from None
-
-
-def _contiguous(arrays: Arrays) -> Arrays:
-    return {name: np.asarray(value, order="C") for name, value in arrays.items()}
-
-
-def digest_of(arrays: Arrays) -> str:
-    """SHA-256 (hex) over names, shapes, dtypes and bytes, in the order of the names."""
-    digest = hashlib.sha256()
-    for name in sorted(arrays):
-        value = np.asarray(arrays[name], order="C")
-        digest.update(f"{name}|{value.dtype.str}|{value.shape}|".encode())
-        digest.update(value.tobytes())
-    return digest.hexdigest()

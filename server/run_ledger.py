@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from accountant.account import Account, Spending
 from accountant.bayesian.fixed_order import BudgetTooSmall, FixedOrderFilter
@@ -22,6 +23,8 @@ from server.population import joined, population_folder
 from server.run_directory import RunDirectory
 from server.schedule import scheduled, total_rounds
 
+ENROLLED = "enrolled"
+"""Of a ledger's header: users enrolled when the run began, where they are fewer than declared."""
 SIDE = "split"
 """Under which key of a ledger's header the side of a private split stands."""
 
@@ -40,6 +43,7 @@ class RunLedger:
         run_id: str,
         prior: PriorReleases | None = None,
         users: str = "",
+        enrolled: int = 0,
     ) -> None:
         """Open the ledger of a run, or begin it.
 
@@ -49,6 +53,8 @@ class RunLedger:
             run_id: of a run that begins.
             prior: what the run spent that it builds on; a begun ledger has it in its header.
             users: the side of a private split that it is about, which its header has too.
+            enrolled: users enrolled as it begins, over whom Bayesian figures are an average; 0 for
+                all that are declared.
 
         Raises:
             LedgerError: the run's ledger or that of its population cannot be trusted.
@@ -68,10 +74,10 @@ class RunLedger:
             if self._ledger.header.get(SIDE, "") != users:
                 raise LedgerError(directory.ledger, 1, "is about another side of a split, or none")
         else:
-            header = _header(config, run_id, self._population, prior, users)
+            header = _header(config, run_id, self._population, prior, users, enrolled)
             self._ledger = Ledger.create(directory.ledger, header)
         self._account = account_of(config, directory, self._ledger, self._evidence)
-        self._plan = _plan(config, PriorReleases.in_header(self._ledger.header))
+        self._plan = _plan_in(config, self._ledger.header)
         if self._population is not None:
             check_population(self._ledger, self._population)
             if (known := PriorReleases.in_header(self._ledger.header)) is not None:
@@ -214,7 +220,7 @@ def account_of(
     if ledger.header.get("config_sha256") not in {config.digest(), written}:
         raise LedgerError(ledger.path, 1, "belongs to another configuration than config.toml")
     prior = PriorReleases.in_header(ledger.header)
-    account = _empty_account(config, prior)
+    account = _empty_account(config, prior, _enrolled(config, ledger.header))
     account.replay(ledger.entries, evidence)
     return account
 
@@ -255,15 +261,18 @@ def spending_of(config: Config, directory: RunDirectory) -> Spending:
     """
     ledger = Ledger.read(directory.ledger)
     account = account_of(config, directory, ledger, EvidenceFile(directory.evidence))
-    return account.at_any_end(_plan(config, PriorReleases.in_header(ledger.header)))
+    return account.at_any_end(_plan_in(config, ledger.header))
 
 
-def filter_of(config: Config, prior: PriorReleases | None = None) -> FixedOrderFilter | None:
+def filter_of(
+    config: Config, prior: PriorReleases | None = None, enrolled: int = 0
+) -> FixedOrderFilter | None:
     """The privacy filter that a configuration declares, with nothing spent; None without one.
 
     Args:
         config: the run's.
         prior: what was released before, of the same people.
+        enrolled: users over whom its claim is an average; 0 for all that are declared.
 
     Raises:
         ConfigError: its budget is too small to be kept to.
@@ -279,22 +288,29 @@ def filter_of(config: Config, prior: PriorReleases | None = None) -> FixedOrderF
             ],
             epsilon=privacy.bayesian_epsilon_budget,
             delta=privacy.bayesian_delta,
-            users=config.data.users,
+            users=enrolled or config.data.users,
         )
     except BudgetTooSmall as error:
         raise ConfigError(f"privacy.bayesian_epsilon_budget: {error}") from None
 
 
-def _empty_account(config: Config, prior: PriorReleases | None = None) -> Account:
-    """The account before the run's first round: what the run builds on is in it from the start."""
+def _empty_account(
+    config: Config, prior: PriorReleases | None = None, enrolled: int = 0
+) -> Account:
+    """The account before the run's first round: what the run builds on is in it from the start.
+
+    Differential privacy looks at no number of users. Bayesian figures are means over users, and N
+    is but a bound: a mean over empty places would be too small, so it goes over those who were
+    enrolled as the run began. Who comes later adds to the sum alone.
+    """
     events, privacy = () if prior is None else prior.counted, config.privacy
     account = Account(
         total_rounds=total_rounds(config) + len(events),
         delta_dp=privacy.delta,
         delta_bdp=privacy.bayesian_delta,
         noise_source=noise_source(config),
-        users=config.data.users if privacy.unit == "user" else None,
-        norms_filter=filter_of(config, prior),
+        users=(enrolled or config.data.users) if privacy.unit == "user" else None,
+        norms_filter=filter_of(config, prior, enrolled),
     )
     for event in events:
         account.charge(event, None)
@@ -310,8 +326,18 @@ def planned(config: Config, prior: PriorReleases | None = None) -> Spending:
     return _plan(config, prior).spending()
 
 
-def _plan(config: Config, prior: PriorReleases | None) -> Account:
-    account, budget = _empty_account(config, prior), config.privacy.epsilon_budget
+def _plan_in(config: Config, header: Mapping[str, Any]) -> Account:
+    """The whole plan of a begun run, by its ledger's header."""
+    return _plan(config, PriorReleases.in_header(header), _enrolled(config, header))
+
+
+def _enrolled(config: Config, header: Mapping[str, Any]) -> int:
+    return int(header.get(ENROLLED, config.data.users))
+
+
+def _plan(config: Config, prior: PriorReleases | None, enrolled: int = 0) -> Account:
+    account = _empty_account(config, prior, enrolled)
+    budget = config.privacy.epsilon_budget
     for task in scheduled(config):
         for _ in range(task.rounds):
             if budget and account.would_exceed(task.event, budget):
@@ -331,7 +357,9 @@ def _header(
     population: Population | None,
     prior: PriorReleases | None,
     users: str,
+    enrolled: int,
 ) -> dict[str, object]:
+    fewer = 0 < enrolled < config.data.users
     return {
         "run_id": run_id,
         "config_sha256": config.digest(),
@@ -342,4 +370,5 @@ def _header(
         **({} if population is None else {"population": population.identity}),
         **({} if prior is None else {HEADER: prior.to_json()}),
         **({SIDE: users} if users else {}),
+        **({ENROLLED: enrolled} if fewer else {}),
     }

@@ -20,11 +20,11 @@ from foundation.profile import timed
 from foundation.secure_sum import SecureSumError
 from server.aggregation import NORM_SLACK, Aggregate, Answer, objection
 from server.config.tree import Config
-from server.enrolment import Federation
+from server.enrolment import EnrolmentError, Federation
 from server.learner import Asked
 from server.mechanism import NOISE_EXCESS, denominator, mechanism, round_noise
 from server.private_step import NoUsableReply, PrivateStep
-from server.sampling import Cohort
+from server.sampling import Cohort, Roster
 from server.schedule import ScheduledTask
 from server.secure_sum import MaskedSum, SecureSum, SumPlan
 
@@ -53,8 +53,25 @@ class SecureStep(PrivateStep):
         super().__init__(config, task, grid, federation, size, largest_reply, key, positive, split)
         self.noised_by_nodes = config.aggregation.noise == "distributed"
         self._plan = sum_plan(config, task, size)
-        nodes = federation.roster.node_ids
-        self._sums = SecureSum(grid, nodes, self._plan, config.rounds.wait)
+        self._sums = self._sums_of(federation.roster)
+
+    def meet(self, roster: Roster) -> None:
+        """As `PrivateStep.meet`; declared nodes that are not there count as dropouts.
+
+        Raises:
+            EnrolmentError: users are to be left out, and nodes draw users by themselves.
+        """
+        super().meet(roster)
+        if self.noised_by_nodes and any(roster.left_out):
+            raise EnrolmentError(
+                "users are revoked, or enrolled on two nodes, and with aggregation.noise = "
+                "'distributed' nodes draw their users by themselves: have the nodes leave them "
+                "out of their data, or take noise = 'server'"
+            )
+        self._sums = self._sums_of(roster)
+
+    def _sums_of(self, roster: Roster) -> SecureSum:
+        return SecureSum(self._grid, roster.node_ids, self._plan, self._config.rounds.wait)
 
     @property
     def has_norms(self) -> bool:
@@ -75,7 +92,9 @@ class SecureStep(PrivateStep):
         answer = Answer(0, users, TrainReply(total, norms.astype(np.int64)))
         if (reason := objection(answer, self._limits)) is not None:
             raise NoUsableReply(f"round {number}: the total was refused: {reason}")
-        return Aggregate(total, answer.reply.norms, ())
+        aggregate = Aggregate(total, answer.reply.norms, (), masked.survivors)
+        self._report(number, aggregate)
+        return aggregate
 
     @timed("messages")
     def mask(self, number: int, asked: Asked) -> MaskedSum:
@@ -86,7 +105,7 @@ class SecureStep(PrivateStep):
             NoiseUnsound: this installation's noise fails its self-test, so its nodes' may too.
         """
         require_sound_noise()
-        unnamed: Cohort = [() for _ in self._federation.roster.users]  # nodes draw by themselves
+        unnamed: Cohort = [() for _ in self._roster.users]  # nodes draw by themselves
         return self._masked(number, unnamed, asked)
 
     @timed("messages")
@@ -101,6 +120,7 @@ class SecureStep(PrivateStep):
         """
         total, counts = self._opened(masked)
         self._check_noised(total, masked, number)
+        self._report(number, Aggregate(total, counts.astype(np.int64), (), masked.survivors))
         release = total / denominator(self._config, self._task)
         if not len(counts):
             return release, None
@@ -122,7 +142,7 @@ class SecureStep(PrivateStep):
 
     def _check_noised(self, total: NDArray[np.float64], masked: MaskedSum, number: int) -> None:
         """A total of honest nodes fails this with a probability below exp(−200)."""
-        users = sum(self._federation.roster.users[place] for place in masked.survivors)
+        users = sum(self._roster.users[place] for place in masked.survivors)
         part = self._plan.layout.update
         deviation = part.scale * part.pitch * math.sqrt(len(masked.survivors))
         noise = deviation * (math.sqrt(len(total)) + NOISE_EXCESS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -50,3 +52,18 @@ def within(prefix: str, arrays: Arrays) -> Arrays:
     """The arrays that `under` put below ``prefix``, by their own names."""
     mark = f"{prefix}/"
     return {k.removeprefix(mark): v for k, v in arrays.items() if k.startswith(mark)}
+
+
+def contiguous(arrays: Arrays) -> Arrays:
+    """The same arrays, each in C order."""
+    return {name: np.asarray(value, order="C") for name, value in arrays.items()}
+
+
+def digest_of(arrays: Arrays) -> str:
+    """SHA-256 (hex) over names, shapes, dtypes and bytes, in the order of the names."""
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        value = np.asarray(arrays[name], order="C")
+        digest.update(f"{name}|{value.dtype.str}|{value.shape}|".encode())
+        digest.update(value.tobytes())
+    return digest.hexdigest()

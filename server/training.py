@@ -15,6 +15,7 @@ from accountant.ledger.ledger import Ledger
 from server.config.tree import Config
 from server.enrolment import enrol
 from server.learner import Learner
+from server.membership import Membership, QuorumMissing, registry_of
 from server.population import check_room
 from server.pretrained_filter import pretrained_filter
 from server.private_split import private_split
@@ -41,6 +42,10 @@ class Outcome:
     spending: Spending
     model_sha256: str
     store: str
+    covered: str = ""
+    """Which nodes its rounds had, and for what share of the declared users its releases speak."""
+    whole: bool = True
+    """Whether every round had all the nodes and users that are declared."""
 
 
 def train(
@@ -70,7 +75,8 @@ def train(
             or the annotator keeps more components than there are features, or the filter or
             the split's model that is given cannot be used.
         ShapeError: no network is built for images of the nodes' shape.
-        EnrolmentError: the nodes are not the declared federation.
+        EnrolmentError: the nodes are not the declared federation, or too few of it.
+        QuorumMissing: too few nodes stayed; the run can go on once they are back.
         NoUsableReply: a whole round failed.
         RunDirectoryError: the directory holds a run of another configuration, or another process,
             or it is a copy, or ledger and store do not agree.
@@ -80,13 +86,18 @@ def train(
     """
     check_affordable(config)
     url = store_url or directory.default_store
-    with _held(directory, config), open_store(url, create=True) as store:
+    with (
+        _held(directory, config),
+        open_store(url, create=True) as store,
+        registry_of(config) as registry,
+    ):
         directory.sweep()
         check_place(directory, store)
         if not _paid(directory):
             check_room(config)
         with RoundSlots(config.rounds).held():
-            federation = enrol(grid, config)
+            federation = enrol(grid, config, ((), ()) if registry is None else registry.revoked())
+        membership = Membership(config, grid, federation, registry)
         pretrained = pretrained_filter(config, federation.shape, directory)
         side = private_split(config, federation.shape, federation.classes, directory)
         given = pretrained or side
@@ -94,7 +105,8 @@ def train(
         # before anything is begun that it may refuse
         learner = Learner(config, federation, None if pretrained is None else pretrained.vector)
         users = "" if side is None else side.users
-        run_ledger = RunLedger(config, directory, uuid.uuid4().hex[:12], prior, users)
+        enrolled = federation.roster.active
+        run_ledger = RunLedger(config, directory, uuid.uuid4().hex[:12], prior, users, enrolled)
         if not run_ledger.entries:
             bind(directory)
         label = name or directory.path.name
@@ -102,18 +114,17 @@ def train(
         publication.begin()
         split = None if side is None else side.split
         training = TrainingRun(
-            config, directory, grid, federation, learner, run_ledger, publication, observer, split
-        )
+            config, directory, grid, federation, learner, run_ledger, publication, observer, split,
+            membership,
+        )  # fmt: skip
         try:
             stopped = training.run()
         except BaseException as error:
-            interrupted = isinstance(error, KeyboardInterrupt)
+            missing = isinstance(error, QuorumMissing)
+            interrupted = missing or isinstance(error, KeyboardInterrupt)
             status: RunStatus = "interrupted" if interrupted else "failed"
-            publication.end(
-                status,
-                f"ended by {type(error).__name__}; `fedlens resume` goes on",
-                run_ledger.published(),
-            )
+            why = str(error) if missing else f"ended by {type(error).__name__}"
+            publication.end(status, f"{why}; `fedlens resume` goes on", run_ledger.published())
             raise
         publication.end(
             "stopped-by-budget" if stopped else "finished", stopped, run_ledger.published()
@@ -125,6 +136,8 @@ def train(
             spending=run_ledger.published(),
             model_sha256=training.model_digest(),
             store=url,
+            covered=publication.coverage().words,
+            whole=publication.coverage().whole,
         )
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from flwr.clientapp import ClientApp
 from torch import Tensor
 
 from accountant.account import statement
@@ -38,6 +40,7 @@ from simulations.reading import (
 from simulations.students.distillation import taught_student
 from simulations.students.students import StudentResult, train_student
 from simulations.transports.inprocess import InProcessGrid
+from simulations.transports.processes import several_processes
 
 SHEETS: dict[Purpose, str] = {"curated": "contact-sheet.png", "faithful": "faithful.png"}
 """Files of the pictures that a run ends with."""
@@ -94,6 +97,10 @@ class Summary:
     model_sha256: str
     statement: str
     stopped: str | None
+    covered: str = ""
+    """Which nodes its rounds had, and for what share of the declared users its releases speak."""
+    whole: bool = True
+    """Whether every round had all the nodes and users that are declared."""
     simulation_only: tuple[str, ...] = MEASURED_ON_REAL_IMAGES
 
     def to_json(self) -> dict[str, Any]:
@@ -107,6 +114,19 @@ def train_in_process(
     """Train with the real ClientApp called in this process."""
     grid = InProcessGrid(client_app, config.data.nodes, config.flat())
     return train(config, directory, grid, store_url=store_url, observer=observer)
+
+
+def train_in_processes(
+    config: Config, directory: RunDirectory, store_url: str, observer: Observer | None
+) -> Outcome:
+    """Train with the real ClientApp, called in as many processes as there are nodes and cores."""
+    cores = len(os.sched_getaffinity(0))
+    with several_processes(_simulated_app, config.data.nodes, config.flat(), cores) as grid:
+        return train(config, directory, grid, store_url=store_url, observer=observer)
+
+
+def _simulated_app() -> ClientApp:
+    return client_app
 
 
 def simulate(
@@ -172,6 +192,8 @@ def simulate(
         model_sha256=outcome.model_sha256,
         statement=with_cost(statement(spending, config.data.users), directory),
         stopped=outcome.stopped,
+        covered=outcome.covered,
+        whole=outcome.whole,
     )
 
 

@@ -55,6 +55,11 @@ def _header(run: RunRecord) -> None:
         st.caption(plain(whom))
     if run.status == "running":
         st.caption(f"This page renews itself every {REFRESH_SECONDS} seconds.")
+    covered = store().presence(run.run_id)
+    if not covered.whole:
+        st.warning(f"**Not everyone took part.** {covered.words}", icon=":material/group_off:")
+    elif covered.rows:
+        st.caption(covered.words)
     if run.stop_reason:
         st.info(f"Why it stopped: {plain(run.stop_reason)}", icon=":material/flag:")
 
@@ -160,7 +165,8 @@ def _live(run_id: str) -> None:
         _figures(run, rounds)
         st.info(f"Round 1 of {run.rounds_planned} is under way; the first figures follow it.")
     audits.show(store().audits(run_id), run.name)
-    ledger_table.show(store().ledger(run_id), store().releases(run_id))
+    covered = store().presence(run_id)
+    ledger_table.show(store().ledger(run_id), store().releases(run_id), covered)
     _stop_refreshing(run)
 
 

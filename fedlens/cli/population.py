@@ -41,6 +41,37 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
             _add_terms(action)
         add_json_flag(action)
         action.set_defaults(run=run)
+    _add_registry_actions(actions)
+
+
+def _add_registry_actions(
+    actions: argparse._SubParsersAction[argparse.ArgumentParser],
+) -> None:
+    listed = actions.add_parser(
+        "members",
+        help="which nodes and users its runs have had, since when, and who is revoked",
+        description="List the registry: nodes by position; users by keyed numbers, never names, "
+        "where nodes tell them.",
+        epilog="example: fedlens population members clinic --node 2",
+    )
+    listed.add_argument("name", metavar="NAME", help=NAME_HELP)
+    listed.add_argument("--node", type=int, help="list the users of this node one by one")
+    add_json_flag(listed)
+    listed.set_defaults(run=members)
+    revoked = actions.add_parser(
+        "revoke",
+        help="let a user or a node take part in nothing any more, from the next round on",
+        description="Revoke a user or a node. What was released before stays released and spent; "
+        "from its next round on, each run leaves them out.",
+        epilog="example: fedlens population revoke clinic --user 4611686018427387904",
+    )
+    revoked.add_argument("name", metavar="NAME", help=NAME_HELP)
+    which = revoked.add_mutually_exclusive_group(required=True)
+    which.add_argument("--user", type=int, metavar="NUMBER", help="keyed number, at every node")
+    which.add_argument("--node", type=int, metavar="POSITION", help="partition-id of a node")
+    revoked.add_argument("--undo", action="store_true", help="let them take part again")
+    add_json_flag(revoked)
+    revoked.set_defaults(run=revoke)
 
 
 def _add_terms(action: argparse.ArgumentParser) -> None:
@@ -138,6 +169,71 @@ def verify(args: argparse.Namespace) -> int:
     if args.json:
         print_json({"verified": True, "entries": len(ledger), "head": ledger.head})
     return 0
+
+
+def members(args: argparse.Namespace) -> int:
+    """List nodes, and the users of one."""
+    from server.store import open_store
+
+    identity, url = _registry(args.name)
+    with open_store(url) as store:
+        nodes, people = store.member_nodes(identity), store.members(identity, args.node)
+    for node in nodes:
+        gone = f", revoked {node.revoked}" if node.revoked else ""
+        say(f"node {node.node:4d}  {node.users:8,} users  {node.since} to {node.seen}{gone}")
+    here = [person for person in people if person.until is None]
+    say(
+        f"{len({person.number for person in here}):,} users with a number are enrolled, "
+        f"{sum(person.revoked is not None for person in here):,} of these entries are revoked"
+    )
+    for person in people if args.node is not None else ():
+        left = f", left {person.until}" if person.until else ""
+        gone = f", revoked {person.revoked}" if person.revoked else ""
+        say(f"  user {person.number:019d}  since {person.since}{left}{gone}")
+    if args.json:
+        shown = people if args.node is not None else []
+        print_json({"nodes": [_dated(n) for n in nodes], "users": [_dated(p) for p in shown]})
+    return 0
+
+
+def revoke(args: argparse.Namespace) -> int:
+    """Revoke somebody, or take that back."""
+    from server.store import open_store
+
+    identity, url = _registry(args.name)
+    with open_store(url) as store:
+        store.set_revoked(identity, number=args.user, node=args.node, on=not args.undo)
+    named = f"user {args.user:019d}" if args.node is None else f"node {args.node}"
+    if args.undo:
+        say(f"{named} takes part again, from the next round of each run on")
+    else:
+        say(f"{named} is revoked: runs leave it out from their next round on")
+        say("what was released before cannot be called back, and stays in the budget")
+    if args.json:
+        print_json({"user": args.user, "node": args.node, "revoked": not args.undo})
+    return 0
+
+
+def _registry(name: str) -> tuple[str, str]:
+    """A population's identity, and the URL of its registry.
+
+    Raises:
+        WrongUse: no run has enrolled anybody yet.
+    """
+    from server.population import registry_url
+
+    population, url = _read(name), registry_url(name)
+    if not Path(url.removeprefix("sqlite:///")).exists():
+        raise WrongUse(
+            f"population {name!r} has no registry yet: its first run enters the nodes that it finds"
+        )
+    return population.identity, url
+
+
+def _dated(record: object) -> dict[str, Any]:
+    """A record of the registry as JSON values."""
+    values = {key: value for key, value in vars(record).items() if key != "population"}
+    return {k: v if v is None or isinstance(v, int) else str(v) for k, v in values.items()}
 
 
 def _folder(name: str) -> Path:

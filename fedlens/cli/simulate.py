@@ -147,6 +147,8 @@ def _print(summary: Summary, tests: str) -> None:
         say(f"stopped by the budget: {summary.stopped}")
     if not summary.rounds:
         return
+    if not summary.whole:
+        say(f"  NOT EVERYONE    {summary.covered}")
     if summary.planted:
         say(f"  PLANTED FAULT   {summary.planted} (simulation only)")
     if summary.contact_sheet is not None:

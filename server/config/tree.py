@@ -22,6 +22,7 @@ from pydantic import (
 )
 
 from server.config.aggregation import AggregationConfig
+from server.config.membership import MembershipConfig
 from server.config.privatizer import (
     FederatedPrivatizer,
     NoPrivatizer,
@@ -95,6 +96,7 @@ class Config(Section):
     privacy: PrivacyConfig = PrivacyConfig()
     rounds: RoundsConfig = RoundsConfig()
     aggregation: AggregationConfig = AggregationConfig()
+    membership: MembershipConfig = MembershipConfig()
     tasks: Tasks = Field(default_factory=_one_critic)
     generator: GeneratorConfig = GeneratorConfig()
     privatizer: PrivatizerSection = NoPrivatizer()

@@ -29,8 +29,10 @@ from server.store.labelling import (
     StoredLabel,
     StoredProject,
 )
+from server.store.members import NodeRoster, RegisteredNode, RegisteredUser
 from server.store.pngs import decode as decode_png
 from server.store.pngs import pixel_digest
+from server.store.presence import Coverage, PresenceRow
 from server.store.privatizers import (
     PrivatizerAttack,
     PrivatizerCurve,

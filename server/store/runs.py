@@ -13,6 +13,8 @@ from sqlalchemy.orm import Session
 
 from server.store.checks import check_choice
 from server.store.errors import StoreError
+from server.store.members import record_presence
+from server.store.presence import PresenceRow
 from server.store.records import (
     CheckpointRow,
     LedgerRow,
@@ -137,6 +139,7 @@ class RunMethods(Transactions):
         ledger: Iterable[LedgerRow] = (),
         releases: Iterable[ReleaseRow] = (),
         rounds: Iterable[RoundRecord] = (),
+        presence: Iterable[PresenceRow] = (),
     ) -> None:
         """Store what rounds left behind, in one transaction: a run waits for the disk once a round.
 
@@ -144,6 +147,7 @@ class RunMethods(Transactions):
             ledger: entries of the ledger file. The same entry again changes nothing.
             releases: what became of entries, in place of what is there.
             rounds: their metrics, in place of those there.
+            presence: which nodes they had, in place of what is there.
 
         Raises:
             StoreError: another entry has an index, a release or a round has no ledger entry, or
@@ -156,6 +160,9 @@ class RunMethods(Transactions):
                 _record_release(session, release)
             for record in rounds:
                 _record_round(session, record)
+            for there in presence:
+                _require_ledgered_round(session, there.run_id, there.round)
+                record_presence(session, there)
 
     def ledger(self, run_id: str) -> list[LedgerRow]:
         """A run's mirrored ledger entries, by index."""

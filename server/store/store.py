@@ -10,6 +10,7 @@ from server.store.audits import AuditMethods
 from server.store.engine import clear_errors, locate, make_engine, prepare_file
 from server.store.findings import FindingMethods
 from server.store.imports import ImportMethods
+from server.store.members import MemberMethods
 from server.store.privatizers import PrivatizerMethods
 from server.store.projects import ProjectMethods
 from server.store.queues import QueueMethods
@@ -49,6 +50,7 @@ def open_store(url: str | Path, *, create: bool = False) -> Store:
 
 class Store(
     RunMethods,
+    MemberMethods,
     AuditMethods,
     PrivatizerMethods,
     SampleMethods,

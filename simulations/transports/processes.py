@@ -8,7 +8,6 @@ node's answer depends on where it is made.
 from __future__ import annotations
 
 import multiprocessing
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
@@ -18,10 +17,6 @@ from flwr.app import Error, Message
 from flwr.clientapp import ClientApp
 
 from foundation.profile import span
-from server.config.tree import Config
-from server.rounds import Observer
-from server.run_directory import RunDirectory
-from server.training import Outcome, train
 from simulations.transports.inprocess import CLIENT_RAISED, FIRST_NODE_ID, InProcessGrid, Setting
 
 ClientAppFactory = Callable[[], ClientApp]
@@ -95,21 +90,6 @@ def several_processes(
         yield grid
     finally:
         grid.close()
-
-
-def train_in_processes(
-    config: Config, directory: RunDirectory, store_url: str, observer: Observer | None
-) -> Outcome:
-    """Train with the real ClientApp, called in as many processes as there are nodes and cores."""
-    cores = len(os.sched_getaffinity(0))
-    with several_processes(_simulated, config.data.nodes, config.flat(), cores) as grid:
-        return train(config, directory, grid, store_url=store_url, observer=observer)
-
-
-def _simulated() -> ClientApp:
-    from simulations.federation.apps import client_app
-
-    return client_app
 
 
 def _answer(

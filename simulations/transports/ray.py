@@ -25,9 +25,10 @@ from accountant.ledger.ledger import Ledger
 from foundation.errors import FedlensError
 from server.config.tree import Config
 from server.rounds import Observer
-from server.run_directory import RunDirectory, digest_of
+from server.run_directory import RunDirectory
 from server.run_ledger import spending_of
 from server.store import open_store
+from server.tensors import digest_of
 from server.training import Outcome
 from simulations.transports.flower_app import PROGRAMS, with_programs, write_app, write_programs
 
@@ -160,7 +161,7 @@ def _outcome(config: Config, directory: RunDirectory, store_url: str, log: str) 
     ledger = Ledger.open(directory.ledger)
     run_id = str(ledger.header["run_id"])
     with open_store(store_url) as store:
-        record = store.run(run_id)
+        record, covered = store.run(run_id), store.presence(run_id)
     if record.status not in ("finished", "stopped-by-budget"):
         raise TransportError(f"the run is {record.status}; the end of its log: {log}")
     return Outcome(
@@ -170,6 +171,8 @@ def _outcome(config: Config, directory: RunDirectory, store_url: str, log: str) 
         spending=spending_of(config, directory),
         model_sha256=digest_of(snapshot.arrays),
         store=store_url,
+        covered=covered.words,
+        whole=covered.whole,
     )
 
 

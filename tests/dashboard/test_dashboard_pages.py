@@ -9,7 +9,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard.plain_text import plain
-from server.store import Annotation, SampleFilter, Store
+from server.store import Annotation, PresenceRow, SampleFilter, Store
 
 PAGES = ("runs", "run", "diagnosis", "samples", "compare", "annotate")
 Opener = Callable[..., AppTest]
@@ -217,3 +217,29 @@ def test_a_vanished_store_is_named(open_page: Opener, monkeypatch: pytest.Monkey
     app = open_page("runs")
     assert not app.exception
     assert plain("there is no store at nowhere/store.db") in words(app)
+
+
+def test_a_run_that_finished_without_some_users_says_so(
+    open_page: Opener, store_at: tuple[str, Store]
+) -> None:
+    """300 of 1,000 users missed the last two rounds of a run whose status is finished."""
+    store = store_at[1]
+    populated.whole_run(store)
+    store.record_progress(
+        presence=[
+            PresenceRow(
+                run_id="run-1",
+                round=number,
+                answered=(0, 1) if number < 3 else (0,),
+                nodes=2,
+                users=1000 if number < 3 else 700,
+                users_declared=1000,
+            )
+            for number in (1, 2, 3, 4)
+        ]
+    )
+    app = open_page("run", run="run-1")
+    assert "Not everyone took part" in words(app)
+    assert "700 of 1,000 users" in words(app) and "rounds 3 to 4" in words(app)
+    ledger = next(table.value for table in app.dataframe if "Speaks for" in table.value)
+    assert [value.split()[0] for value in ledger["Speaks for"]] == ["100%", "100%", "70%", "70%"]

@@ -10,8 +10,9 @@ from torch.nn import functional as F
 from models.annotators import Annotator
 from models.generators import Generator
 from server.config.tree import Config
-from server.run_directory import RunDirectory, RunDirectoryError, digest_of, load_generator
+from server.run_directory import RunDirectory, RunDirectoryError, load_generator
 from server.sampler import Sampler, kept_arrays, restored_sampler, sampler_of
+from server.tensors import digest_of
 
 SHAPE, CLASSES = (1, 28, 28), 4
 

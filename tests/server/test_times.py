@@ -172,6 +172,8 @@ class FakeClock:
     def time(self):
         return self.now
 
+    monotonic = time
+
     def sleep(self, seconds):
         self.now += seconds
 
@@ -233,6 +235,20 @@ def test_nodes_are_waited_for_within_the_slot():
 )
 def test_a_slot_ends_where_the_wait_is_over_on_the_grid(asked, now, end):
     assert RoundSlots(RoundsConfig(slot=60)).end(asked, now) == end
+
+
+@pytest.mark.parametrize("jump", [-3600.0, 3600.0, -0.01])
+def test_a_clock_that_is_set_meanwhile_holds_a_round_up_by_a_slot_at_most(monkeypatch, jump):
+    clock = FakeClock()
+    wall = [0.0]
+    clock.time = lambda: clock.now + wall[0]
+    monkeypatch.setattr(round_slots, "time", clock)
+    began = clock.now
+    with RoundSlots(RoundsConfig(slot=10)).held():
+        wall[0] = jump
+    assert clock.now - began <= 2 * 10
+    off = clock.time() % 10
+    assert min(off, 10 - off) < 1e-6
 
 
 def test_a_run_without_a_slot_waits_for_nothing(monkeypatch):

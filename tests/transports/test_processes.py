@@ -12,8 +12,8 @@ from flwr.clientapp import ClientApp
 from server.config.tree import Config
 from server.exchange import exchange
 from server.run_directory import RunDirectory
-from simulations.engine import train_in_process
-from simulations.transports.processes import several_processes, train_in_processes
+from simulations.engine import train_in_process, train_in_processes
+from simulations.transports.processes import several_processes
 
 SMALL = {
     "data.users": 30,

@@ -1,0 +1,161 @@
+"""All faults, and a table of what came of them."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from server.run_directory import RunDirectory
+from server.store import upgrade
+from server.training import train
+from simulations.transports.inprocess import InProcessGrid
+from studies.benchmarks.faults.power import cut_power
+from studies.benchmarks.faults.scenarios import (
+    PHASES_AND_EDGES,
+    Outcomes,
+    Places,
+    bad_networks,
+    befallen,
+    databases_killed,
+    every_phase,
+    full_disks,
+    kills,
+    settings,
+    wrong_clocks,
+)
+from studies.benchmarks.faults.victim import Mishap, Victim
+
+ENGINES = ("sqlite", "postgres")
+SLOTTED = {"rounds__slot": 0.05}
+
+
+@contextmanager
+def postgres(folder: Path) -> Iterator[tuple[str, Path, Callable[[], None]]]:
+    """A PostgreSQL server of its own: its URL, its folder, and what starts it again."""
+    from pgserver.postgres_server import get_server
+
+    server = get_server(folder / "data", cleanup_mode="stop")
+    try:
+        yield server.get_uri(), folder / "data", server.ensure_postgres_running
+    finally:
+        server.cleanup()
+
+
+def fresh_places(root: Path, server: str) -> Places:
+    """Folders one after another, with a database each where there is a server."""
+    numbers = itertools.count(1)
+
+    def place() -> tuple[Path, str]:
+        number = next(numbers)
+        folder = root / f"run{number}"
+        folder.mkdir(parents=True)
+        if not server:
+            return folder, ""
+        return folder, new_database(server, f"faults{number}")
+
+    return place
+
+
+def new_database(server: str, name: str) -> str:
+    """A store on a server."""
+    from sqlalchemy import create_engine, make_url, text
+
+    engine = create_engine(make_url(server).set(drivername="postgresql+psycopg"))
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text(f'CREATE DATABASE "{name}" TEMPLATE template0'))
+    engine.dispose()
+    url = server.replace("/postgres?", f"/{name}?")
+    upgrade(url)
+    return url
+
+
+Kinds = dict[str, Callable[[], Outcomes]]
+
+
+def all_kinds(places: Places, count: int) -> Kinds:
+    """Every kind of fault that needs no server of its own, by its name."""
+    source, fewer = np.random.default_rng(3), max(1, count // 5)
+    slotted = settings(**SLOTTED)
+
+    def kind(name: str, mishaps: Iterator[Mishap], number: int, **more: Any) -> Outcomes:
+        return befallen(name, mishaps, number, places, **more)
+
+    return {
+        "kill -9, every phase": lambda: kind("every phase", every_phase(), PHASES_AND_EDGES),
+        "kill -9, at random": lambda: kind("random", kills(source), count),
+        "power cut": lambda: kind("power", kills(source), fewer, afterwards=cut_power),
+        "disk full": lambda: kind("disk", full_disks(source), fewer),
+        "clock wrong": lambda: kind("clock", wrong_clocks(source), fewer, config=slotted),
+        "network loses": lambda: kind("network", bad_networks(source), fewer),
+    }
+
+
+def main() -> None:
+    """Let all faults happen and print the table."""
+    parser = argparse.ArgumentParser(prog="python -m studies.benchmarks.faults")
+    parser.add_argument("--kills", type=int, default=200, help="random kills; others a fifth")
+    parser.add_argument("--engine", choices=(*ENGINES, "both"), default="both")
+    parser.add_argument("--only", default="", help="kinds whose name has this in it")
+    args = parser.parse_args()
+    warm()
+    columns = ("store", "fault", "faults", "runs", "clean", "releases lost", "problems", "seconds")
+    table, console = Table(*columns), Console()
+    for engine in ENGINES if args.engine == "both" else (args.engine,):
+        for row, problems in _rows(engine, args.kills, args.only):
+            table.add_row(*row)
+            console.print(" ".join(row), highlight=False)
+            for problem in problems[:5]:
+                console.print(f"  {problem}", markup=False, highlight=False)
+    console.print(table)
+
+
+def warm() -> None:
+    """Do once, before any process is forked, what each would else do anew."""
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        config = settings(tasks__critic__rounds=1)
+        victim = Victim(Path(folder), config)
+        directory = RunDirectory.create(victim.run, config)
+        grid = InProcessGrid(victim.app(), config.data.nodes, config.flat())
+        train(config, directory, grid)
+
+
+def _rows(engine: str, count: int, only: str) -> Iterator[tuple[list[str], list[str]]]:
+    root = Path(tempfile.mkdtemp(prefix="faults-"))
+    try:
+        with ExitStack() as stack:
+            server = stack.enter_context(postgres(root)) if engine == "postgres" else None
+            places = fresh_places(root, server[0] if server else "")
+            kinds = all_kinds(places, count)
+            if server is not None:
+                more = max(1, count // 10), places, *server[1:]
+                kinds["database killed"] = lambda: databases_killed(*more)
+            for name in (name for name in kinds if only in name):
+                started = time.monotonic()
+                done = kinds[name]()
+                yield _row(engine, name, done, time.monotonic() - started), done.problems
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def _row(engine: str, name: str, done: Outcomes, seconds: float) -> list[str]:
+    return [
+        engine, name, str(done.faults), str(done.runs), f"{done.clean} of {done.faults}",
+        str(done.lost), str(len(done.problems)), f"{seconds:.0f}",
+    ]  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

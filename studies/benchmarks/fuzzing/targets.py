@@ -1,0 +1,267 @@
+"""What is fuzzed: parsers of messages, ledgers, evidence, labels, data files and settings."""
+
+from __future__ import annotations
+
+import io
+import json
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from flwr.app import Context, RecordDict
+from PIL import Image
+
+from accountant.bayesian.noised_norms import noised_norms
+from accountant.bayesian.norms import NORM_BINS
+from accountant.events import SubsampledGaussian
+from accountant.ledger.chain import Reader
+from accountant.ledger.evidence import EvidenceFile
+from accountant.ledger.ledger import Ledger
+from accountant.noise import private_source
+from client.datasets.arrays import load_npz
+from client.datasets.idx import read_images, read_labels
+from client.datasets.own.folder import read_labelled_folder
+from client.datasets.own.tables import read_table
+from client.messages import Description, Mechanism, TrainReply, TrainRequest
+from client.node_file import open_node_users
+from server.config.reading import parse_setting, read_config, read_run_config
+from server.config.tree import Config
+from server.run_directory import load_generator
+from server.store import read_labels_file
+from studies.benchmarks.fuzzing.mutations import spoiled, spoiled_record
+
+Source = np.random.Generator
+
+
+@dataclass(frozen=True)
+class FuzzTarget:
+    """A parser with input to spoil. What it does with it must be a result or a FedlensError."""
+
+    name: str
+    make: Callable[[Source], object]
+    parse: Callable[[object], object]
+
+
+@contextmanager
+def targets() -> Iterator[dict[str, FuzzTarget]]:
+    """All targets by name, with a folder for their files as long as the context lasts."""
+    home = Path("/dev/shm")  # noqa: S108  (only where there is one: files of a moment)
+    with tempfile.TemporaryDirectory(dir=home if home.is_dir() else None) as folder:
+        made = [*_messages(), *_ledgers(Path(folder)), *_files(Path(folder)), *_settings()]
+        made += _labels()
+        yield {target.name: target for target in made}
+
+
+# Messages
+
+
+def _messages() -> list[FuzzTarget]:
+    mechanism = Mechanism(
+        unit="user", sampling_rate=0.1, noise_multiplier=1.0, clipping_norm=1.0, denominator=4.0,
+        steps=1, fixed_seed=-1,
+    )  # fmt: skip
+    weights = {"w": np.ones(4, np.float32)}
+    request = TrainRequest(
+        1, (0, 3), "frozen", mechanism, {"rate": 0.1}, weights, 5, 9, b"k" * 16, 8
+    )
+    reply = TrainReply(np.ones(6), np.zeros(NORM_BINS, np.int64))
+    told = Description(partition=0, users=7, shape=(1, 28, 28), classes=10, members=b"m" * 56)
+    readers: dict[str, tuple[RecordDict, Callable[[RecordDict], object]]] = {
+        "message: request": (request.to_record(), TrainRequest.from_record),
+        "message: reply": (reply.to_record(), TrainReply.from_record),
+        "message: description": (told.to_record(), Description.from_record),
+    }
+    return [
+        FuzzTarget(name, _records_of(record), read)  # type: ignore[arg-type]
+        for name, (record, read) in readers.items()
+    ]
+
+
+def _records_of(record: RecordDict) -> Callable[[Source], object]:
+    return lambda source: spoiled_record([record], source)
+
+
+# Ledgers
+
+
+def _ledgers(folder: Path) -> list[FuzzTarget]:
+    whole, kept = folder / "ledger.jsonl", folder / "evidence.jsonl"
+    ledger, evidence = Ledger.create(whole, {"run_id": "fuzzed"}), EvidenceFile(kept)
+    event = SubsampledGaussian(
+        unit="user",
+        sampler="poisson",
+        adjacency="add-remove",
+        sampling_rate=0.1,
+        noise_multiplier=2.0,
+        clipping_norm=1.0,
+        released="a sum",
+    )
+    norms = noised_norms(
+        np.zeros(NORM_BINS, np.int64), clipping_norm=1.0, noise=9.0, source=private_source(-1, 1)
+    )
+    for number in range(4):
+        sealed = evidence.seal(norms)
+        evidence.append(number, sealed)
+        ledger.append(
+            event, round=number + 1, purpose="round é", evidence_digest=sealed.digest,
+            run="r", users="a=b",
+        )  # fmt: skip
+    target = folder / "spoiled.jsonl"
+
+    def of_file(read: Callable[[Path], object]) -> Callable[[object], object]:
+        return lambda data: read(_written(target, data))
+
+    seeds = [whole.read_bytes()]
+    return [
+        FuzzTarget("ledger: reader", _bytes_of(seeds), lambda data: Reader().feed(_raw(data))),
+        FuzzTarget("ledger: file", _bytes_of(seeds), of_file(Ledger.open)),
+        FuzzTarget("ledger: evidence", _bytes_of([kept.read_bytes()]), of_file(EvidenceFile)),
+    ]
+
+
+# Files
+
+
+def _files(folder: Path) -> list[FuzzTarget]:
+    images = np.arange(4 * 8 * 8, dtype=np.uint8).reshape(4, 1, 8, 8)
+    labels = np.arange(4) % 2
+    node = _npz(images=images, labels=labels, users=labels, classes=np.array(2))
+    own = _npz(train_images=images, train_labels=labels, test_images=images, test_labels=labels)
+    idx = b"\x00\x00\x08\x03" + b"".join(n.to_bytes(4, "big") for n in (4, 8, 8)) + images.tobytes()
+    numbers = b"\x00\x00\x08\x01" + (4).to_bytes(4, "big") + bytes([0, 1, 0, 1])
+    readers: list[tuple[str, str, list[bytes], Callable[[Path], object]]] = [
+        ("data: IDX images", "a.idx", [idx], read_images),
+        ("data: IDX labels", "b.idx", [numbers], lambda path: read_labels(path, 2)),
+        ("data: npz of a node", "c.npz", [node], _open_node),
+        ("data: npz", "d.npz", [own], load_npz),
+        ("data: table", "e.csv", [_manifest()], read_table),
+        ("state: generator", "f.safetensors", [_tensors()], load_generator),
+    ]
+    made = [
+        FuzzTarget(name, _bytes_of(seeds), _from_file(folder / file, read))
+        for name, file, seeds, read in readers
+    ]
+    return [*made, _folder_target(folder / "pictures")]
+
+
+def _open_node(path: Path) -> object:
+    users = open_node_users(Context(1, 1, {"data": str(path)}, RecordDict(), {}))
+    return [users.held(position) for position in range(min(len(users), 50))]
+
+
+def _folder_target(folder: Path) -> FuzzTarget:
+    """Pictures and their manifest, one of the two spoiled."""
+    folder.mkdir()
+    picture = io.BytesIO()
+    Image.fromarray(np.arange(24 * 24, dtype=np.uint8).reshape(24, 24)).save(picture, "PNG")
+    for place in range(8):
+        (folder / f"{place}.png").write_bytes(picture.getvalue())
+    seeds = {"manifest.csv": [_manifest()], "0.png": [picture.getvalue()]}
+
+    def make(source: Source) -> object:
+        file = list(seeds)[int(source.integers(2))]
+        return file, spoiled(seeds[file], source)
+
+    def parse(spoiled_file: object) -> object:
+        if not isinstance(spoiled_file, tuple):
+            raise TypeError("a file's name and content")
+        changed = {spoiled_file[0]: spoiled_file[1]}
+        for name, (sound,) in seeds.items():
+            (folder / name).write_bytes(changed.get(name, sound))
+        return read_labelled_folder("fuzzed", f"{folder},utility=kind,sensitive=sex")
+
+    return FuzzTarget("data: folder and manifest", make, parse)
+
+
+def _manifest() -> bytes:
+    rows = [f"{place}.png,{'ab'[place % 2]},{'mf'[place // 4]}" for place in range(8)]
+    return "\n".join(["file,kind,sex", *rows, ""]).encode()
+
+
+def _npz(**arrays: object) -> bytes:
+    made = io.BytesIO()
+    np.savez(made, allow_pickle=False, **{name: np.asarray(a) for name, a in arrays.items()})
+    return made.getvalue()
+
+
+def _tensors() -> bytes:
+    from safetensors.numpy import save
+
+    return save({"average": np.ones(8, np.float32)}, metadata={"facts": "{}"})
+
+
+# Labels and settings
+
+
+def _labels() -> list[FuzzTarget]:
+    digest = "a" * 64
+    table = f"sha256,label,annotator,note,more_labels\n{digest},seven,ann,,\n{digest},,bo,n,x\n"
+    studio = [
+        {
+            "id": 1,
+            "data": {"image": "x", "sha256": digest},
+            "annotations": [
+                {"result": [{"type": "choices", "value": {"choices": ["7"]}}], "completed_by": 3}
+            ],
+        }
+    ]
+    seeds = [table.encode(), json.dumps(studio).encode()]
+    return [
+        FuzzTarget("labels: import", _bytes_of(seeds), lambda data: read_labels_file(_raw(data)))
+    ]
+
+
+def _settings() -> list[FuzzTarget]:
+    toml = Config().to_toml().encode()
+    flat = Config().flat()
+
+    def make(source: Source) -> object:
+        keys = list(flat)
+        chosen = {
+            keys[int(place)]: flat[keys[int(place)]] for place in source.integers(0, len(keys), 9)
+        }
+        key = keys[int(source.integers(len(keys)))]
+        values: list[object] = [
+            "", -1, 2**70, float("nan"), float("inf"), True, "x" * 300, 1e308, -0.0, "a b", b"x",
+            [], {},
+        ]  # fmt: skip
+        return {**chosen, key: values[int(source.integers(len(values)))]}
+
+    def read_text(data: object) -> object:
+        with tempfile.NamedTemporaryFile(suffix=".toml") as file:
+            file.write(_raw(data))
+            file.flush()
+            return read_config(Path(file.name))
+
+    def one(data: object) -> object:
+        key, value = parse_setting(_raw(data).decode("utf-8", "replace"))
+        return Config().updated({key: value})
+
+    pairs = [f"{key}={value!r}".encode() for key, value in flat.items()]
+    return [
+        FuzzTarget("settings: file", _bytes_of([toml]), read_text),
+        FuzzTarget("settings: run config", make, read_run_config),  # type: ignore[arg-type]
+        FuzzTarget("settings: --set", _bytes_of(pairs), one),
+    ]
+
+
+def _bytes_of(seeds: list[bytes]) -> Callable[[Source], object]:
+    return lambda source: spoiled(seeds, source)
+
+
+def _from_file(path: Path, read: Callable[[Path], object]) -> Callable[[object], object]:
+    return lambda data: read(_written(path, data))
+
+
+def _written(path: Path, data: object) -> Path:
+    path.write_bytes(_raw(data))
+    return path
+
+
+def _raw(data: object) -> bytes:
+    if not isinstance(data, bytes):
+        raise TypeError("a target of bytes was given something else")
+    return data

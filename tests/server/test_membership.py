@@ -1,0 +1,383 @@
+"""Nodes come late, leave, return and grow; users are revoked; a run says whom it speaks for."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from accountant.ledger.ledger import Ledger
+from accountant.ledger.population import Population, PopulationTerms
+from client.app import build_client_app
+from client.members import members_of
+from client.messages import TRAIN
+from server import membership
+from server.enrolment import EnrolmentError
+from server.membership import QuorumMissing
+from server.population import population_folder, registry_url
+from server.run_directory import RunDirectory
+from server.run_ledger import ENROLLED, account_of
+from server.store import StoreError, open_store
+from server.training import train
+from simulations.federation.apps import node_users
+from simulations.transports.inprocess import FIRST_NODE_ID, InProcessGrid
+
+NODES = 3
+
+
+class Town(InProcessGrid):
+    """Nodes of which some are away in some rounds, and whose users change in others.
+
+    ``away`` and ``moved`` are told the round that is about to come.
+    """
+
+    def __init__(
+        self, config, away=lambda number: set(), moved=lambda number, users: users, **node
+    ):
+        self.config, self.away, self.moved = config, away, moved
+        self.round, self.asked = 0, []
+        super().__init__(
+            build_client_app(self._open), config.data.nodes, config.flat(), node_config=node
+        )
+
+    def _open(self, context):
+        users = node_users(self.config, int(context.node_config["partition-id"]))
+        return self.moved(max(self.round, 1), users)
+
+    def get_node_ids(self):
+        away = self.away(self.round + 1)
+        return [i for i in super().get_node_ids() if i - FIRST_NODE_ID not in away]
+
+    def push_messages(self, messages):
+        messages = list(messages)
+        if messages and messages[0].metadata.message_type == TRAIN:
+            self.round = int(messages[0].metadata.group_id)
+            self.asked.append({m.metadata.dst_node_id - FIRST_NODE_ID for m in messages})
+        return super().push_messages(messages)
+
+
+@pytest.fixture
+def config(small_config):
+    def make(**changes):
+        return small_config(
+            **{
+                "data__nodes": NODES,
+                "data__users": 39,
+                "tasks__critic__rounds": 4,
+                "tasks__critic__generator_steps": 1,
+                "membership__patience": 0.0,
+                "membership__least_users": 0.6,
+                **changes,
+            }
+        )
+
+    return make
+
+
+@pytest.fixture
+def run_town(tmp_path, monkeypatch):
+    monkeypatch.setattr(membership, "PAUSE", 0.01)
+    monkeypatch.setattr(membership, "FIRST_RETRY", 0.0)
+
+    def run(config, town, name="run"):
+        path = tmp_path / name
+        known = RunDirectory(path)
+        directory = known if known.exists() else RunDirectory.create(path, config)
+        return train(config, directory, town)
+
+    return run
+
+
+def presence_of(outcome):
+    with open_store(outcome.store) as store:
+        return store.presence(outcome.run_id)
+
+
+def fewer(users, count):
+    return replace(users, offsets=users.offsets[: count + 1], ids=users.ids[:count])
+
+
+# Coming and going
+
+
+def test_a_node_that_comes_late_leaves_and_returns_takes_part_when_it_is_there(config, run_town):
+    away = {1: {2}, 3: {2}}
+    town = Town(config(), lambda number: away.get(number, set()))
+    outcome = run_town(town.config, town)
+    assert town.asked == [{0, 1}, {0, 1, 2}, {0, 1}, {0, 1, 2}]
+    covered = presence_of(outcome)
+    assert [row.answered for row in covered.rows] == [[0, 1], [0, 1, 2], [0, 1], [0, 1, 2]]
+    assert [row.users for row in covered.rows] == [26, 39, 26, 39]
+    assert not covered.whole and not outcome.whole
+    assert "2 of 4 rounds had fewer" in outcome.covered and "(rounds 1, 3)" in outcome.covered
+
+
+def test_a_run_that_finished_without_some_users_says_so_wherever_it_is_described(
+    config, run_town, caplog
+):
+    town = Town(config(), lambda number: {2} if number > 2 else set())
+    with caplog.at_level(logging.WARNING):
+        outcome = run_town(town.config, town)
+    assert "round 4: 2 of 3 nodes, on which 26 of 39 users are enrolled" in caplog.text
+    with open_store(outcome.store) as store:
+        run = store.run(outcome.run_id)
+    assert run.status == "finished"
+    assert "the last one for 67%" in run.guarantee and "rounds 3 to 4" in run.guarantee
+
+
+def test_a_whole_federation_is_said_to_be_whole_and_its_guarantee_is_as_it_was(config, run_town):
+    outcome = run_town(config(), Town(config()))
+    assert outcome.whole and outcome.covered == "Every round had 3 of 3 nodes, 39 of 39 users."
+    with open_store(outcome.store) as store:
+        assert "rounds had fewer" not in store.run(outcome.run_id).guarantee
+
+
+def test_the_denominator_and_the_noise_stay_whoever_is_there(config, run_town, monkeypatch):
+    """What is divided by and what noise is added must be the same numbers in every round."""
+    from server import private_step
+
+    seen = []
+    real = private_step.noised_mean
+    monkeypatch.setattr(
+        private_step,
+        "noised_mean",
+        lambda total, **numbers: (
+            seen.append((numbers["denominator"], numbers["noise_multiplier"]))
+            or real(total, **numbers)
+        ),
+    )
+    town = Town(config(), lambda number: {0: set(), 1: {1}, 2: {2}, 3: {0}}.get(number, set()))
+    run_town(town.config, town)
+    assert len(seen) == 4 and len(set(seen)) == 1
+
+
+# The quorum
+
+
+def test_without_its_quorum_a_run_stops_with_a_reason_and_goes_on_when_they_are_back(
+    config, run_town, tmp_path
+):
+    gone = {3: {1, 2}}
+    town = Town(config(), lambda number: gone.get(number, set()))
+    with pytest.raises(QuorumMissing, match=r"membership.least_nodes = 0.5"):
+        run_town(town.config, town)
+    ledger = tmp_path / "run" / "ledger.jsonl"
+    assert len(Ledger.verify(ledger)) == 2, "a round that was not asked for costs nothing"
+    with open_store(f"sqlite:///{tmp_path / 'run' / 'store.db'}") as store:
+        (run,) = store.runs()
+    assert run.status == "interrupted"
+    assert "1 of the 3 nodes" in run.stop_reason and "resume" in run.stop_reason
+    outcome = run_town(town.config, Town(config()))
+    assert outcome.rounds == 4 and len(Ledger.verify(ledger)) == 4
+    assert [row.round for row in presence_of(outcome).rows] == [1, 2, 3, 4]
+
+
+def test_a_run_waits_for_its_quorum(config, run_town):
+    looks = []
+
+    def away(number):
+        if number == 2:
+            looks.append(number)
+            return {1, 2} if len(looks) < 5 else set()
+        return set()
+
+    town = Town(config(membership__patience=30.0), away)
+    outcome = run_town(town.config, town)
+    assert outcome.whole and len(looks) >= 5
+
+
+def test_too_few_at_the_beginning_are_refused_before_anything_is_begun(config, run_town, tmp_path):
+    strict = config(membership__least_users=0.7)
+    with pytest.raises(EnrolmentError, match=r"26 users, data.users declares 39"):
+        run_town(strict, Town(strict, lambda _: {2}))
+    assert not (tmp_path / "run" / "ledger.jsonl").exists()
+
+
+def test_declared_users_and_nodes_are_bounds(config, run_town):
+    with pytest.raises(EnrolmentError, match="which is a bound"):
+        run_town(config(data__users=38), Town(config()))
+    with pytest.raises(EnrolmentError, match=r"data.nodes declares 2, which is a bound"):
+        run_town(config(data__nodes=2), Town(config()), "nodes")
+
+
+# Growing
+
+
+def test_a_node_that_grows_misses_one_round_and_is_enrolled_anew(config, run_town):
+    def moved(number, users):
+        return fewer(users, 8) if users.partition == 2 and number < 2 else users
+
+    town = Town(config(), moved=moved)
+    outcome = run_town(town.config, town)
+    assert [row.users for row in presence_of(outcome).rows] == [34, 26, 39, 39]
+
+
+def test_one_that_grows_above_the_bound_is_turned_away(config, run_town, caplog):
+    def moved(number, users):
+        return fewer(users, 8) if users.partition == 2 and number < 2 else users
+
+    small = config(data__users=36)
+    town = Town(config(), moved=moved)
+    outcome = run_town(small, town)
+    assert [row.users for row in presence_of(outcome).rows] == [34, 26, 26, 26]
+    assert "data.users = 36 is a bound" in caplog.text
+
+
+def test_one_of_another_schema_is_turned_away_and_the_run_goes_on(config, run_town, caplog):
+    def moved(number, users):
+        return replace(users, classes=7) if users.partition == 2 and number < 3 else users
+
+    away = {1: {2}}
+    town = Town(config(), lambda number: away.get(number, set()), moved)
+    outcome = run_town(town.config, town)
+    assert "node 2 is turned away: its images and classes" in caplog.text
+    assert [row.answered for row in presence_of(outcome).rows][:2] == [[0, 1], [0, 1]]
+
+
+# Bayesian figures are means over users
+
+
+def test_bayesian_figures_are_means_over_those_enrolled_and_not_over_the_bound(
+    config, run_town, tmp_path
+):
+    outcome = run_town(config(), Town(config(), lambda _: {2}))
+    directory = RunDirectory(tmp_path / "run")
+    ledger = Ledger.read(directory.ledger)
+    assert ledger.header[ENROLLED] == 26
+    from accountant.ledger.evidence import EvidenceFile
+
+    account = account_of(config(), directory, ledger, EvidenceFile(directory.evidence))
+    assert account._bayesian._users == 26
+    assert outcome.spending.bdp_corrected <= outcome.spending.dp_epsilon_at_bdp_delta
+
+
+# The registry
+
+
+@pytest.fixture
+def clinic(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDLENS_HOME", str(tmp_path / "home"))
+    terms = PopulationTerms("clinic", unit="user", delta=1e-3, epsilon_budget=1e6)
+    return Population.create(population_folder("clinic"), terms)
+
+
+@pytest.fixture
+def key(tmp_path):
+    path = tmp_path / "key"
+    path.write_bytes(bytes(range(32)))
+    return {"members-key-file": str(path)}
+
+
+def registered(config, **changes):
+    return config(privacy__population="clinic", privacy__fixed_seed=-1, **changes)
+
+
+def test_users_are_registered_by_keyed_numbers_and_days(config, run_town, clinic, key):
+    made = registered(config)
+    outcome = run_town(made, Town(made, **key))
+    with open_store(registry_url("clinic")) as registry:
+        people = registry.members(clinic.identity)
+        assert [n.users for n in registry.member_nodes(clinic.identity)] == [13, 13, 13]
+    assert len({p.number for p in people}) == 39 and outcome.rounds == 4
+    assert all(p.revoked is None and p.until is None for p in people)
+    numbers = {p.number for p in people if p.node == 0}
+    other = members_of(node_users(made, 0), {**key, "partition-id": 0})
+    assert numbers == {int.from_bytes(other[i : i + 8], "big") for i in range(0, len(other), 8)}
+    assert not numbers & set(range(100)), "a number is no position"
+
+
+def test_a_revoked_user_is_never_drawn_again(config, run_town, clinic, key, monkeypatch):
+    made = registered(config, tasks__critic__sampling_rate=1.0)
+    run_town(made, Town(made, **key))
+    with open_store(registry_url("clinic")) as registry:
+        gone = registry.members(clinic.identity, node=1)[0].number
+        registry.set_revoked(clinic.identity, number=gone, on=True)
+    from client import cohort
+
+    drawn, real = [], cohort.train_cohort
+    monkeypatch.setattr(
+        cohort,
+        "train_cohort",
+        lambda users, request: drawn.append(len(request.users)) or real(users, request),
+    )
+    outcome = run_town(made, Town(made, **key), "second")
+    assert sorted(drawn[:3]) == [12, 13, 13] and sum(drawn) == 4 * 38
+    assert {row.users for row in presence_of(outcome).rows} == {38}
+
+
+def test_a_revoked_node_is_not_asked(config, run_town, clinic, key):
+    made = registered(config)
+    run_town(made, Town(made, **key))
+    with open_store(registry_url("clinic")) as registry:
+        registry.set_revoked(clinic.identity, node=2, on=True)
+        with pytest.raises(StoreError, match="node = 9"):
+            registry.set_revoked(clinic.identity, node=9, on=True)
+    town = Town(made, **key)
+    run_town(made, town, "second")
+    assert town.asked == [{0, 1}] * 4
+
+
+def test_a_user_on_two_nodes_counts_on_the_first_alone(config, run_town, clinic, key, caplog):
+    def moved(number, users):
+        ids = users.ids.copy()
+        if users.partition == 2:
+            ids[4] = 3  # whom node 0 has too
+        return replace(users, ids=ids)
+
+    made = registered(config, tasks__critic__sampling_rate=1.0)
+    outcome = run_town(made, Town(made, moved=moved, **key))
+    assert {row.users for row in presence_of(outcome).rows} == {38}
+    assert "1 user is enrolled on several nodes" in caplog.text
+    with open_store(registry_url("clinic")) as registry:
+        twice = [p for p in registry.members(clinic.identity) if p.node in (0, 2)]
+    numbers = [p.number for p in twice]
+    assert len(numbers) - len(set(numbers)) == 1
+
+
+def test_a_user_put_in_anothers_place_is_noticed(config, run_town, clinic, key):
+    """As many users as before, but others: positions mean somebody else, so the server asks."""
+
+    def moved(number, users):
+        if users.partition == 1 and number > 1:
+            return replace(users, ids=np.concatenate([users.ids[1:], [99]]))
+        return users
+
+    made = registered(config)
+    outcome = run_town(made, Town(made, moved=moved, **key))
+    assert [row.answered for row in presence_of(outcome).rows][:3] == [[0, 1, 2], [0, 2], [0, 1, 2]]
+    with open_store(registry_url("clinic")) as registry:
+        people = registry.members(clinic.identity, node=1)
+    assert len(people) == 14 and sum(p.until is not None for p in people) == 1
+
+
+@pytest.mark.parametrize("content", [b"short", b"x" * 65], ids=["short", "long"])
+def test_a_key_of_another_size_is_refused(config, tmp_path, content):
+    path = tmp_path / "bad"
+    path.write_bytes(content)
+    from client.data import NodeDataError
+
+    with pytest.raises(NodeDataError, match="random ones"):
+        members_of(node_users(config(), 0), {"members-key-file": str(path)})
+
+
+def test_the_command_lists_and_revokes(config, run_town, clinic, key, capsys):
+    from fedlens.cli import main
+
+    assert main(["population", "members", "clinic"]) == 2
+    assert "no registry yet" in capsys.readouterr().err
+    made = registered(config, tasks__critic__rounds=1)
+    run_town(made, Town(made, **key))
+    assert main(["population", "members", "clinic", "--node", "0", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert [node["users"] for node in listed["nodes"]] == [13, 13, 13]
+    number = listed["users"][0]["number"]
+    assert main(["population", "revoke", "clinic", "--user", str(number)]) == 0
+    assert main(["population", "revoke", "clinic", "--user", "1"]) == 1
+    with open_store(registry_url("clinic")) as registry:
+        assert registry.revoked(clinic.identity)[0] == {number}
+    assert main(["population", "revoke", "clinic", "--user", str(number), "--undo"]) == 0
+    with open_store(registry_url("clinic")) as registry:
+        assert registry.revoked(clinic.identity)[0] == frozenset()
