@@ -90,8 +90,11 @@ def _describe(users: LocalUsers, *, splits: bool) -> RecordDict:
 def _train(
     message: Message, open_users: OpenUsers, policy_of: PolicyOf, context: Context
 ) -> RecordDict:
-    request = policy_of(context).accept(TrainRequest.from_record(message.content))
-    return train(open_users(context), request).to_record()
+    policy = policy_of(context)
+    request = policy.accept(TrainRequest.from_record(message.content))
+    reply = train(open_users(context), request)
+    policy.check_length(len(reply.total))  # a task's size shows in what it computes alone
+    return reply.to_record()
 
 
 def _wait_until(started: float, context: Context) -> None:

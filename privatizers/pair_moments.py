@@ -1,7 +1,7 @@
 """Mean and covariance of features for each pair of class and attribute, from two noised sums.
 
-Both sums are over users, each user's vector clipped as a whole to a length C, with Gaussian noise of
-standard deviation z · C added once: the Gaussian mechanism at user level, one release each.
+Both sums are over users, each user's vector clipped as a whole to a length C, with Gaussian noise
+of standard deviation z · C added once: the Gaussian mechanism at user level, one release each.
 
 1. Where features lie: each user's mean frequencies and their squares (`looked_at`). From the
    release follow a centre and a scale of each frequency (`scaled_by`).

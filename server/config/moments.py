@@ -1,4 +1,4 @@
-"""Settings of the two tasks whose noised sums a filter is fitted on (`privatizers.pair_moments`)."""
+"""Settings of the tasks whose noised sums a filter is fitted on (`privatizers.pair_moments`)."""
 
 from __future__ import annotations
 

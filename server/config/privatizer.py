@@ -114,7 +114,7 @@ Frequency = Annotated[int, Field(gt=0, le=MOST_FREQUENCY)]
 
 
 class FittedConfig(FilterConfig):
-    """A filter that the server fits on what was released: post-processing, which costs no privacy."""
+    """A filter that the server fits on what was released: post-processing at no cost."""
 
     network: Literal["code", "spectral"]
     capacity: Capacity = 6.0

@@ -1,4 +1,4 @@
-"""Where images' frequencies lie, on the server: a centre and a scale for each, from noised means."""
+"""Where frequencies lie, on the server: a centre and a scale of each, from noised means."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from client.messages import Vector
 from client.tasks.settings import FrequenciesSettings
 from privatizers.networks.spectral import LowFrequencies
 from privatizers.pair_moments import scaled_by
+from server.config.privatizer import MomentsPrivatizer
 from server.tasks.protocol import Request, Samples, TaskContext
 from server.tensors import Arrays
 
@@ -30,7 +31,8 @@ class FrequenciesTask:
     largest_reply = math.inf  # there is no record mode
 
     def __init__(self, context: TaskContext) -> None:
-        self._highest: int = context.config.privatizer.highest_frequency  # type: ignore[attr-defined]
+        privatizer: MomentsPrivatizer = context.config.privatizer  # type: ignore[assignment]
+        self._highest = privatizer.highest_frequency
         self._features = LowFrequencies(context.shape, self._highest)
         self.size = 2 * self._features.size
         self._sum, self._releases = np.zeros(self.size), 0
@@ -50,8 +52,8 @@ class FrequenciesTask:
             scale = np.full(size, 1 / self._features.reach, np.float32)
             return {"centre": np.zeros(size, np.float32), "scale": scale}
         mean = torch.from_numpy(self._sum / self._releases)
-        centre, scale = scaled_by(mean, self._features.reach)
-        return {"centre": centre.numpy(), "scale": scale.numpy()}
+        found = scaled_by(mean, self._features.reach)
+        return {"centre": found[0].numpy(), "scale": found[1].numpy()}
 
     def prepare(self, samples: Samples) -> None:
         """Nothing: it comes before there are samples."""
