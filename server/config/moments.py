@@ -38,7 +38,7 @@ class MomentsConfig(TaskConfig):
     kind: Literal["moments"] = "moments"
     noise_multiplier: NoiseMultiplier = 2.0
     clipping_norm: Positive = 3.0
-    """C: L2 bound of a user's update. One image adds 1.3 or less, ten of several classes about
+    """C: L2 bound of a user's update. One image adds 1.44 at most, ten of several classes about
     3."""
 
     @property
