@@ -170,8 +170,8 @@ def _print(summary: Summary, tests: str) -> None:
     if summary.sensitive_read is not None:
         say(
             f"  sensitive       a fresh network reads it of {summary.sensitive_read:.1%} of "
-            f"what the filter was fitted on ({summary.sensitive_read_nats:.2g} nats), with the "
-            "output noise that it was fitted with; real images are for attackers to say"
+            f"filtered samples ({summary.sensitive_read_nats:.2g} nats) with the output noise that "
+            "the filter was fitted with; what is left in real images is for attackers to say"
         )
     say()
     say(summary.statement)
