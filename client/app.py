@@ -136,10 +136,13 @@ def _describe(users: LocalUsers, policy: NodePolicy, context: Context) -> Record
 def _train(
     message: Message, open_users: OpenUsers, policy_of: PolicyOf, context: Context
 ) -> RecordDict:
-    request = policy_of(context).accept(TrainRequest.from_record(message.content))
+    policy = policy_of(context)
+    request = policy.accept(TrainRequest.from_record(message.content))
     users = open_users(context)
     check_members(request, users, context)
-    return train(users, request).to_record()
+    reply = train(users, request)
+    policy.check_length(len(reply.total))  # a task's size shows in what it computes alone
+    return reply.to_record()
 
 
 def _wait_until(started: float, context: Context) -> None:

@@ -117,7 +117,9 @@ class FilterSettings(BaseModel):
     output_noise_std: float
     """Of a filter of network ``code``; the others have none."""
     capacity: float
-    """Nats that the code of such a filter can tell at most; 0 for the others."""
+    """Nats that the code of a filter of ``code`` or ``spectral`` can tell at most; 0 for others."""
+    highest_frequency: int
+    """Of what a filter of network ``spectral`` sees; 0 for the others."""
     sensitive_attribute: str
     pairs: bool
     """Whether a record's class is the pair of its class and its sensitive attribute."""

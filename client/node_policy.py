@@ -53,6 +53,10 @@ class NodePolicy(BaseModel):
     records_per_user: Natural = 0
     """Records that a user contributes at most, where the run has no number or a higher one; 0 for
     the run's, or 32."""
+    most_values: Natural = 0
+    """Numbers that a round's sum may have at most; 0 for no limit. A longer sum tells a server that
+    adds no noise more of a user: one of a kind ``moments`` with ever higher frequencies tells what
+    images look like."""
     forbid_splits: bool = False
     """Refuse runs on one side of a private split, in which a user's own records decide, unseen,
     whether they count."""
@@ -149,6 +153,17 @@ class NodePolicy(BaseModel):
         wanted = request.records_per_user, self.records_per_user
         most = min([records for records in wanted if records > 0], default=USUAL_RECORDS)
         return replace(request, records_per_user=most)
+
+    def check_length(self, values: int) -> None:
+        """Refuse to send a sum that is longer than the node allows.
+
+        Raises:
+            RequestRefused: it is.
+        """
+        if self.most_values and values > self.most_values:
+            raise RequestRefused(
+                f"a sum of {values} numbers is asked for, most-values = {self.most_values}"
+            )
 
     def _check_kind(self, kind: str, unit: str) -> None:
         if unit not in self.units.split():

@@ -108,7 +108,9 @@ def masked(
     check_members(request, users, context)
     if settings.noise == "distributed":
         request = replace(request, users=_own_cohort(mechanism, len(users), party))
-    words = _words(train(users, request), mechanism, settings, party)
+    reply = train(users, request)
+    policy.check_length(len(reply.total))
+    words = _words(reply, mechanism, settings, party)
     sent = party.masked(words, wire.read_sealed(content), asked)
     _keep(party, context)
     return wire.masked_reply(packed(sent, terms.bits))

@@ -16,6 +16,8 @@ KINDS = {
     "focused critic": "Critic, focused",
     "annotator": "Annotator",
     "privatizer": "Privatizer",
+    "frequencies of images": "Privatizer: where frequencies lie",
+    "moments of images": "Privatizer: moments of images",
     "critic": "Critic",
 }
 """By a word of what a mechanism released: the task's words, the most special first."""

@@ -1,18 +1,22 @@
 """Mean and covariance of features for each pair of class and attribute, from two noised sums.
 
-A user's contribution is a vector with a block for each pair p: for each of the user's records in
-p, w₀ (it counts), w₁ f (its features) and w₂ f fᵀ (their products), added up. The vector is clipped
-to length C as a whole, vectors of all users are added, and Gaussian noise of standard deviation
-z · C is added once to the sum: the Gaussian mechanism at user level, one release. Everything after
-that is post-processing: division, bringing covariances back to positive definite ones, and drawing
-as many features as there is patience for, with both labels, to fit a filter and its adversaries on.
+Both sums are over users, each user's vector clipped as a whole to a length C, with Gaussian noise
+of standard deviation z · C added once: the Gaussian mechanism at user level, one release each.
 
-Where to centre and how to scale the features is asked for by a release before, of each user's mean
-features and squares, which takes little: 2 · size numbers.
+1. Where features lie: each user's mean frequencies and their squares (`looked_at`). From the
+   release follow a centre and a scale of each frequency (`scaled_by`).
+2. What they are like: a vector with a block for each pair p, which for the user's records in p adds
+   up w₀ (it counts), w₁ f (its features) and w₂ f fᵀ (their products; the half above the diagonal
+   times √2, so that lengths are those of the whole matrix) (`contribution`).
+
+Everything after that is post-processing: division, bringing covariances back to positive definite
+ones, and drawing as many features as there is patience for, with both labels, to fit a filter and
+its adversaries on.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -20,10 +24,12 @@ from torch import Tensor
 
 from privatizers.protocol import PrivatizerError
 
+SQUARES = 3.0
+"""Weight of the mean squares beside the means: a frequency's square is the smaller number."""
+LEAST_SHARE_OF_VARIANCE = 0.02
+"""A frequency's variance is taken to be at least this share of the largest one."""
 WEIGHTS = (0.15, 0.6, 1.3)
 """w₀, w₁, w₂: products are most numerous and carry the covariance, so they get most of the clip."""
-LEAST_COUNT = 50.0
-"""Records that a pair is taken to have at least, whatever its noised count says."""
 SHRINKAGE = 0.1
 """Share of the pooled covariance in a pair's: what is common is known with less noise."""
 LEAST_VARIANCE = 2e-3
@@ -32,46 +38,65 @@ ENLARGED = 0.7
 """Root mean squared length of centred features; the longest are cut."""
 
 
-def looked_at(records: Tensor, clipping_norm: float) -> Tensor:
-    """A user's mean frequencies and squares, clipped: [2 · size] of frequencies [n, size]."""
-    vector = torch.cat([records.mean(0), records.square().mean(0)])
-    return clipped(vector, clipping_norm)
+def looked_at(frequencies: Tensor, shares: Tensor) -> Tensor:
+    """A user's mean frequencies and weighted mean squares, [2 · size].
+
+    Its norm is √10 at most, where each record's is 1 at most.
+
+    Args:
+        frequencies: [n, size], over the length that an image's can have.
+        shares: [n], what each record weighs in the mean; 0 for one that is not there.
+    """
+    weighed = shares[:, None]
+    squares = SQUARES * frequencies.square()
+    return torch.cat([(frequencies * weighed).sum(0), (squares * weighed).sum(0)])
 
 
-def scaled_by(release: Tensor) -> tuple[Tensor, Tensor]:
+def scaled_by(release: Tensor, reach: float) -> tuple[Tensor, Tensor]:
     """Centre and scales, float32 [size] each, of the mean over users of :func:`looked_at`.
 
     Scales are the variances to the power -1/4, so that rare frequencies count more than they do and
     less than common ones.
+
+    Args:
+        release: float [2 · size].
+        reach: length that an image's frequencies can have.
     """
-    centre, squares = release.chunk(2)
-    variance = squares - centre.square()
-    variance = variance.clamp_min(1e-4 * float(variance.max()))
+    centre, squares = release.double().chunk(2)
+    variance = squares / SQUARES - centre.square()
+    variance = variance.clamp_min(max(LEAST_SHARE_OF_VARIANCE * float(variance.max()), 1e-8))
     scale = variance**-0.25
-    return centre, ENLARGED * scale / (variance * scale.square()).sum().sqrt()
+    scale = ENLARGED * scale / (variance * scale.square()).sum().sqrt()
+    return (centre * reach).float(), (scale / reach).float()
 
 
-def contribution(features: Tensor, pairs: Tensor, count: int, clipping_norm: float) -> Tensor:
-    """A user's clipped vector, float32 [count, 1 + size + size²].
+def width_of(size: int) -> int:
+    """Numbers of a pair's block: count, features and products of ``size`` features."""
+    return 1 + size + size * (size + 1) // 2
+
+
+def contribution(features: Tensor, pairs: Tensor, present: Tensor, count: int) -> Tensor:
+    """A user's *unclipped* vector, float32 [count, 1 + size + size (size + 1) / 2].
 
     Args:
         features: float32 [n, size], of length 1 at most.
         pairs: int64 [n], each in [0, count).
+        present: [n], 1 for a record and 0 where there is none.
         count: pairs that there are.
-        clipping_norm: C.
     """
     first, second, third = WEIGHTS
+    size = features.shape[1]
+    left, right = torch.triu_indices(size, size)
+    products = _doubled(size) * features[:, left] * features[:, right]
     ones = features.new_full((len(features), 1), first)
-    products = third * (features[:, :, None] * features[:, None, :]).flatten(1)
-    rows = torch.cat([ones, second * features, products], 1)
-    sums = rows.new_zeros(count, rows.shape[1]).index_add_(0, pairs, rows)
-    return clipped(sums, clipping_norm)
+    rows = torch.cat([ones, second * features, third * products], 1) * present[:, None]
+    return rows.new_zeros(count, rows.shape[1]).index_add_(0, pairs, rows)
 
 
-def clipped(vector: Tensor, norm: float) -> Tensor:
-    """The vector, brought to this length if it is longer."""
-    short: Tensor = vector * (norm / vector.norm().clamp_min(norm))
-    return short
+def _doubled(size: int) -> Tensor:
+    """√2 for each product that stands for two entries of a symmetric matrix, 1 on its diagonal."""
+    left, right = torch.triu_indices(size, size)
+    return torch.where(left == right, 1.0, math.sqrt(2))
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,22 +114,26 @@ class PairGaussians:
     roots: Tensor
 
     @classmethod
-    def of(cls, release: Tensor) -> PairGaussians:
-        """From a noised sum, float [count, 1 + size + size²].
+    def of(cls, total: Tensor, size: int, deviation: float) -> PairGaussians:
+        """From a noised sum.
+
+        Args:
+            total: float [count, 1 + size + size (size + 1) / 2], of contributions.
+            size: of the features.
+            deviation: of the noise in each number. A pair is not divided by a count below twice
+                that of its noise.
 
         Raises:
-            PrivatizerError: it is not finite.
+            PrivatizerError: the sum is not finite.
         """
-        if not bool(torch.isfinite(release).all()):
+        if not bool(torch.isfinite(total).all()):
             raise PrivatizerError("release has entries that are no numbers; release it again")
         first, second, third = WEIGHTS
-        size = int((release.shape[1] - 1) ** 0.5)
-        plain = release.double()
-        counts = (plain[:, 0] / first).clamp_min(LEAST_COUNT)
+        plain = total.double()
+        counts = (plain[:, 0] / first).clamp_min(max(1.0, 2 * deviation / first))
         means = plain[:, 1 : 1 + size] / (second * counts[:, None])
-        products = plain[:, 1 + size :].view(-1, size, size) / (third * counts[:, None, None])
-        # noise is not symmetric, and the average of both halves is the better estimate
-        covariances = (products + products.mT) / 2 - means[:, :, None] * means[:, None, :]
+        products = _matrices(plain[:, 1 + size :] / (third * counts[:, None]), size)
+        covariances = products - means[:, :, None] * means[:, None, :]
         shares = counts / counts.sum()
         pooled = _definite((shares[:, None, None] * covariances).sum(0))
         mixed = (1 - SHRINKAGE) * covariances + SHRINKAGE * pooled
@@ -120,6 +149,14 @@ class PairGaussians:
             rows = pairs == pair
             found[rows] = self.means[pair] + (self.roots[pair] @ normal[rows])[:, :, 0]
         return found, pairs
+
+
+def _matrices(halves: Tensor, size: int) -> Tensor:
+    """Symmetric matrices [n, size, size] of their upper halves [n, size (size + 1) / 2]."""
+    left, right = torch.triu_indices(size, size)
+    found = halves.new_zeros(len(halves), size, size)
+    found[:, left, right] = found[:, right, left] = halves / _doubled(size)
+    return found
 
 
 def _definite(matrices: Tensor) -> Tensor:

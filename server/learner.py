@@ -24,12 +24,12 @@ from server.enrolment import Federation
 from server.faithful import faithful_plan, train_faithful
 from server.generator import GeneratorTrainer, Loss
 from server.privatizer_fit import FilterFit
-from server.run_filter import KEPT, NothingLearned, RunFilter
+from server.run_filter import KEPT, RunFilter
 from server.sampler import Sampler, sampler_of
 from server.schedule import ScheduledTask, total_rounds
 from server.tasks import server_task
 from server.tasks.annotator import AnnotatorTask
-from server.tasks.protocol import ServerTask, TaskContext
+from server.tasks.protocol import FittingTask, NothingLearned, ServerTask, TaskContext
 from server.tensors import Arrays, under, within
 
 FRAME_SEED = 4_000_003
@@ -143,6 +143,8 @@ class Learner:
         """
         task = self.task(scheduled)
         figures = {} if release is None else dict(task.apply_release(release))
+        if isinstance(task, FittingTask) and number == scheduled.last:
+            return {**figures, **task.fit(on_step)}
         planned = task.generator_steps(number - scheduled.first + 1)
         if planned is None:
             on_step(1, 1)

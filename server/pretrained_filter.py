@@ -23,7 +23,9 @@ from server.run_filter import kept_filter_weights
 from server.run_ledger import spending_of
 from server.sampler import restored_filter
 
-_SAME = ("sensitive_attribute", "network", "width", "output_noise_std", "capacity")
+_SAME = (
+    "sensitive_attribute", "network", "width", "output_noise_std", "capacity", "highest_frequency",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)

@@ -38,7 +38,7 @@ from privatizers.networks.adversaries import CodeAdversary
 from privatizers.networks.design import CODE, filter_network
 from privatizers.protocol import FILTER, Batch, PrivatizerError
 from privatizers.training import Progress, Stage, train_privatizer
-from server.config.privatizer import SyntheticPrivatizer
+from server.config.privatizer import FittedConfig, SyntheticPrivatizer
 from server.config.section import require
 from server.config.tree import Config
 from server.sampler import Sampler, restored_filter
@@ -62,7 +62,7 @@ SHARES = (1.0, 0.1, 0.01)
 
 @dataclass(frozen=True, eq=False)
 class PairSamples:
-    """PairSamples of pairs, as a privatizer's step takes them.
+    """Samples of pairs, as a privatizer's step takes them.
 
     Attributes:
         records: float32 [n, c, h, w].
@@ -104,12 +104,7 @@ class FilterFit:
         Raises:
             ConfigError: the budget allows an adversary to read all there is.
         """
-        most = math.log(sensitive_classes)
-        mend = (
-            f"an attribute of {sensitive_classes} classes has {most:.3g} nats at most, so nothing "
-            "would be hidden; give much less"
-        )
-        require(settings.budget < most, "privatizer.budget", settings.budget, mend)
+        check_budget(settings.budget, sensitive_classes)
         self._settings = settings
         self._config, self._shape = config, shape
         self.sensitive_classes = sensitive_classes
@@ -164,28 +159,8 @@ class FilterFit:
             {**settings.model_dump(), "output_noise_std": output_noise_std}, self._shape, source
         )
         reader = _reader(samples, self._shape, source)
-
-        def build(stage: AdversaryStage) -> InformationPrivatizer:
-            return InformationPrivatizer(
-                network,
-                prior_of(samples.sensitive, self.sensitive_classes),
-                Objective(
-                    budget=settings.budget, weight=stage.weight, distortion=settings.distortion
-                ),
-                adversary=CodeAdversary(CODE, self.sensitive_classes, generator=source),
-                fixed_utility=reader,
-            )
-
-        serve(build(FIRST), samples, seed)
-        fit_config = FitConfig(
-            budget=settings.budget,
-            steps=settings.steps,
-            rate=settings.rate * share,
-            adversary_rate=settings.adversary_rate * share,
-            batch=BATCH,
-            seed=seed,
-        )
-        return fit_filter(build, samples, held, fit_config, on_step)
+        task = FitTask(network, reader, samples, held, CODE, self.sensitive_classes, SERVING_STEPS)
+        return fit_at(task, settings, share, seed, source, on_step)
 
     def _drawn(self, sampler: Sampler, count: int, seed: int) -> PairSamples:
         pairs = torch.arange(count) % sampler.classes
@@ -208,10 +183,90 @@ class FilterFit:
             self._leakage = leakage_of(state)
 
 
-def serve(method: InformationPrivatizer, samples: PairSamples, seed: int) -> None:
+def check_budget(budget: float, sensitive_classes: int) -> None:
+    """Refuse a budget that lets an adversary read all there is.
+
+    Raises:
+        ConfigError: it does.
+    """
+    most = math.log(sensitive_classes)
+    mend = (
+        f"an attribute of {sensitive_classes} classes has {most:.3g} nats at most, so nothing "
+        "would be hidden; give much less"
+    )
+    require(budget < most, "privatizer.budget", budget, mend)
+
+
+@dataclass(frozen=True)
+class FitTask:
+    """What a filter is fitted from.
+
+    Attributes:
+        network: the filter, which has learned nothing yet.
+        reader: of the utility, held still.
+        samples: what is trained on.
+        held: what fresh adversaries are tried on.
+        code: numbers that an adversary reads.
+        sensitive_classes: classes of the sensitive attribute.
+        serving_steps: steps in which the filter learns to serve the reader alone.
+    """
+
+    network: nn.Module
+    reader: nn.Module
+    samples: PairSamples
+    held: PairSamples
+    code: int
+    sensitive_classes: int
+    serving_steps: int
+
+
+def fit_at(
+    task: FitTask,
+    settings: FittedConfig,
+    share: float,
+    seed: int,
+    source: torch.Generator,
+    on_step: Progress,
+) -> FittedFilter:
+    """A filter with a short code, fitted at a share of the configured rates.
+
+    Args:
+        task: what is fitted, and on what.
+        settings: of the filter.
+        share: of the configured rates.
+        seed: of minibatches.
+        source: of the adversaries' first weights.
+        on_step: for a progress display.
+
+    Raises:
+        PrivatizerError: as `fit_filter`.
+    """
+
+    def build(stage: AdversaryStage) -> InformationPrivatizer:
+        return InformationPrivatizer(
+            task.network,
+            prior_of(task.samples.sensitive, task.sensitive_classes),
+            Objective(budget=settings.budget, weight=stage.weight, distortion=settings.distortion),
+            adversary=CodeAdversary(task.code, task.sensitive_classes, generator=source),
+            fixed_utility=task.reader,
+        )
+
+    serve(build(FIRST), task.samples, seed, task.serving_steps)
+    fit_config = FitConfig(
+        budget=settings.budget,
+        steps=settings.steps,
+        rate=settings.rate * share,
+        adversary_rate=settings.adversary_rate * share,
+        batch=BATCH,
+        seed=seed,
+    )
+    return fit_filter(build, task.samples, task.held, fit_config, on_step)
+
+
+def serve(method: InformationPrivatizer, samples: PairSamples, seed: int, steps: int) -> None:
     """Bring a filter with a short code to keep the utility, before anything is hidden."""
     method.objective = replace(method.objective, budget=math.inf)
-    stage = Stage("serving", {FILTER: SERVING_RATE}, SERVING_STEPS)
+    stage = Stage("serving", {FILTER: SERVING_RATE}, steps)
     train_privatizer(method, samples, [stage], batch=BATCH, seed=seed)
 
 

@@ -77,11 +77,11 @@ class Summary:
     own_label_accuracy: float | None
     """Of a student with requested classes. Simulation only."""
     sensitive_read: float | None
-    """Where a filter was fitted on samples: of how many filtered ones a fresh network reads the
-    attribute, as a share, before any output noise beyond .1. What is left in real images is for
-    attackers to say."""
+    """Where a filter was fitted on samples or on moments: of how many filtered ones of what was
+    drawn a fresh network reads the attribute, as a share, before any output noise beyond .1. What
+    is left in real images is for attackers to say."""
     sensitive_read_nats: float | None
-    """The same in nats: a lower bound on what the filter leaves of samples' attribute."""
+    """The same in nats: a lower bound on what the filter leaves of the attribute there."""
     store: str
     contact_sheet: str | None
     """Of curated samples."""
@@ -153,7 +153,7 @@ def simulate(
         if outcome.rounds:
             plots = draw_plots(store, directory, outcome.run_id)
         own = taught = None
-        if student and outcome.rounds and not config.privatizer.conditioned:
+        if student and "curated" in batches and not config.privatizer.conditioned:
             own = measure_student(config, directory).accuracy
             taught = own
             sampler = kept_sampler(directory)

@@ -19,7 +19,7 @@ from privatizers.fitting import LeakageEstimate
 from server.faithful import faithful_sampler
 from server.privatizer_fit import leakage_of
 from server.run_directory import RunDirectory, RunDirectoryError, load_generator
-from server.run_filter import kept_filter_weights
+from server.run_filter import filter_task_of, kept_filter_weights
 from server.sampler import BATCH, Drawn, Sampler, restored_filter, restored_sampler
 from server.store import Purpose, SampleFilter, Store, StoredBatch, decode_png
 from server.tensors import within
@@ -96,13 +96,17 @@ def as_devices_send(directory: RunDirectory, images: Tensor, seed: int) -> Tenso
 
 
 def kept_leakage(directory: RunDirectory) -> LeakageEstimate | None:
-    """What a fresh adversary reads of the run's filtered samples; None where nothing says.
+    """What a fresh adversary reads of what the run's filter was fitted on; None if nothing says.
 
-    They carry no more output noise than filters are fitted with, those that are released may carry
-    more.
+    That is filtered samples, or images of drawn features. They carry no more output noise than
+    filters are fitted with, those that are released may carry more.
     """
     snapshot = directory.load_state()
-    return None if snapshot is None else leakage_of(within("filter", snapshot.arrays))
+    if snapshot is None:
+        return None
+    name = filter_task_of(directory.config())
+    place = "filter" if name is None else f"tasks/{name}"
+    return leakage_of(within(place, snapshot.arrays))
 
 
 def fresh_samples(sampler: Sampler, count: int, seed: int) -> tuple[Tensor, Tensor]:

@@ -14,6 +14,8 @@ CLIENT_TASKS: Registry[ClientTaskFactory] = Registry(
         "wgan": "client.tasks.wgan:WganLocalTask",
         "annotator": "client.tasks.annotator:AnnotatorLocalTask",
         "privatizer": "client.tasks.privatizer:PrivatizerLocalTask",
+        "frequencies": "client.tasks.frequencies:FrequenciesLocalTask",
+        "moments": "client.tasks.moments:MomentsLocalTask",
         "probe": "client.tasks.probe:ProbeLocalTask",
     },
 )

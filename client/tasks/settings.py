@@ -50,6 +50,19 @@ class PrivatizerSettings(TaskSettings):
     sensitive_attribute: str
 
 
+class FrequenciesSettings(TaskSettings):
+    """Of ``frequencies``."""
+
+    highest_frequency: int
+
+
+class MomentsSettings(TaskSettings):
+    """Of ``moments``."""
+
+    highest_frequency: int
+    sensitive_attribute: str
+
+
 PLACES = 64
 """Coordinates over which a user's number is spread evenly: the vector is as long as the number is
 large, and its sum along the diagonal has the noise that one coordinate would have. Audits look at

@@ -180,7 +180,7 @@ def _print(summary: Summary, tests: str) -> None:
         say(
             f"  sensitive       a fresh network reads it of {summary.sensitive_read:.1%} of "
             f"filtered samples ({summary.sensitive_read_nats:.2g} nats) with the output noise that "
-            "the filter was fitted with; all its values are as frequent there"
+            "the filter was fitted with; what is left in real images is for attackers to say"
         )
     say()
     say(summary.statement)

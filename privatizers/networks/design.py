@@ -19,6 +19,7 @@ from models.classifiers import ConvClassifier, Mlp
 from privatizers.methods import Scalar, Settings, method_of
 from privatizers.networks.filters import DenseFilter, UNet
 from privatizers.networks.releasers import ConvReleaser
+from privatizers.networks.spectral import LowFrequencies, SpectralReleaser
 from privatizers.protocol import FILTER, PrivatizerError
 
 SCALARS, SHARES = "scalars", "shares"
@@ -28,8 +29,8 @@ PIXELS = (-1.0, 1.0)
 DENSE_NOISE = 16
 """Entries of noise beside the dense filter's units."""
 CODE = 10
-"""Numbers of the code that everything passes in a filter of network ``code``."""
-FilterNetwork = UNet | DenseFilter | ConvReleaser
+"""Numbers of the code that everything passes in a filter of network ``code`` or ``spectral``."""
+FilterNetwork = UNet | DenseFilter | ConvReleaser | SpectralReleaser
 
 
 @dataclass(frozen=True)
@@ -164,7 +165,28 @@ def filter_network(
             choices=choices,
             generator=source,
         )
+    if given == "spectral":
+        return spectral_filter(
+            settings, LowFrequencies(shape, int(settings["highest_frequency"])), source
+        )
     return UNet(shape, width, choices=choices, limits=PIXELS, generator=source)
+
+
+def spectral_filter(
+    settings: Settings, features: LowFrequencies, source: torch.Generator
+) -> SpectralReleaser:
+    """A filter of network ``spectral`` that sees these features of an image."""
+    low, high = PIXELS
+    return SpectralReleaser(
+        features,
+        int(settings["width"]),
+        code=CODE,
+        capacity=float(settings["capacity"]),
+        low=low,
+        high=high,
+        choices=1 if float(settings["consenting"]) > 0 else 0,
+        generator=source,
+    )
 
 
 def _classifier(

@@ -31,6 +31,12 @@ class LowFrequencies(nn.Module):
     Args:
         shape: (channels, height, width) of an image.
         highest: of the frequencies that are kept, 1 or more.
+
+    Attributes:
+        reach: length that the frequencies of an image with values in [-1, 1] can have.
+
+    Raises:
+        ShapeError: there is no frequency as high as ``highest`` in such an image.
     """
 
     def __init__(self, shape: tuple[int, int, int], highest: int = 10) -> None:
@@ -43,7 +49,8 @@ class LowFrequencies(nn.Module):
             [torch.outer(_cosine(i, height), _cosine(j, width)).flatten() for i, j in kept]
         )
         self.size = channels * len(kept)
-        self.register_buffer("waves", rows)
+        self.reach = math.sqrt(channels * height * width)
+        self.register_buffer("waves", rows, persistent=False)  # public, so it need not travel
         self.register_buffer("centre", torch.zeros(self.size))
         self.register_buffer("scale", torch.ones(self.size))
 

@@ -295,7 +295,11 @@ TASK_KINDS: Registry[TaskKind] = Registry(
         name: f"server.config.tasks:{name.upper()}"
         for name in ("frozen", "focused", "wgan", "annotator", "privatizer")
     }
-    | {"probe": "server.config.tasks:PROBING"},
+    | {
+        "frequencies": "server.config.moments:FREQUENCIES",
+        "moments": "server.config.moments:MOMENTS",
+        "probe": "server.config.tasks:PROBING",
+    },
 )
 
 

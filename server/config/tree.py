@@ -23,8 +23,10 @@ from pydantic import (
 
 from server.config.aggregation import AggregationConfig
 from server.config.membership import MembershipConfig
+from server.config.moments import FrequenciesConfig, MomentsConfig
 from server.config.privatizer import (
     FederatedPrivatizer,
+    MomentsPrivatizer,
     NoPrivatizer,
     PrivatizerConfig,
     PrivatizerSection,
@@ -190,7 +192,7 @@ class Config(Section):
             if isinstance(task, FocusedConfig):
                 found = any(isinstance(other, FrozenConfig) for _, other in kinds[:place])
                 require(found, f"tasks.{name}.kind", task.kind, f"{mend} it")
-        for kind in (AnnotatorConfig, PrivatizerTaskConfig):
+        for kind in (AnnotatorConfig, PrivatizerTaskConfig, FrequenciesConfig, MomentsConfig):
             named = [name for name, task in kinds if isinstance(task, kind)]
             mend = f"there is one task of its kind at most: leave out {', '.join(named[1:])}"
             require(len(named) < 2, "schedule", " ".join(self.schedule), mend)
@@ -207,6 +209,22 @@ class Config(Section):
         require(first, "schedule", text, mend)
         mend = "a filter alone has nothing to show: name a critic too"
         require(len(self.schedule) > len(found), "schedule", text, mend)
+        return self
+
+    @model_validator(mode="after")
+    def _the_filter_has_its_sums(self) -> Config:
+        kinds = (FrequenciesConfig, MomentsConfig)
+        found = [name for name, task in self.planned.items() if isinstance(task, kinds)]
+        wanted = isinstance(self.privatizer, MomentsPrivatizer)
+        mend = (
+            "'moments' and two tasks, of kinds 'frequencies' and 'moments', belong together: give "
+            "all or none"
+        )
+        paired = len(found) == (2 if wanted else 0)
+        require(paired, "privatizer.kind", self.privatizer.kind, mend)
+        first = list(map(type, self.planned.values()))[: len(found)] == list(kinds)[: len(found)]
+        mend = "the tasks of kinds 'frequencies' and 'moments' make the filter: name them first"
+        require(first, "schedule", " ".join(self.schedule), mend)
         return self
 
     @model_validator(mode="after")

@@ -53,6 +53,7 @@ class PrivatizerTask:
 
     shows = False
     later_weight = 0.0
+    lacking = ""
 
     def __init__(self, context: TaskContext) -> None:
         config = context.config

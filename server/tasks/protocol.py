@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,9 @@ from pydantic import BaseModel
 from torch import Tensor
 
 from client.messages import Vector
+from foundation.errors import FedlensError
 from models.shapes import ImageShape
+from privatizers.training import Progress
 from server.config.tasks import TaskConfig
 from server.config.tree import Config
 from server.tensors import Arrays
@@ -20,6 +22,10 @@ from server.tensors import Arrays
 Samples = Callable[[], tuple[Tensor, Tensor]]
 """Images [n, c, h, w] of the present generator, and their classes int64 [n]."""
 Found = TypeVar("Found")
+
+
+class NothingLearned(FedlensError, RuntimeError):
+    """A task cannot begin, for what it builds on has learned nothing."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +84,30 @@ class ServerTask(Protocol):
 
     def restore(self, state: Arrays) -> None:
         """Take up a state; earlier tasks' come first."""
+
+
+@runtime_checkable
+class FilterTask(Protocol):
+    """What a task has beside that whose releases make the run's filter."""
+
+    @property
+    def lacking(self) -> str:
+        """What it cannot begin without, in words; empty for nothing."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether the filter has learned from at least one release."""
+
+    def filter_weights(self) -> Vector:
+        """The filter as it travels in the requests of all later tasks, float32 [n]."""
+
+
+@runtime_checkable
+class FittingTask(Protocol):
+    """What a task has beside that which fits something once its last round is over."""
+
+    def fit(self, on_step: Progress) -> Mapping[str, float]:
+        """Fit on all releases there were; returns figures, none where there was no release."""
 
 
 @dataclass(frozen=True)

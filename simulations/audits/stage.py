@@ -23,7 +23,7 @@ from client.data import LocalUsers
 from client.messages import TrainReply
 from client.tasks.protocol import ClientTaskFactory
 from server.aggregation import Aggregate
-from server.config.privatizer import FederatedPrivatizer, FilterConfig
+from server.config.privatizer import FederatedPrivatizer, FilterConfig, MomentsPrivatizer
 from server.config.tree import Config
 from server.enrolment import Federation, enrol
 from server.learner import Asked, Learner
@@ -126,7 +126,8 @@ class AuditedTask:
 
 def unhidden(config: Config) -> Config:
     """The configuration with noise from the operating system, and nothing from elsewhere."""
-    keeps = isinstance(config.privatizer, FederatedPrivatizer) or config.privatizer.pairs
+    trained = isinstance(config.privatizer, FederatedPrivatizer | MomentsPrivatizer)
+    keeps = trained or config.privatizer.pairs
     elsewhere = config.privatizer.kind == "pretrained"
     hidden = {} if keeps and not elsewhere else {"privatizer.kind": "none"}
     others = {"privacy.fixed_seed": -1, "privacy.epsilon_budget": 0.0, "privacy.population": ""}

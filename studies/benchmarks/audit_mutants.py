@@ -24,13 +24,15 @@ USERS = (
     "wgan, user",
     "annotator, user",
     "privatizer, user",
+    "frequencies, user",
+    "moments, user",
     "probe, user",
 )
 RECORDS = ("frozen, record", "focused, record", "wgan, record", "annotator, record")
 ALL = (*USERS, *RECORDS)
 BLOCKS = ("frozen, record", "focused, record")
 DENSE = (*USERS, "wgan, record")
-BY_CLASS = ("frozen, user", "focused, user", "annotator, user")
+BY_CLASS = ("frozen, user", "focused, user", "annotator, user", "moments, user")
 
 
 @dataclass(frozen=True)

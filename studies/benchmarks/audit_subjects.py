@@ -21,6 +21,10 @@ TASKS = {
 }
 PRIVATIZER = {"kind": "privatizer", "clipping_norm": 0.1, "adversary_width": 4, "batch": 2}
 FILTER = {"kind": "federated", "network": "dense", "width": 8}
+SUMS = {
+    "frequencies": {"kind": "frequencies", "clipping_norm": 2.0},
+    "moments": {"kind": "moments", "clipping_norm": 3.0},
+}
 
 
 def subjects() -> dict[str, list[Schedule]]:
@@ -30,6 +34,7 @@ def subjects() -> dict[str, list[Schedule]]:
         for name, task in TASKS.items()
     }
     found["privatizer, user"] = [Schedule.of(_filtered(), task="privatizer")]
+    found |= {f"{name}, user": [Schedule.of(_summed(), task=name)] for name in SUMS}
     found["probe, user"] = [Schedule.of(_probed(), task="probe")]
     found |= {
         f"{task['kind']}, record": [Schedule.of(_config("record"), task=name)]
@@ -74,6 +79,17 @@ def _filtered() -> Config:
                 "privatizer": {**_SMALL, **PRIVATIZER},
                 "critic": {**_SMALL, **TASKS["warmup"]},
             },
+        }
+    )
+
+
+def _summed() -> Config:
+    return Config.model_validate(
+        {
+            "schedule": "frequencies moments",
+            "data": {"users": 60, "nodes": 2},
+            "privatizer": {"kind": "moments", "highest_frequency": 5},
+            "tasks": {name: {**_SMALL, **task} for name, task in SUMS.items()},
         }
     )
 

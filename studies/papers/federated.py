@@ -15,9 +15,10 @@ Rows, by ``where`` the sensitive attribute is looked for:
     second …    as samples, transfer and taught, of a second run: its nodes look through the first
                 one's filter, and its generator learns from filtered images alone
 and ``utility`` is how often a student of the samples (of such images, where there are no samples)
-reads the class of *filtered* test images, which is what a service will get. ``code_reader`` has the
-filter's weights, as every node does, and reads the noisy code of a filtered image, with all images
-that no user holds: it bounds everybody who sees filtered images. Where the sensitive
+reads the class of *filtered* test images, which is what a service will get; where a run makes a
+filter and nothing else, the student has all filtered images that no user holds. ``code_reader`` has
+the filter's weights, as every node does, and reads the noisy code of a filtered image, with all
+images that no user holds: it bounds everybody who sees filtered images. Where the sensitive
 attribute is the
 strokes' thickness, an attacker that computes it is one of them. ε is the run's; of a second run's
 rows it is that of both runs together, which are about the same users.
@@ -59,7 +60,12 @@ COLUMNS = (
 )  # fmt: skip
 PRESETS = Path(simulations.__file__).parent / "presets"
 EPOCHS = 3  # of attackers that are networks, at least
-TRAINED = ("federated", "synthetic")  # Kinds of privatizer whose filter a run trains itself
+TRAINED = (
+    "federated",
+    "moments",
+    "synthetic",
+)  # Kinds of privatizer whose filter a run trains itself
+MAKING = ("privatizer", "frequencies", "moments")  # Kinds of task that make it
 Keep = Callable[[Mapping[str, Any], Callable[[], list[Row]]], list[Row]]
 """Keeps rows under a key, or reads those that are kept: `SeedTrial.rows`."""
 FORMULAS = {"thickness": "mnist-thickness"}
@@ -133,11 +139,16 @@ def seconded(config: Config, folder: Path) -> Config:
     on. Pairs' sums differ by their noise too, so that what is read of samples may be no sensitive
     attribute: rows ``transfer`` and ``taught`` tell.
     """
-    used = ("network", "width", "output_noise_std", "sensitive_attribute", "consenting")
+    used = (
+        "network", "width", "output_noise_std", "capacity", "highest_frequency",
+        "sensitive_attribute", "consenting",
+    )  # fmt: skip
     known = config.privatizer.model_dump()
     kept = {f"privatizer.{name}": known[name] for name in used if name in known}
     given = {"privatizer.kind": "pretrained", "privatizer.path": str(folder)}
-    left = [name for name, task in config.planned.items() if task.kind != "privatizer"]
+    left = [name for name, task in config.planned.items() if task.kind not in MAKING]
+    if not left:
+        raise StudyError("second: this run makes a filter and nothing else; leave second out")
     after = {"schedule": " ".join(left), "privatizer.condition": True}
     return config.updated({**kept, **given, **after})
 
@@ -194,11 +205,16 @@ def _rows(
 ) -> list[Row]:
     """Rows of one run, kept as they come."""
 
-    def row_of(where: str, both: tuple[PrivateData, PrivateData]) -> list[Row]:
-        return [{**_read(settings, trained, where, *both), "utility": _use(settings, *both)}]
+    def row_of(
+        where: str, both: tuple[PrivateData, PrivateData], taught: PrivateData | None = None
+    ) -> list[Row]:
+        known, tried = both[0] if taught is None else taught, both[1]
+        return [{**_read(settings, trained, where, *both), "utility": _use(settings, known, tried)}]
 
     def filtered() -> list[Row]:
-        (row,) = row_of("filtered", _filtered_parts(trained))
+        # without samples the images that no user holds teach a student, all of them
+        taught = trained.filtered(trained.known) if trained.sampler is None else None
+        (row,) = row_of("filtered", _filtered_parts(trained), taught)
         target = FilterTarget(trained.network, trained.known, trained.test, trained.seed)
         return [{**row, **code_columns(target, settings.code_steps)}]
 

@@ -14,6 +14,7 @@ from torch import nn
 
 from client.datasets.attributes.data import PrivateData
 from models.pixels import from_pixels
+from server.config.tasks import CriticConfig
 from server.config.tree import Config
 from server.run_directory import RunDirectory
 from server.run_filter import kept_filter_weights
@@ -32,7 +33,7 @@ class FilteredRun:
 
     config: Config
     network: nn.Module
-    sampler: Sampler
+    sampler: Sampler | None  # None where the run makes a filter and nothing else
     attack: PrivateData  # Images that no user holds, raw
     test: PrivateData
     seed: int
@@ -68,11 +69,19 @@ def opened(config: Config, directory: RunDirectory, seed: int) -> FilteredRun:
     if kept_filter_weights(config, snapshot.arrays) is None:
         raise StudyError(f"{directory.path} ended before it had a filter: give it a larger budget")
     network, _ = kept_run_filter(directory.path)
-    return FilteredRun(config, network, kept_sampler(directory), attack, test, seed, known)
+    sampler = kept_sampler(directory) if generates(config) else None
+    return FilteredRun(config, network, sampler, attack, test, seed, known)
+
+
+def generates(config: Config) -> bool:
+    """Whether a run has a generator that learned something, and so samples."""
+    return any(isinstance(task, CriticConfig) for task in config.tasks.values())
 
 
 def samples_of(trained: FilteredRun, count: int) -> PrivateData:
     """Samples of all pairs of class and sensitive attribute, with what was asked for."""
+    if trained.sampler is None:
+        raise StudyError("this run makes a filter and nothing else: it has no samples")
     sensitive_classes = trained.attack.sensitive_classes
     asked = torch.arange(count) % trained.sampler.classes
     images = trained.sampler.draw(asked, trained.seed + 1)

@@ -27,6 +27,7 @@ FILTER = FilterSettings(
     consenting=0.0,
     output_noise_std=0.1,
     capacity=6.0,
+    highest_frequency=0,
     sensitive_attribute="thickness",
     pairs=True,
 )

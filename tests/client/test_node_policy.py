@@ -52,6 +52,14 @@ def test_a_request_below_the_floor_fails_without_a_word(users, make_request, cap
     assert asked(users, make_request(0, **good)).total.any()
 
 
+def test_a_sum_that_is_longer_than_the_node_allows_is_not_sent(users, make_request, caplog):
+    length = len(asked(users, make_request(0)).total)
+    assert len(asked(users, make_request(0), **{"most-values": length}).total) == length
+    with caplog.at_level(logging.WARNING), pytest.raises(ReplyError, match="reported a failure"):
+        asked(users, make_request(0), **{"most-values": length - 1})
+    assert f"most-values = {length - 1}" in caplog.text
+
+
 def test_what_keeps_to_the_floor_is_answered_as_without_one(users, make_request):
     request = make_request(0, noise_multiplier=6.0, sampling_rate=0.05)
     floor = {

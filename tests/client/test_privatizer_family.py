@@ -280,6 +280,7 @@ def told(**changes) -> FilterSettings:
         "consenting": 0.0,
         "output_noise_std": 0.0,
         "capacity": 0.0,
+        "highest_frequency": 0,
         "sensitive_attribute": "thickness",
         "pairs": False,
     }

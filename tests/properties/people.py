@@ -123,6 +123,14 @@ ODD: dict[str, Callable[[Person], Person]] = {
 """What one user's data can be, whatever everyone else's is."""
 
 
+SUMS: dict[str, object] = {
+    "schedule": "frequencies moments critic",
+    "privatizer.kind": "moments",
+    "privatizer.highest_frequency": 4,
+    "privatizer.sensitive_attribute": "height",
+    "tasks.frequencies.kind": "frequencies",
+    "tasks.moments.kind": "moments",
+}
 KINDS: dict[str, dict[str, object]] = {
     "frozen": {},
     "focused": {
@@ -158,9 +166,11 @@ KINDS: dict[str, dict[str, object]] = {
         "tasks.privatizer.adversary_width": 4,
         "tasks.privatizer.batch": 5,
     },
+    "frequencies": SUMS,
+    "moments": SUMS,
     "filtered": {},
 }
-ASKED_OF = {"annotator": "annotator", "privatizer": "privatizer", "probe": "probe"}
+ASKED_OF = {name: name for name in ("annotator", "privatizer", "probe", "frequencies", "moments")}
 """The task that is tried, where it is not the critic."""
 
 
@@ -288,6 +298,7 @@ _TOLD = FilterSettings(
     consenting=0.2,
     output_noise_std=0.0,
     capacity=0.0,
+    highest_frequency=0,
     sensitive_attribute="height",
     pairs=False,
 )

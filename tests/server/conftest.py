@@ -7,30 +7,15 @@ from pathlib import Path
 
 import pytest
 import torch
-from run_tasks import ANNOTATED, planned
+from run_tasks import ANNOTATED, SMALL, planned
 
 from privatizers import fitting
-from server import learner, privatizer_fit
+from server import learner, moments_fit, privatizer_fit
 from server.config.tree import Config
 from server.run_directory import RunDirectory
 from server.training import Outcome, train
 from simulations.federation.apps import client_app
 from simulations.transports.inprocess import InProcessGrid
-
-SMALL = {
-    "data.users": 40,
-    "data.nodes": 2,
-    "data.samples_per_user": 5,
-    "privacy.delta": 1e-3,
-    "privacy.fixed_seed": 3,
-    "tasks.critic.kind": "wgan",
-    "tasks.critic.rounds": 3,
-    "tasks.critic.generator_steps": 2,
-    "generator.batch": 20,
-    "generator.width": 8,
-    "release.samples": 10,
-    "release.strip": 1,
-}
 
 
 @pytest.fixture
@@ -81,11 +66,12 @@ def few_images_for_the_frame(monkeypatch, known_axes):
 
 @pytest.fixture
 def a_filter_in_no_time(monkeypatch):
-    """A filter of samples that hardly learns."""
-    monkeypatch.setattr(privatizer_fit, "SAMPLES", 200)
-    monkeypatch.setattr(privatizer_fit, "HELD", 100)
-    for name in ("READING_STEPS", "SERVING_STEPS"):
-        monkeypatch.setattr(privatizer_fit, name, 2)
+    """A filter of samples, or of sums, that hardly learns."""
+    for fit in (privatizer_fit, moments_fit):
+        monkeypatch.setattr(fit, "SAMPLES", 200)
+        monkeypatch.setattr(fit, "HELD", 100)
+        for name in ("READING_STEPS", "SERVING_STEPS"):
+            monkeypatch.setattr(fit, name, 2)
     for name in ("FIRST", "LATER"):
         monkeypatch.setattr(fitting, name, replace(getattr(fitting, name), meeting=2))
 

@@ -11,8 +11,32 @@ from models.shapes import ImageShape
 from server.config.tree import Config
 from server.tasks.protocol import ServerTask, TaskContext
 
-KINDS = {"privatizer": "privatizer", "warmup": "frozen", "critic": "", "annotator": "annotator"}
+KINDS = {
+    "frequencies": "frequencies",
+    "moments": "moments",
+    "privatizer": "privatizer",
+    "warmup": "frozen",
+    "critic": "",
+    "annotator": "annotator",
+}
 """The tasks that these tests schedule, in their order, with the kinds that names stand for."""
+
+
+SMALL = {
+    "data.users": 40,
+    "data.nodes": 2,
+    "data.samples_per_user": 5,
+    "privacy.delta": 1e-3,
+    "privacy.fixed_seed": 3,
+    "tasks.critic.kind": "wgan",
+    "tasks.critic.rounds": 3,
+    "tasks.critic.generator_steps": 2,
+    "generator.batch": 20,
+    "generator.width": 8,
+    "release.samples": 10,
+    "release.strip": 1,
+}
+"""Forty users of five embedded images each, on two nodes."""
 
 
 def planned(settings: dict[str, object]) -> dict[str, object]:
@@ -48,6 +72,15 @@ FOCUSED = {
     "tasks.critic.components": 6,
     "tasks.critic.rounds": 2,
 }
+SUMS = {
+    "privatizer.kind": "moments",
+    "privatizer.highest_frequency": 3,
+    "privatizer.width": 4,
+    "privatizer.steps": 2,
+    "tasks.frequencies.rounds": 1,
+    "tasks.moments.rounds": 1,
+}
+"""A filter from two noised sums."""
 TINY = {
     "data.users": 40,
     "data.samples_per_user": 10,

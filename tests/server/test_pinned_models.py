@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from run_tasks import SUMS
 
 from server.run_directory import RunDirectory
 
@@ -83,6 +84,15 @@ RUNS = {
         "tasks.privatizer.method": "alpha",
         "privatizer.network": "dense",
         "privatizer.condition": True,
+    },
+    "privatizer, moments": {
+        **SUMS,
+        "schedule": "frequencies moments critic",
+        "tasks.frequencies.kind": "frequencies",
+        "tasks.moments.kind": "moments",
+        "tasks.critic.kind": "frozen",
+        "tasks.critic.rounds": 1,
+        "tasks.critic.generator_steps": 2,
     },
     "privatizer, synthetic": {
         **FROZEN,

@@ -84,6 +84,22 @@ MASKED = {
 """Nodes keep their secrets between the five messages of a round, mask, and add the noise."""
 
 
+SUMS = {
+    **CONFIG,
+    "schedule": "frequencies moments critic",
+    "tasks.critic.kind": "frozen",
+    "tasks.critic.rounds": 1,
+    "tasks.frequencies.kind": "frequencies",
+    "tasks.moments.kind": "moments",
+    "tasks.moments.sampling_rate": 0.5,
+    "privatizer.kind": "moments",
+    "privatizer.highest_frequency": 4,
+    "privatizer.width": 8,
+    "privatizer.steps": 3,
+    "privatizer.consenting": 0.25,
+}
+
+
 def test_a_run_over_flower_takes_the_filter_of_another(tmp_path):
     pytest.importorskip("ray")
     trained = Config().updated({**FILTERED, "privatizer.condition": False})
@@ -110,8 +126,8 @@ def test_a_run_over_flower_takes_the_filter_of_another(tmp_path):
 
 @pytest.mark.parametrize(
     "settings",
-    [CONFIG, TWO_TASKS, RECORDS, FILTERED, MASKED],
-    ids=["one task", "two tasks", "three tasks, records", "privatizer", "masked"],
+    [CONFIG, TWO_TASKS, RECORDS, FILTERED, MASKED, SUMS],
+    ids=["one task", "two tasks", "three tasks, records", "privatizer", "masked", "moments"],
 )
 def test_flwr_run_and_the_in_process_transport_make_the_same_model(tmp_path, settings):
     pytest.importorskip("ray")

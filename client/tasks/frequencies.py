@@ -1,0 +1,54 @@
+"""Where images' frequencies lie: each user's means and squares, to centre and scale features by.
+
+The first of two sums that a filter is fitted on (`privatizers.pair_moments`). It asks for no label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from client.cohort_data import padded
+from client.data import LocalData, LocalUsers, NodeDataError
+from client.messages import TrainRequest
+from client.record_batches import DrawnRecords
+from client.tasks.settings import FrequenciesSettings
+from privatizers.networks.spectral import LowFrequencies
+from privatizers.pair_moments import looked_at
+
+
+class FrequenciesLocalTask:
+    """Updates are a user's mean frequencies and weighted mean squares, [2 x size].
+
+    Raises:
+        ShapeError: the frequencies that are asked for are not in such images.
+    """
+
+    chunk = 16
+
+    def __init__(self, users: LocalUsers, request: TrainRequest) -> None:
+        settings = FrequenciesSettings.model_validate(request.settings)
+        self._users, self._records = users, request.records_per_user
+        self._features = LowFrequencies(users.shape, settings.highest_frequency)
+
+    @torch.no_grad()
+    def updates(self, cohort: Sequence[LocalData], seeds: Sequence[int]) -> Tensor:
+        """Each user's update, float32 [users, 2 x size]; zeros of a user without records."""
+        held = padded(cohort, self._records, self._users)
+        # user by user, in one shape: no user rounds another's numbers
+        return torch.stack(
+            [
+                looked_at(self._features.raw(images) / self._features.reach, shares)
+                for images, shares in zip(held.images, held.shares, strict=True)
+            ]
+        )
+
+    def record_rows(self, drawn: DrawnRecords) -> Tensor:
+        """There are none: filters hide what users, not records, want hidden.
+
+        Raises:
+            NodeDataError: always.
+        """
+        raise NodeDataError("a filter is made of users' sums: privacy.unit must be 'user'")

@@ -1,0 +1,85 @@
+"""Where frequencies lie, on the server: a centre and a scale of each, from noised means."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from client.messages import Vector
+from client.tasks.settings import FrequenciesSettings
+from privatizers.networks.spectral import LowFrequencies
+from privatizers.pair_moments import scaled_by
+from server.config.privatizer import MomentsPrivatizer
+from server.tasks.protocol import Request, Samples, TaskContext
+from server.tensors import Arrays
+
+
+class FrequenciesTask:
+    """A release is the noised mean of users' `looked_at`, [2 x size]; several are averaged.
+
+    Raises:
+        ShapeError: the frequencies that are asked for are not in such images.
+    """
+
+    shows = False
+    later_weight = 0.0
+    largest_reply = math.inf  # there is no record mode
+
+    def __init__(self, context: TaskContext) -> None:
+        privatizer: MomentsPrivatizer = context.config.privatizer  # type: ignore[assignment]
+        self._highest = privatizer.highest_frequency
+        self._features = LowFrequencies(context.shape, self._highest)
+        self.size = 2 * self._features.size
+        self._sum, self._releases = np.zeros(self.size), 0
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is a release."""
+        return self._releases > 0
+
+    def frame(self) -> dict[str, Vector]:
+        """``centre`` and ``scale``, float32 [size] each; those of public numbers before a release.
+
+        That is for audits: no run goes on without one.
+        """
+        if not self.ready:
+            size = self._features.size
+            scale = np.full(size, 1 / self._features.reach, np.float32)
+            return {"centre": np.zeros(size, np.float32), "scale": scale}
+        mean = torch.from_numpy(self._sum / self._releases)
+        found = scaled_by(mean, self._features.reach)
+        return {"centre": found[0].numpy(), "scale": found[1].numpy()}
+
+    def prepare(self, samples: Samples) -> None:
+        """Nothing: it comes before there are samples."""
+
+    def request(self) -> Request:
+        """How high the frequencies are."""
+        return Request(FrequenciesSettings(highest_frequency=self._highest))
+
+    def apply_release(self, release: NDArray[np.float64]) -> Mapping[str, float]:
+        """Average a release in."""
+        self._sum += release
+        self._releases += 1
+        return {}
+
+    def generator_steps(self, number: int) -> None:
+        """None: the generator learns nothing of it."""
+
+    def loss(self, images: Tensor, labels: Tensor) -> Tensor:
+        """Nothing."""
+        return images.new_zeros(())
+
+    def state(self) -> Arrays:
+        """Sum and number of the releases."""
+        return {"sum": self._sum.copy(), "releases": np.array(self._releases)}
+
+    def restore(self, state: Arrays) -> None:
+        """Take up a state."""
+        self._sum = state["sum"].astype(np.float64)
+        self._releases = int(state["releases"])

@@ -1,0 +1,154 @@
+"""Moments of images on the server: the noised sums that a filter is fitted on, and the filter."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from client.messages import Vector
+from client.tasks.settings import MomentsSettings
+from models.vectors import to_vector
+from privatizers.fitting import LeakageEstimate
+from privatizers.networks.design import filter_network
+from privatizers.networks.spectral import LowFrequencies
+from privatizers.pair_moments import PairGaussians, width_of
+from privatizers.protocol import PrivatizerError
+from privatizers.training import Progress
+from server.config.moments import MomentsConfig
+from server.config.privatizer import MomentsPrivatizer
+from server.mechanism import denominator, release_deviation
+from server.moments_fit import fit_on_moments
+from server.privatizer_fit import check_budget, leakage_of
+from server.sampler import restored_filter
+from server.tasks.frequencies import FrequenciesTask
+from server.tasks.protocol import NothingLearned, Request, Samples, TaskContext
+from server.tensors import Arrays
+
+
+class MomentsTask:
+    """A release is the noised mean of users' `contribution`, flattened; several are averaged.
+
+    Raises:
+        ConfigError: the budget allows an adversary to read all there is.
+        ShapeError: the frequencies that are asked for are not in such images.
+    """
+
+    shows = False
+    later_weight = 0.0
+    largest_reply = math.inf  # there is no record mode
+
+    def __init__(self, context: TaskContext) -> None:
+        self._config, self._shape = context.config, context.shape
+        self._settings: MomentsPrivatizer = context.config.privatizer  # type: ignore[assignment]
+        self._task: MomentsConfig = context.settings
+        self._frequencies = context.latest(FrequenciesTask)
+        self._classes, self._values = context.record_classes, context.sensitive_classes
+        check_budget(self._settings.budget, self._values)
+        self._features = LowFrequencies(context.shape, self._settings.highest_frequency)
+        self._pairs = self._classes * self._values
+        self.size = self._pairs * width_of(self._features.size)
+        self._sum, self._releases = np.zeros(self.size), 0
+        self._filter: nn.Module | None = None
+        self._leakage: LeakageEstimate | None = None
+
+    @property
+    def lacking(self) -> str:
+        """What it cannot begin without; empty for nothing."""
+        return "" if self._frequencies.ready else "the release that says where frequencies lie"
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is a filter."""
+        return self._filter is not None
+
+    def prepare(self, samples: Samples) -> None:
+        """Nothing: it comes before there are samples."""
+
+    def request(self) -> Request:
+        """Which features, and which attribute a record's pair is with."""
+        asked = MomentsSettings(
+            highest_frequency=self._settings.highest_frequency,
+            sensitive_attribute=self._settings.sensitive_attribute,
+        )
+        return Request(asked, self._frequencies.frame())
+
+    def apply_release(self, release: NDArray[np.float64]) -> Mapping[str, float]:
+        """Average a release in; equal noise makes the plain mean the best estimate."""
+        self._sum += release
+        self._releases += 1
+        return {}
+
+    def fit(self, on_step: Progress) -> Mapping[str, float]:
+        """Fit the filter on what was released; the same one bit for bit for the same releases.
+
+        Returns:
+            What a fresh adversary reads of drawn features: no figure of privacy. Nothing where
+            there was no release.
+
+        Raises:
+            NothingLearned: no filter could be fitted at any rate.
+        """
+        if not self._releases:
+            return {}
+        torch.set_num_threads(self._config.generator.threads)
+        for name, value in self._frequencies.frame().items():
+            getattr(self._features, name).copy_(torch.from_numpy(value))
+        try:
+            network, self._leakage = fit_on_moments(
+                self._settings,
+                self._features,
+                self.gaussians(),
+                (self._classes, self._values),
+                self._config.seed,
+                on_step,
+            )
+        except PrivatizerError as error:
+            raise NothingLearned(f"no filter could be fitted: {error}") from None
+        self._filter = restored_filter(self._config, self._shape, to_vector(network))
+        return {"sensitive_read_nats": self._leakage.nats}
+
+    def gaussians(self) -> PairGaussians:
+        """What the mean of all releases tells of features."""
+        users = denominator(self._config, self._task)
+        total = torch.from_numpy(self._sum / self._releases * users)
+        deviation = release_deviation(self._config, self._task) * users
+        return PairGaussians.of(
+            total.view(self._pairs, -1), self._features.size, deviation / self._releases**0.5
+        )
+
+    def filter_weights(self) -> Vector:
+        """The filter as it travels in the requests of all later tasks, float32 [n].
+
+        One that has learned nothing where there is none yet: audits ask for it, and no run does
+        (`server.run_filter.RunFilter.check`).
+        """
+        if self._filter is None:
+            return to_vector(filter_network(self._settings.model_dump(), self._shape))
+        return to_vector(self._filter)
+
+    def generator_steps(self, number: int) -> None:
+        """None: the generator learns nothing of it."""
+
+    def loss(self, images: Tensor, labels: Tensor) -> Tensor:
+        """Nothing."""
+        return images.new_zeros(())
+
+    def state(self) -> Arrays:
+        """Sum and number of the releases, and the filter with what a fresh adversary read."""
+        found = {"sum": self._sum.copy(), "releases": np.array(self._releases)}
+        if self._filter is None:
+            return found
+        return {**found, "mean": to_vector(self._filter), "reading": np.array(self._leakage)}
+
+    def restore(self, state: Arrays) -> None:
+        """Take up a state."""
+        self._sum = state["sum"].astype(np.float64)
+        self._releases = int(state["releases"])
+        if "mean" in state:
+            self._filter = restored_filter(self._config, self._shape, state["mean"])
+            self._leakage = leakage_of(state)
