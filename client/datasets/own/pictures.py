@@ -14,13 +14,12 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from client.datasets.attributes.data import PrivateDataError
+from models.shapes import SIDES
 
 FORMATS = ("PNG", "JPEG", "PPM")
 SUFFIXES = (".png", ".jpg", ".jpeg", ".ppm", ".pgm")
 GREY_MODES = ("1", "L", "LA")
 COLOUR_MODES = ("P", "PA", "RGB", "RGBA", "CMYK", "YCbCr")
-SIDES = tuple(range(16, 65, 4))
-"""Pixels of a side that every method takes: multiples of 4, 16 to 64."""
 USUAL_SIDE = 32
 MOST_PIXELS = 2**26
 """Of one picture. A small file can claim any size, and would be unpacked to it."""
