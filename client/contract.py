@@ -71,9 +71,7 @@ class ImageForm(_Table):
 
 
 class HiddenAttribute(_Table):
-    """``[sensitive]``: what a privatizer hides, known of each record; leave out where there is
-    none.
-    """
+    """``[sensitive]``: what a privatizer hides, known of each record; left out where nothing is."""
 
     attribute: Name
     """Its name."""
@@ -115,6 +113,10 @@ class FederationContract(_Table):
         """SHA-256 (hex) of what is agreed, whatever the file's blanks, comments and order."""
         text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
+
+    def to_toml(self) -> str:
+        """As TOML that `parse_contract` reads back equal."""
+        return _toml_of(self.model_dump(mode="json", exclude_none=True))
 
 
 def read_contract(path: Path) -> FederationContract:
@@ -161,3 +163,18 @@ def _wrong(found: Any) -> str:
         return f"lacks {key}"
     said = str(found["msg"]).removeprefix("Value error, ")
     return f"{key} = {found['input']!r} cannot be used: {said[:1].lower()}{said[1:]}"
+
+
+def _toml_of(tree: dict[str, object]) -> str:
+    """Plain TOML of a contract: numbers, truth values, texts, lists of texts, tables of these."""
+
+    def said(value: object) -> str:
+        return json.dumps(value, ensure_ascii=False)
+
+    lines = [
+        f"{said(key)} = {said(value)}" for key, value in tree.items() if type(value) is not dict
+    ]
+    for name, table in tree.items():
+        if isinstance(table, dict):
+            lines += [f"[{said(name)}]", *(f"{said(k)} = {said(v)}" for k, v in table.items())]
+    return "\n".join(lines) + "\n"

@@ -41,7 +41,9 @@ class LeNet5(nn.Module):
         super().__init__()
         self.shape, self.border = check_shape(shape), border
         if self.shape[1] not in SIDES:
-            raise ShapeError(f"shape {shape!r}: a LeNet-5 takes 28 x 28 or 32 x 32 pixels; resize them")
+            raise ShapeError(
+                f"shape {shape!r}: a LeNet-5 takes 28 x 28 or 32 x 32 pixels; resize them"
+            )
         with unset_weights(self):
             self.conv1 = nn.Conv2d(self.shape[0], 6, 5)
             self.conv2 = nn.Conv2d(6, 16, 5)

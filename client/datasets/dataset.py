@@ -175,7 +175,7 @@ def check_size(where: str, channels: int, height: int, width: int) -> None:
     """Refuse an image size no network here is built for, naming ``where`` it stands.
 
     Raises:
-        DatasetError: unless 1 or 3 channels of a square whose side is a multiple of 4 from 16 to 64.
+        DatasetError: unless 1 or 3 channels of a square, its side a multiple of 4 from 16 to 64.
     """
     try:
         check_shape((channels, height, width))
