@@ -17,7 +17,7 @@ import numpy as np
 from flwr.app import Context
 from numpy.typing import NDArray
 
-from client.data import ArrayUsers, LocalUsers, NodeDataError
+from client.data import ArrayUsers, DataOrigin, LocalUsers, NodeDataError
 from client.node_store import STORE, is_store, open_store
 from client.npz_images import mapped_member
 from client.slices import in_slice, wanted_slice
@@ -107,6 +107,7 @@ def _opened_users(path: Path, stamp: tuple[int, int, int], partition: int) -> Ar
         sensitive_classes=sensitive_classes,
         hides=_read_choices(path, found, known, places[known], len(ids)),
         ids=ids,
+        origin=DataOrigin(own=True),
         declared=_read_declared(path, found, known, places[known], len(ids)),
     )
 

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from client.contract import FederationContract, read_contract
-from client.data import ArrayUsers, NodeDataError
+from client.data import ArrayUsers, DataOrigin, NodeDataError
 
 STORE, CONTRACT, LEFT_OUT, LOOKS = "store.json", "federation.toml", "left-out.csv", "looks.png"
 LAYOUT = 1
@@ -75,6 +75,7 @@ class NodeStore:
             sensitive_attribute="" if sensitive is None else sensitive.attribute,
             sensitive_classes=0 if sensitive is None else len(sensitive.values),
             ids=arrays["ids"],
+            origin=DataOrigin(True, self.contract.name, self.facts.contract),
             declared={
                 name: arrays[DECLARED + name]
                 for name in self.contract.declared

@@ -137,7 +137,7 @@ def _matrix(stream: BoundedReader, kind: int, kept: IO[bytes]) -> tuple[str, NDA
         kept.write(block)
         left -= len(block)
     kept.flush()
-    mapped = np.memmap(kept, dtype, "r", offset=start, shape=shape, order="F")  # type: ignore[call-overload]
+    mapped = np.memmap(kept, dtype, "r", offset=start, shape=shape, order="F")
     return name, mapped
 
 
