@@ -52,16 +52,13 @@ def check_run(config: Config) -> None:
     unit = config.privacy.unit
     require(unit == contract.unit, "privacy.unit", unit, f"{agreed} {contract.unit!r}")
     for name, task in config.planned.items():
-        kinds, z, q = (
-            contract.tasks,
-            contract.least_noise_multiplier,
-            contract.largest_sampling_rate,
-        )
+        kinds, z = contract.tasks, contract.least_noise_multiplier
         mend = f"{agreed} {', '.join(kinds)} alone"
         require(not kinds or task.kind in kinds, f"tasks.{name}.kind", task.kind, mend)
         noise, rate = task.noise_multiplier, task.sampling_rate
         require(noise >= z, f"tasks.{name}.noise_multiplier", noise, f"{agreed} {z} at least")
-        require(rate <= q, f"tasks.{name}.sampling_rate", rate, f"{agreed} {q} at most")
+        most = contract.largest_sampling_rate
+        require(rate <= most, f"tasks.{name}.sampling_rate", rate, f"{agreed} {most} at most")
 
 
 def check_agreed(described: Sequence[Description], config: Config) -> None:

@@ -67,18 +67,8 @@ def cifar10(folder):
     """CIFAR-10, binary version: a label, then red, green and blue planes."""
     folder.mkdir(parents=True)
     found, labels = pictures(6, 32, 3), [3, 5, 0, 9, 1, 2]
-    names = [
-        "airplane",
-        "automobile",
-        "bird",
-        "cat",
-        "deer",
-        "dog",
-        "frog",
-        "horse",
-        "ship",
-        "truck",
-    ]
+    names = ["airplane", "automobile", "bird", "cat", "deer"]
+    names += ["dog", "frog", "horse", "ship", "truck"]
     rows = [
         bytes([label]) + np.moveaxis(one, 2, 0).tobytes()
         for one, label in zip(found, labels, strict=True)
@@ -146,12 +136,8 @@ def celeba(folder):
         (folder / "img_align_celeba" / name).write_bytes(png(one))
     lines = ["3", "Male Smiling", *(f"{n} {1 if i else -1:2} -1" for i, n in enumerate(names))]
     (folder / "list_attr_celeba.txt").write_text("\n".join(lines) + "\n")
-    (folder / "list_eval_partition.txt").write_text(
-        "".join(f"{n} {i}\n" for i, n in enumerate(names))
-    )
-    (folder / "identity_CelebA.txt").write_text(
-        "".join(f"{n} {70 + i}\n" for i, n in enumerate(names))
-    )
+    for file, first in (("list_eval_partition.txt", 0), ("identity_CelebA.txt", 70)):
+        (folder / file).write_text("".join(f"{n} {first + i}\n" for i, n in enumerate(names)))
     return found, ["no", "yes", "yes"]
 
 
@@ -188,11 +174,9 @@ def hugging_face(folder, split="train"):
     said = json.dumps({"info": {"features": features}})
     table = table.replace_schema_metadata({"huggingface": said})
     name = "data-00000-of-00001.arrow"
-    with (
-        pyarrow.OSFile(str(place / name), "wb") as sink,
-        pyarrow.ipc.new_stream(sink, table.schema) as w,
-    ):
-        w.write_table(table)
+    path = str(place / name)
+    with pyarrow.OSFile(path, "wb") as sink, pyarrow.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
     state = {"_data_files": [{"filename": name}], "_split": split}
     (place / "state.json").write_text(json.dumps(state))
     (place / "dataset_info.json").write_text(json.dumps({"features": features}))

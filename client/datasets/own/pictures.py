@@ -110,7 +110,9 @@ def _careful(path: Path) -> Iterator[None]:
 def _plainly(name: str) -> Iterator[None]:
     """Whatever a decoder raises of a damaged picture is one of our two errors."""
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a decoder's, which may quote the picture
+            yield
     except PrivateDataError:
         raise
     except Image.DecompressionBombError as error:
@@ -127,9 +129,7 @@ def _formats() -> tuple[str, ...]:
 
 
 def _opened(file: IO[bytes], name: str) -> Image.Image:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # judged below
-        picture = Image.open(file, formats=_formats())
+    picture = Image.open(file, formats=_formats())
     if picture.width * picture.height > MOST_PIXELS:
         raise OversizedPictureError(
             f"{name}: is {picture.width} x {picture.height} pixels, over 64 million; scale it "

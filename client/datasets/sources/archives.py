@@ -19,6 +19,7 @@ from client.datasets.sources.records import (
     SourceFormat,
     SourceRecord,
     part_of,
+    reason,
 )
 from client.npz_images import mapped_member
 
@@ -89,7 +90,7 @@ def _mapped(path: Path, name: str) -> NDArray[Any]:
     except (OSError, ValueError, EOFError, KeyError, RuntimeError, OverflowError, zlib.error,
             zipfile.BadZipFile, SyntaxError, TypeError) as error:  # fmt: skip
         raise SourceError(
-            f"{path}: the array {name} cannot be read ({error}); write it with numpy.savez"
+            f"{path}: the array {name} cannot be read ({reason(error)}); write it with numpy.savez"
         ) from error
 
 

@@ -23,6 +23,7 @@ from client.datasets.sources.records import (
     SourceRecord,
     UnusableRecord,
     part_of,
+    reason,
 )
 
 IMAGE_COLUMNS = ("image", "img", "picture", "pixel_values")
@@ -68,7 +69,7 @@ def _state_files(folder: Path) -> list[str]:
         state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
         return [str(file["filename"]) for file in state["_data_files"]]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise SourceError(f"{folder}/state.json: is none of a data set ({error})") from None
+        raise SourceError(f"{folder}/state.json: is none of a data set ({reason(error)})") from None
 
 
 def _order(path: Path) -> tuple[str, int, str]:
@@ -100,8 +101,7 @@ def _file(root: Path, file: Path, columns: SourceColumns) -> Iterator[Found]:
         UnicodeDecodeError,
         OverflowError,
     ) as error:
-        first = str(error).partition("\n")[0]
-        raise SourceError(f"{file}: cannot be read on ({first}); write it anew") from None
+        raise SourceError(f"{file}: cannot be read on ({reason(error)}); write it anew") from None
 
 
 def _batches(file: Path) -> Iterator[Any]:

@@ -16,6 +16,7 @@ from client.datasets.sources.records import (
     SourceError,
     SourceFormat,
     SourceRecord,
+    reason,
 )
 
 SIDE, CHANNELS = 32, 3
@@ -68,7 +69,12 @@ def _names(path: Path) -> list[str]:
     """Names of classes, a line each; none where the file is missing: numbers stand for them."""
     if not path.is_file():
         return []
-    return path.read_text(encoding="utf-8").split()
+    try:
+        return path.read_text(encoding="utf-8").split()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SourceError(
+            f"{path}: no names of classes ({reason(error)}); fetch it again"
+        ) from None
 
 
 _TEN = _Layout(

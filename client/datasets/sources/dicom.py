@@ -7,6 +7,7 @@ least and greatest value), and which end is white.
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from client.datasets.sources.records import (
     SourceFormat,
     SourceRecord,
     UnusableRecord,
+    reason,
 )
 
 SUFFIXES = (".dcm", ".dicom")
@@ -49,7 +51,12 @@ def dicom_picture(picture: Path | bytes, where: str) -> Image.Image:
         OversizedPictureError: it has over 64 million pixels; it is not unpacked.
         SourceError: pydicom is not installed.
     """
-    dataset = _opened(picture, where, pixels=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # pydicom's quote what a file holds
+        return _picture(_opened(picture, where, pixels=True), where)
+
+
+def _picture(dataset: Any, where: str) -> Image.Image:
     try:
         _check_form(dataset, where)
         colour = int(getattr(dataset, "SamplesPerPixel", 1)) == 3
@@ -58,7 +65,7 @@ def dicom_picture(picture: Path | bytes, where: str) -> Image.Image:
         raise
     except Exception as error:  # a damaged file makes pydicom raise what it likes
         raise UnreadablePictureError(
-            f"{where}: no readable DICOM picture ({error}); export it uncompressed"
+            f"{where}: no readable DICOM picture ({reason(error)}); export it uncompressed"
         ) from error
 
 
@@ -85,7 +92,9 @@ def dicom_records(path: Path, columns: SourceColumns) -> Iterator[Found]:
         where = str(file.relative_to(root))
         try:
             check_plain_file(file)
-            values = _values(_opened(file, where, pixels=False))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                values = _values(_opened(file, where, pixels=False))
         except SourceError:
             raise
         except Exception as error:  # named, counted, left out
@@ -109,7 +118,9 @@ def _opened(picture: Path | bytes, where: str, *, pixels: bool) -> Any:
     except (UnreadablePictureError, OversizedPictureError):
         raise
     except Exception as error:
-        raise UnreadablePictureError(f"{where}: no readable DICOM file ({error})") from error
+        raise UnreadablePictureError(
+            f"{where}: no readable DICOM file ({reason(error)})"
+        ) from error
 
 
 def _grey(dataset: Any) -> Image.Image:

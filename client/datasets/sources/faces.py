@@ -15,6 +15,7 @@ from client.datasets.sources.records import (
     SourceFormat,
     SourceRecord,
     UnusableRecord,
+    reason,
 )
 
 PARTS = {"0": TRAIN, "1": "validation", "2": TEST}
@@ -73,7 +74,7 @@ def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
             for number, line in enumerate(file, start=1):
                 yield number, line[:65536].split()
     except (OSError, UnicodeDecodeError) as error:
-        raise SourceError(f"{path}: cannot be read ({error}); CelebA has it") from None
+        raise SourceError(f"{path}: cannot be read ({reason(error)}); CelebA has it") from None
 
 
 def _fits(path: Path) -> bool:

@@ -19,6 +19,7 @@ from client.datasets.sources.records import (
     SourceError,
     SourceFormat,
     SourceRecord,
+    reason,
 )
 from client.datasets.sources.unpacking import unpacked
 
@@ -89,7 +90,9 @@ def _mapping(path: Path) -> dict[int, str]:
         lines = [line.split() for line in path.read_text(encoding="ascii").splitlines()]
         return {int(line[0]): chr(int(line[1])) for line in lines if line}
     except (OSError, ValueError, IndexError, OverflowError) as error:
-        raise SourceError(f"{path}: is no mapping of labels ({error}); fetch it again") from None
+        raise SourceError(
+            f"{path}: is no mapping of labels ({reason(error)}); fetch it again"
+        ) from None
 
 
 def _fits(path: Path) -> bool:

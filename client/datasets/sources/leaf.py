@@ -18,6 +18,7 @@ from client.datasets.sources.records import (
     SourceRecord,
     UnusableRecord,
     part_of,
+    reason,
 )
 
 BLOCK = 2**20
@@ -98,7 +99,7 @@ def _users(file: Path) -> Iterator[tuple[str, Any]]:
                 if text.peek() != "}":
                     text.expect(",")
     except (OSError, UnicodeDecodeError) as error:
-        raise SourceError(f"{file}: cannot be read ({error})") from None
+        raise SourceError(f"{file}: cannot be read ({reason(error)})") from None
 
 
 class _JsonText:
@@ -135,7 +136,9 @@ class _JsonText:
                     return found
             except (ValueError, RecursionError) as error:
                 if self._ended or isinstance(error, RecursionError):
-                    raise SourceError(f"{self._path}: is no JSON of LEAF ({error})") from None
+                    raise SourceError(
+                        f"{self._path}: is no JSON of LEAF ({reason(error)})"
+                    ) from None
             self._more(block)
             block *= 2  # so that a long value is tried a few times only
             if len(self._text) - self._place > MOST_TEXT:

@@ -38,11 +38,15 @@ TEST_SHARE = 6
 SHOWN = 3
 
 
+def _nameless() -> IO[bytes]:
+    return tempfile.TemporaryFile()
+
+
 @dataclass
 class _Part:
     """One part's records: pixels in a nameless file, labels and users beside."""
 
-    pixels: IO[bytes] = field(default_factory=lambda: tempfile.TemporaryFile())
+    pixels: IO[bytes] = field(default_factory=_nameless)
     labels: array[int] = field(default_factory=lambda: array("q"))
     users: array[int] = field(default_factory=lambda: array("q"))
 

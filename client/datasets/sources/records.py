@@ -18,6 +18,7 @@ from client.datasets.dataset import DatasetError
 Picture = Path | bytes | NDArray[np.uint8]
 """A file, a file's bytes, or pixels uint8 [h, w] or [h, w, 3]."""
 TRAIN, TEST = "train", "test"
+LONGEST_REASON = 200
 
 
 class SourceError(DatasetError):
@@ -87,6 +88,11 @@ class SourceFormat:
     labels: tuple[str, ...] = ("label",)
     users: tuple[str, ...] = ("user",)
     classes: tuple[str, ...] = ()
+
+
+def reason(error: BaseException) -> str:
+    """What an error says, as a part of one line: libraries quote whole files."""
+    return str(error).partition("\n")[0][:LONGEST_REASON] or type(error).__name__
 
 
 def part_of(name: str) -> str:

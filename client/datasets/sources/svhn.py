@@ -23,6 +23,7 @@ from client.datasets.sources.records import (
     SourceFormat,
     SourceRecord,
     part_of,
+    reason,
 )
 from client.datasets.sources.unpacking import BLOCK, BoundedReader
 
@@ -68,7 +69,9 @@ def _file(path: Path) -> Iterator[Found]:
     except (OSError, ValueError, struct.error, EOFError, zlib.error, OverflowError) as error:
         if isinstance(error, SourceError):
             raise
-        raise SourceError(f"{path}: no readable MATLAB 5 file ({error}); fetch it again") from None
+        raise SourceError(
+            f"{path}: no readable MATLAB 5 file ({reason(error)}); fetch it again"
+        ) from None
 
 
 def _arrays(path: Path, kept: IO[bytes]) -> dict[str, NDArray[Any]]:

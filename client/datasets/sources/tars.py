@@ -19,6 +19,7 @@ from client.datasets.sources.records import (
     SourceRecord,
     UnusableRecord,
     part_of,
+    reason,
 )
 from client.datasets.sources.unpacking import BoundedReader, is_gzip
 
@@ -56,7 +57,9 @@ def _shard(shard: Path) -> Iterator[Found]:
     except (tarfile.TarError, OSError, EOFError, ValueError, UnicodeError) as error:
         if isinstance(error, SourceError):
             raise
-        raise SourceError(f"{shard}: cannot be read on ({error}); write the shard anew") from None
+        raise SourceError(
+            f"{shard}: cannot be read on ({reason(error)}); write the shard anew"
+        ) from None
 
 
 def _records(shard: Path, tar: tarfile.TarFile) -> Iterator[Found]:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, cast
 
-from client.datasets.sources.records import SourceError
+from client.datasets.sources.records import SourceError, reason
 
 GZIP_MAGIC = b"\x1f\x8b"
 LARGEST_RATIO = 400
@@ -40,7 +40,7 @@ class BoundedReader:
             block = self._stream.read(size if size >= 0 else self._most + 1)
         except (OSError, EOFError, zlib.error) as error:
             raise SourceError(
-                f"{self._path}: cannot be unpacked ({error}); fetch it again"
+                f"{self._path}: cannot be unpacked ({reason(error)}); fetch it again"
             ) from None
         self._read += len(block)
         if self._read > self._most:
@@ -78,4 +78,4 @@ def unpacked(path: Path) -> Iterator[IO[bytes]]:
             whole.seek(0)
             yield whole
     except OSError as error:
-        raise SourceError(f"{path}: cannot be read ({error.strerror or error})") from None
+        raise SourceError(f"{path}: cannot be read ({reason(error)})") from None
