@@ -45,21 +45,37 @@ def a_store(folder: Path, users: int) -> Path:
     return folder
 
 
-def megabytes(path: Path, kind: str, users: int) -> float:
+def measured(script: str, *words: str) -> dict[str, float]:
     here = Path(__file__).parent
     done = subprocess.run(
-        [sys.executable, str(here / "heavy_node.py"), str(path), kind, "user", "1", str(users)],
+        [sys.executable, str(here / script), *words],
         check=True,
         capture_output=True,
         cwd=here.parents[1],
         env={"PYTHONPATH": f"{here.parents[1]}:{here}", "OMP_NUM_THREADS": "1", "PATH": "/usr/bin"},
         timeout=300,
     )
-    return float(json.loads(done.stdout.splitlines()[-1])["megabytes"])
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def asked(path: Path, users: int) -> float:
+    """Megabytes that a request takes on a node over this store."""
+    return measured("heavy_node.py", str(path), "frozen", "user", "1", str(users))["megabytes"]
 
 
 @pytest.mark.slow
 def test_a_request_of_a_million_users_takes_no_more_memory_than_of_a_thousand(tmp_path):
-    few = megabytes(a_store(tmp_path / "few", 1000), "frozen", 1000)
-    many = megabytes(a_store(tmp_path / "many", 1_000_000), "frozen", 1_000_000)
+    few = asked(a_store(tmp_path / "few", 1000), 1000)
+    many = asked(a_store(tmp_path / "many", 1_000_000), 1_000_000)
     assert many - few < MEGABYTES
+
+
+@pytest.mark.slow
+def test_preparing_holds_no_more_than_a_few_bytes_a_record(tmp_path):
+    found = []
+    for records in (1000, 150_000):
+        (folder := tmp_path / str(records)).mkdir()
+        found.append(measured("preparing_node.py", str(folder), str(records)))
+    assert [one["users"] for one in found] == [1000, 150_000]
+    assert found[1]["megabytes"] - found[0]["megabytes"] < 0.1 * MEGABYTES
