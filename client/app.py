@@ -13,7 +13,14 @@ from flwr.clientapp import ClientApp
 from accountant.noise import NoiseUnsound
 from client import secure_sum
 from client.cohort import train
-from client.data import LocalUsers, NodeDataError, OpenUsers, sensitive_of, slice_of
+from client.data import (
+    LocalUsers,
+    NodeDataError,
+    OpenUsers,
+    origin_of,
+    sensitive_of,
+    slice_of,
+)
 from client.members import check_members, members_of
 from client.messages import Description, TrainRequest, failure
 from client.node_file import open_node_users
@@ -120,6 +127,7 @@ def _answer(message: Message, work: Callable[[], RecordDict]) -> Message:
 
 def _describe(users: LocalUsers, policy: NodePolicy, context: Context) -> RecordDict:
     sensitive, classes = sensitive_of(users)
+    origin = origin_of(users)
     return Description(
         partition=users.partition,
         users=len(users),
@@ -130,6 +138,9 @@ def _describe(users: LocalUsers, policy: NodePolicy, context: Context) -> Record
         slice=slice_of(users),
         splits=not policy.forbid_splits,
         members=members_of(users, context.node_config),
+        own=origin.own,
+        federation=origin.federation,
+        contract=origin.contract,
     ).to_record()
 
 

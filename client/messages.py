@@ -66,6 +66,12 @@ class Description(BaseModel):
     members: bytes = b""
     """The users' keyed numbers in the order of their positions, `MEMBER_BYTES` each; empty where
     the node's operator gives no key: see `client.members`."""
+    own: bool = False
+    """Whether the data are the node's own, and no simulation's."""
+    federation: Annotated[str, Field(max_length=LONGEST_NAME)] = ""
+    """Name of the federation under whose contract they were prepared; empty for none."""
+    contract: Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")] = ""
+    """SHA-256 of that contract; empty for none."""
 
     def to_record(self) -> RecordDict:
         """As the content of a reply."""

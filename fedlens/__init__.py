@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from fedlens.budgets import Budget, Calibration, budget, calibrate
     from fedlens.diagnosing import diagnose, power
     from fedlens.hinting import hints
+    from fedlens.nodes import check_node, prepare_node
     from fedlens.presets import preset_names
     from fedlens.probing import ProbeAnswer, probe, probe_price
     from fedlens.runs import Run, open_run
@@ -57,10 +58,12 @@ __all__ = [
     "audit",
     "budget",
     "calibrate",
+    "check_node",
     "diagnose",
     "hints",
     "open_run",
     "power",
+    "prepare_node",
     "preset_names",
     "privatizers",
     "probe",
@@ -79,6 +82,8 @@ _PLACES = {
     "diagnose": "diagnosing",
     "power": "diagnosing",
     "hints": "hinting",
+    "check_node": "nodes",
+    "prepare_node": "nodes",
     "preset_names": "presets",
     "ProbeAnswer": "probing",
     "probe": "probing",

@@ -15,6 +15,7 @@ from pathlib import Path
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
+from server.agreed import check_run
 from server.builds_on import check_earlier
 from server.config.reading import read_run_config
 from server.config.tree import RUN_KEYS
@@ -37,7 +38,8 @@ def main(grid: Grid, context: Context) -> None:
     config = read_run_config(context.run_config)
     directory = RunDirectory(path)
     if not directory.exists():
-        check_affordable(config)  # what is refused leaves no run behind
+        check_run(config)  # what is refused leaves no run behind
+        check_affordable(config)
         check_room(config)
         check_earlier(config)
         directory = RunDirectory.create(path, config)

@@ -10,18 +10,14 @@ from flwr.app import ConfigRecord, RecordDict
 from flwr.serverapp import Grid
 
 from client.messages import DESCRIBE, MEMBER_BYTES, Description, ReplyError, roster_digest
-from foundation.errors import FedlensError
 from models.shapes import ImageShape
+from server.agreed import EnrolmentError, check_agreed, data_name
 from server.config.privatizer import FilterConfig
 from server.config.tree import Config
 from server.exchange import exchange, wait_for_nodes
 from server.sampling import Roster
 
 logger = logging.getLogger(__name__)
-
-
-class EnrolmentError(FedlensError, RuntimeError):
-    """The nodes that answered are not the federation that the run declares."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +57,8 @@ class Federation:
     """Whether the generator is asked for a class *and* a sensitive value."""
     nodes: tuple[EnrolledNode, ...] = ()
     """As they described themselves when the run began or went on."""
+    data_name: str = ""
+    """What the run's data are called: by the simulation, or as the federation declares."""
 
     @property
     def drawn_classes(self) -> int:
@@ -175,6 +173,9 @@ def _agreed(
     partitions = [description.partition for _, description in ordered]
     if len(set(partitions)) != len(partitions):
         raise EnrolmentError(f"two nodes claim the same partition-id among {partitions}")
+    if not described:
+        raise EnrolmentError("no node can take part: see the nodes' own logs")
+    check_agreed(list(described.values()), config)
     if others := [d.partition for d in described.values() if d.slice != config.data.slice]:
         raise EnrolmentError(
             f"data.slice = {config.data.slice!r}, but the nodes with partition-id {others} answer "
@@ -186,8 +187,6 @@ def _agreed(
             "no private splits or forbid them (forbid-splits): ask everyone, or their operators"
         )
     schemas = {(d.shape, d.classes) for d in described.values()}
-    if not schemas:
-        raise EnrolmentError("no node can take part: see the nodes' own logs")
     if len(schemas) != 1:
         raise EnrolmentError(f"nodes disagree on the data's schema: {sorted(schemas)}")
     nodes = tuple(EnrolledNode(node, told) for node, told in ordered)
@@ -202,7 +201,8 @@ def _agreed(
     if isinstance(filter_, FilterConfig) and filter_.reads_sensitive:
         described_ones = [description for _, description in ordered]
         sensitive_classes = _agreed_sensitive(described_ones, filter_.sensitive_attribute)
-    return Federation(roster, shape, classes, sensitive_classes, filter_.pairs, nodes)
+    name = data_name([description for _, description in ordered], config)
+    return Federation(roster, shape, classes, sensitive_classes, filter_.pairs, nodes, name)
 
 
 def misfit(node: EnrolledNode, federation: Federation, config: Config) -> str | None:
@@ -210,6 +210,9 @@ def misfit(node: EnrolledNode, federation: Federation, config: Config) -> str | 
     told, filter_ = node.told, config.privatizer
     if (told.shape, told.classes) != (federation.shape, federation.classes):
         return f"its images and classes are {told.shape} and {told.classes}"
+    agreed = {(other.told.federation, other.told.contract) for other in federation.nodes}
+    if agreed and (told.federation, told.contract) not in agreed:
+        return "its data were prepared under another contract, or none"
     if told.slice != config.data.slice:
         return "it answers for users of another slice"
     if config.split.active and not told.splits:

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 
 from flwr.serverapp import Grid
 
+from server.agreed import EnrolmentError
 from server.config.tree import Config
 from server.enrolment import (
     EnrolledNode,
-    EnrolmentError,
     Federation,
     describe,
     doubles,

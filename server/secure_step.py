@@ -19,8 +19,9 @@ from client.secure_messages import SumSettings, layout_of
 from foundation.profile import timed
 from foundation.secure_sum import SecureSumError
 from server.aggregation import NORM_SLACK, Aggregate, Answer, objection
+from server.agreed import EnrolmentError
 from server.config.tree import Config
-from server.enrolment import EnrolmentError, Federation
+from server.enrolment import Federation
 from server.learner import Asked
 from server.mechanism import NOISE_EXCESS, denominator, mechanism, round_noise
 from server.private_step import NoUsableReply, PrivateStep

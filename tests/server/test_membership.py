@@ -15,7 +15,7 @@ from client.app import build_client_app
 from client.members import members_of
 from client.messages import TRAIN
 from server import membership
-from server.enrolment import EnrolmentError
+from server.agreed import EnrolmentError
 from server.membership import QuorumMissing
 from server.population import population_folder, registry_url
 from server.run_directory import RunDirectory

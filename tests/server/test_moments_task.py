@@ -17,8 +17,8 @@ from client.tasks.moments import MomentsLocalTask
 from fedlens.cli import main
 from models.vectors import to_vector
 from privatizers.pair_moments import width_of
+from server.agreed import EnrolmentError
 from server.config.tree import Config, ConfigError
-from server.enrolment import EnrolmentError
 from server.mechanism import denominator
 from server.private_step import NoUsableReply, PrivateStep
 from server.run_directory import RunDirectory, RunDirectoryError

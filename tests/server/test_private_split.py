@@ -16,9 +16,9 @@ from client.node_policy import NodePolicy
 from fedlens.cli import main
 from fedlens.probing import probe_price
 from foundation.errors import WrongUse
+from server.agreed import EnrolmentError
 from server.builds_on import check_earlier
 from server.config.tree import Config, ConfigError
-from server.enrolment import EnrolmentError
 from server.mechanism import denominator, release_deviation
 from server.population import population_folder
 from server.private_split import FILE, kept_split

@@ -17,8 +17,8 @@ from client.messages import TrainReply
 from client.messages import TrainRequest as Request
 from client.tasks.frozen import FrozenLocalTask
 from models.vectors import to_vector
+from server.agreed import EnrolmentError
 from server.config.tree import Config, ConfigError
-from server.enrolment import EnrolmentError
 from server.learner import Learner
 from server.private_step import NoUsableReply, PrivateStep
 from server.run_directory import RunDirectory, load_generator

@@ -14,8 +14,8 @@ from client.data import NodeDataError
 from client.messages import TRAIN, TrainReply
 from client.node_policy import NodePolicy
 from server.aggregation import Answer, Limits, objection
+from server.agreed import EnrolmentError
 from server.config.tree import Config, ConfigError
-from server.enrolment import EnrolmentError
 from server.population import population_folder
 from server.private_step import NoUsableReply
 from server.run_directory import RunDirectory

@@ -15,8 +15,8 @@ from accountant.noise import NoiseUnsound, health
 from client.app import build_client_app
 from client.cohort import train
 from client.messages import TrainReply
+from server.agreed import EnrolmentError
 from server.config.tree import Config, digest_of_tree
-from server.enrolment import EnrolmentError
 from server.private_step import NoUsableReply
 from server.run_directory import RunDirectory, RunDirectoryError
 from server.store import SampleFilter, StoreError, open_store
