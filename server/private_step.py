@@ -22,6 +22,7 @@ from server.exchange import exchange
 from server.learner import Asked
 from server.mechanism import denominator, mechanism, round_noise
 from server.run_key import new_key
+from server.run_status import Attendance
 from server.sampling import Cohort, draw_cohort, everyone
 from server.schedule import ScheduledTask
 
@@ -66,6 +67,8 @@ class PrivateStep:
         self._split = split
         self._task, self._key = task.settings, key or new_key(config)
         self.record_mode = config.privacy.unit == "record"
+        self.attendance = Attendance()
+        """Of the round that was gathered last."""
         bound = largest_reply if self.record_mode else self._task.clipping_norm
         self._limits = Limits(size, bound, evidence=not self.record_mode, positive=positive)
 
@@ -89,6 +92,8 @@ class PrivateStep:
         answers, failed = self._read(records, cohort)
         aggregate = combine(answers, self._limits)
         self._report(number, aggregate, failed + len(requests) - len(records))
+        refused = tuple(reason for _, reason in aggregate.refused)
+        self.attendance = Attendance(len(requests), len(answers) - len(refused), refused)
         if len(answers) == len(aggregate.refused):
             raise NoUsableReply(f"round {number}: no node gave a usable reply")
         return aggregate

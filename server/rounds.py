@@ -31,6 +31,7 @@ from server.round_slots import RoundSlots
 from server.run_directory import RunDirectory, Snapshot, digest_of, load_generator
 from server.run_key import kept_key
 from server.run_ledger import RunLedger
+from server.run_status import Attendance, RunStatusFile
 from server.sampler import kept_arrays
 from server.schedule import ScheduledTask, task_at, total_rounds
 from server.store import Purpose
@@ -69,6 +70,7 @@ class TrainingRun:
         self._grid, self._federation, self._learner = grid, federation, learner
         self._run_ledger, self._publication, self._observer = run_ledger, publication, observer
         self._rounds = total_rounds(config)
+        self._status, self._attendance = RunStatusFile(directory, self._rounds), Attendance()
         self._slots = RoundSlots(config.rounds)
         self._steps: dict[str, PrivateStep] = {}
         self._done = 0
@@ -85,6 +87,7 @@ class TrainingRun:
             NoUsableReply: nodes were asked and none gave a usable reply; the round is charged.
         """
         self._resume()
+        self._status.began(self._done, len(self._federation.roster.node_ids))
         while self._done < self._rounds:
             number = self._done + 1
             task = task_at(self._config, number)
@@ -108,6 +111,10 @@ class TrainingRun:
         """SHA-256 of all that was learned: equal runs have equal digests."""
         return digest_of(self._learner.state())
 
+    def ended(self, status: str, reason: str | None) -> None:
+        """Say in log and folder how the run ended."""
+        self._status.ended(status, reason)
+
     # What touches users' data
 
     def _spend(self, task: ScheduledTask, number: int) -> None:
@@ -130,6 +137,7 @@ class TrainingRun:
                 raise
             norms = step.evidence(aggregate, number)
             self._run_ledger.charge(task.event, number, norms, purpose)
+        self._attendance = step.attendance
         release = step.release(aggregate, number)
         self._directory.save_release(number, release)
         keep_release(self._directory, self._config, self._federation, task, asked, number, release)
@@ -158,6 +166,7 @@ class TrainingRun:
         self._directory.save_state(self._snapshot())
         self._directory.drop_release(number)
         self._publish(task, number)
+        self._status.finished_round(number, self._attendance, self._run_ledger.spending())
 
     def _show(self, number: int, share: float) -> None:
         if self._observer is not None:

@@ -29,6 +29,7 @@ VERBS = (
     "ledger",
     "population",
     "audit",
+    "deploy",
     "dashboard",
     "accounts",
     "labels",
