@@ -34,6 +34,8 @@ VERBS = (
     "accounts",
     "labels",
     "db",
+    "backup",
+    "restore",
     "completion",
 )
 ABOUT = "Look at, debug, label and train on federated data without anyone seeing it."

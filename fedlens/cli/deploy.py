@@ -124,7 +124,7 @@ def _add_start(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         "again after a pause that grows to 15 seconds.",
         epilog="example: fedlens deploy start federation/superlink --background",
     )
-    start.add_argument("folder", type=Path, metavar="FOLDER", help=FOLDER)
+    start.add_argument("folders", type=Path, nargs="+", metavar="FOLDER", help=FOLDER)
     start.add_argument(
         "--background", action="store_true", help="return when it is ready; `deploy stop` ends it"
     )
@@ -134,31 +134,37 @@ def _add_start(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         help="end what `deploy start --background` started",
         epilog="example: fedlens deploy stop federation/superlink",
     )
-    stop.add_argument("folder", type=Path, metavar="FOLDER", help=FOLDER)
+    stop.add_argument("folders", type=Path, nargs="+", metavar="FOLDER", help=FOLDER)
     stop.set_defaults(run=_stop)
 
 
 def _start(args: argparse.Namespace) -> int:
-    from fedlens.deploy.background import start_in_background
+    from fedlens.deploy.background import start_in_background, wait_until_ready
     from fedlens.deploy.checking import require_startable, still_lacking
     from fedlens.deploy.services import serve_folder
     from foundation.logs import set_up_logs
 
     os.umask(0o077)
     set_up_logs()
-    require_startable(args.folder)
+    for folder in args.folders:
+        require_startable(folder)
     if not args.background:
-        return serve_folder(args.folder)
-    log = start_in_background(args.folder, lambda: still_lacking(args.folder), READY_SECONDS)
-    say(f"{args.folder} is ready; its log is {log}")
+        if len(args.folders) > 1:
+            raise WrongUse("several folders are started with --background, each with its own log")
+        return serve_folder(args.folders[0])
+    started = [(folder, start_in_background(folder)) for folder in args.folders]
+    for folder, process in started:
+        log = wait_until_ready(folder, process, still_lacking, READY_SECONDS)
+        say(f"{folder} is ready; its log is {log}", at_once=True)
     return ExitStatus.DONE
 
 
 def _stop(args: argparse.Namespace) -> int:
     from fedlens.deploy.background import stop_in_background
 
-    stopped = stop_in_background(args.folder)
-    say(f"{args.folder} {'was stopped' if stopped else 'was not running'}")
+    for folder in args.folders:
+        stopped = stop_in_background(folder)
+        say(f"{folder} {'was stopped' if stopped else 'was not running'}")
     return ExitStatus.DONE
 
 

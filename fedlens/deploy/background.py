@@ -11,26 +11,21 @@ from pathlib import Path
 
 from fedlens.deploy.layout import DeployError
 from fedlens.deploy.supervise import this_python
+from foundation.files import write_durably
 
 NUMBER, LOG = "service.pid", "service.log"
 END_SECONDS = 60.0
 
 
-def start_in_background(folder: Path, ready: Callable[[], str | None], seconds: float) -> Path:
-    """Start a folder's processes and wait until they are ready; returns the path of their log.
-
-    Args:
-        folder: the deployment's.
-        ready: None once it is, else what is still lacking.
-        seconds: how long to wait.
+def start_in_background(folder: Path) -> subprocess.Popen[bytes]:
+    """Start a folder's processes; their log is beside its settings.
 
     Raises:
-        DeployError: it runs already, it ended, or it is not ready in time.
+        DeployError: it runs already.
     """
     if running(folder):
         raise DeployError(f"{folder} is running already: `fedlens deploy stop {folder}` ends it")
-    log = folder / LOG
-    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    descriptor = os.open(folder / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     with os.fdopen(descriptor, "ab") as file:
         process = subprocess.Popen(  # noqa: S603  (our own program and arguments)
             this_python("fedlens.cli", "deploy", "start", str(folder)),
@@ -39,15 +34,35 @@ def start_in_background(folder: Path, ready: Callable[[], str | None], seconds: 
             stdin=subprocess.DEVNULL,
             start_new_session=True,
         )
-    (folder / NUMBER).write_text(f"{process.pid} {_began(process.pid)}\n", encoding="ascii")
-    end, lacking = time.monotonic() + seconds, ready()
-    while lacking is not None and time.monotonic() < end:
+    number = f"{process.pid} {_began(process.pid)}\n"
+    write_durably(folder / NUMBER, number.encode(), private=True)
+    return process
+
+
+def wait_until_ready(
+    folder: Path,
+    process: subprocess.Popen[bytes],
+    lacking: Callable[[Path], str | None],
+    seconds: float,
+) -> Path:
+    """Wait until a folder that was started is ready; returns the path of its log.
+
+    Args:
+        folder: the deployment's.
+        process: what was started for it.
+        lacking: None once the folder is ready, else what it still lacks.
+        seconds: how long to wait.
+
+    Raises:
+        DeployError: it ended, or is not ready in time; it is left running then.
+    """
+    log, end = folder / LOG, time.monotonic() + seconds
+    while (still := lacking(folder)) is not None:
         if process.poll() is not None:
             raise DeployError(f"{folder} ended at once; the end of {log}:\n{_tail(log)}")
+        if time.monotonic() > end:
+            raise DeployError(f"{folder} is not ready after {seconds:g} s ({still}); see {log}")
         time.sleep(0.5)
-        lacking = ready()
-    if lacking is not None:
-        raise DeployError(f"{folder} is not ready after {seconds:g} s ({lacking}); see {log}")
     return log
 
 

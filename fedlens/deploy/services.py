@@ -67,7 +67,7 @@ def programs_of(
     apps += ["--superexec-auth-secret-file", str(state / SECRET)]
     return [
         Program(settings.role, [*service, *isolation], environment),
-        Program("apps", apps, environment, after=(ours, settings.port)),
+        Program("apps", apps, environment, settings.role, (ours, settings.port)),
     ]
 
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from fedlens.deploy.gate import Gate, Page
 from fedlens.deploy.keys import Operators, UnusableKey, read_public_key
+from fedlens.deploy.launching import launch
 from fedlens.deploy.layout import DeployError
 from fedlens.deploy.metrics import server_metrics
 from fedlens.deploy.run_reports import run_reports
@@ -169,4 +170,4 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    launch(main)

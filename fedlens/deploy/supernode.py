@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from fedlens.deploy.bundles import bundle_problem
+from fedlens.deploy.launching import launch
 from fedlens.deploy.layout import DeployError, NodeSettings, read_role
 from fedlens.deploy.metrics import NodeCounts, node_metrics
 from fedlens.deploy.superlink import FLOWER, METRICS
@@ -117,4 +118,4 @@ def _with_metrics(create: Callable[..., Any], counts: NodeCounts) -> Callable[..
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    launch(main)

@@ -36,6 +36,8 @@ class Program:
     name: str
     command: Sequence[str]
     environment: Mapping[str, str] = field(repr=False)
+    follows: str = ""
+    """Name of another one, with which it is started anew: it cannot outlive what that knew."""
     after: tuple[str, int] | None = None
     """Host and port that must answer before it is started."""
 
@@ -46,6 +48,7 @@ class Supervisor:
     def __init__(self, programs: Sequence[Program]) -> None:
         self._programs = programs
         self._stopping = threading.Event()
+        self._starts = dict.fromkeys((program.name for program in programs), 0)
         self._wrong_use = False
 
     def run(self) -> int:
@@ -79,10 +82,13 @@ class Supervisor:
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
             )
-            status = self._wait(process)
+            self._starts[program.name] += 1
+            status = self._wait(process, program.follows)
             end_group(process)
             if self._stopping.is_set():
                 return
+            if status is None:
+                continue  # what it follows was started anew
             if status == ExitStatus.WRONG_USE:
                 self._wrong_use = True
                 self.stop()
@@ -100,8 +106,12 @@ class Supervisor:
                 return
             self._stopping.wait(0.2)
 
-    def _wait(self, process: subprocess.Popen[bytes]) -> int:
+    def _wait(self, process: subprocess.Popen[bytes], follows: str) -> int | None:
+        """The exit status; None where what the process follows was started anew."""
+        known = self._starts.get(follows)
         while process.poll() is None and not self._stopping.is_set():
+            if self._starts.get(follows) != known:
+                return None
             time.sleep(0.2)
         return process.poll() or 0
 
