@@ -12,7 +12,14 @@ from flwr.clientapp import ClientApp
 
 from accountant.noise import NoiseUnsound
 from client.cohort import train
-from client.data import LocalUsers, NodeDataError, OpenUsers, sensitive_of, slice_of
+from client.data import (
+    LocalUsers,
+    NodeDataError,
+    OpenUsers,
+    origin_of,
+    sensitive_of,
+    slice_of,
+)
 from client.messages import Description, TrainRequest, failure
 from client.node_file import open_node_users
 from client.node_policy import NodePolicy
@@ -75,6 +82,7 @@ def _answer(message: Message, work: Callable[[], RecordDict]) -> Message:
 
 def _describe(users: LocalUsers, *, splits: bool) -> RecordDict:
     sensitive, classes = sensitive_of(users)
+    origin = origin_of(users)
     return Description(
         partition=users.partition,
         users=len(users),
@@ -84,6 +92,9 @@ def _describe(users: LocalUsers, *, splits: bool) -> RecordDict:
         sensitive_classes=classes,
         slice=slice_of(users),
         splits=splits,
+        own=origin.own,
+        federation=origin.federation,
+        contract=origin.contract,
     ).to_record()
 
 

@@ -84,6 +84,24 @@ def slice_of(users: LocalUsers) -> str:
     return str(getattr(users, "slice", ""))
 
 
+@dataclass(frozen=True)
+class DataOrigin:
+    """Where a node's data are from, as the node itself says it."""
+
+    own: bool = False
+    """Whether they are the node's own, and no simulation's."""
+    federation: str = ""
+    """Name of the federation under whose contract they were prepared; empty for none."""
+    contract: str = ""
+    """SHA-256 (hex) of that contract; empty for none."""
+
+
+def origin_of(users: LocalUsers) -> DataOrigin:
+    """Where a node's data are from; a simulation where they do not say."""
+    found = getattr(users, "origin", None)
+    return found if isinstance(found, DataOrigin) else DataOrigin()
+
+
 class NodeDataError(FedlensError, ValueError):
     """A node's data file cannot be used.
 
@@ -126,6 +144,8 @@ class ArrayUsers:
     """[users] by name: each user's value of a public attribute; empty texts where it has none."""
     slice: str = ""
     """The slice that these are the users of, ``attribute=value``; empty for all users."""
+    origin: DataOrigin = field(default_factory=DataOrigin)
+    """Where they are from."""
 
     def __len__(self) -> int:
         """Number of users."""

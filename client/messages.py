@@ -61,6 +61,12 @@ class Description(BaseModel):
     """The slice of the users that the node answers for; empty for all."""
     splits: bool = False
     """Whether the node leaves out who is on the other side of a private split."""
+    own: bool = False
+    """Whether the data are the node's own, and no simulation's."""
+    federation: Annotated[str, Field(max_length=LONGEST_NAME)] = ""
+    """Name of the federation under whose contract they were prepared; empty for none."""
+    contract: Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")] = ""
+    """SHA-256 of that contract; empty for none."""
 
     def to_record(self) -> RecordDict:
         """As the content of a reply."""

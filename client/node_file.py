@@ -1,4 +1,4 @@
-"""A node's own users in the ``.npz`` file that its operator names; images are read as drawn.
+"""A node's own users in the store or ``.npz`` file that its operator names, read as drawn.
 
 What is opened is the file's table: each record's user and label. Images stay on the disk and are
 read record by record, so that neither memory nor time of a request depends on how many there are.
@@ -17,7 +17,8 @@ import numpy as np
 from flwr.app import Context
 from numpy.typing import NDArray
 
-from client.data import ArrayUsers, LocalUsers, NodeDataError
+from client.data import ArrayUsers, DataOrigin, LocalUsers, NodeDataError
+from client.node_store import STORE, is_store, open_store
 from client.npz_images import mapped_member
 from client.slices import in_slice, wanted_slice
 
@@ -26,10 +27,11 @@ REQUIRED = frozenset({"images", "labels", "users", "classes"})
 
 
 def open_node_users(context: Context) -> LocalUsers:
-    """The users in the ``.npz`` file that the node's operator names.
+    """The users in the prepared store, or the ``.npz`` file, that the node's operator names.
 
-    The file is named in the node's own configuration (``--node-config 'data="/abs/users.npz"
-    partition-id=0'``), never by the server. It holds ``images`` uint8 [n, c, h, w], ``labels``
+    It is named in the node's own configuration (``--node-config 'data="/abs/store"
+    partition-id=0'``), never by the server. A store is a folder of ``fedlens node prepare``. A file
+    holds ``images`` uint8 [n, c, h, w], ``labels``
     int64 [n], ``users`` int64 [n] (each record's user) and ``classes``; where users without records
     are enrolled, ``enrolled`` int64 [m], the numbers of all users, without whom no other counts;
     for slices ``declared_NAME`` text [n], each user's value of a public attribute;
@@ -46,9 +48,11 @@ def open_node_users(context: Context) -> LocalUsers:
         raise NodeDataError("no data is named: start it with --node-config 'data=\"/abs/file\"'")
     path = Path(str(named))
     try:
-        status = path.stat()
+        status = (path / STORE if path.is_dir() else path).stat()
     except OSError:
-        raise NodeDataError(f"{path} cannot be read as a NumPy .npz file") from None
+        raise NodeDataError(
+            f"{path} cannot be read as a prepared store or a NumPy .npz file"
+        ) from None
     stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
     partition = int(context.node_config.get("partition-id", 0))
     declared = str(context.node_config.get("declared", ""))
@@ -79,6 +83,8 @@ def _pair(word: str) -> tuple[str, str]:
 @lru_cache(maxsize=1)
 def _opened_users(path: Path, stamp: tuple[int, int, int], partition: int) -> ArrayUsers:
     """The users in a file; ``stamp`` tells whether it was written to since it was read."""
+    if is_store(path):
+        return open_store(path).users(partition)
     found, images = _read_users(path)
     owners = found["users"].astype(np.int64)
     ids = np.unique(found.get("enrolled", owners)).astype(np.int64)
@@ -101,6 +107,7 @@ def _opened_users(path: Path, stamp: tuple[int, int, int], partition: int) -> Ar
         sensitive_classes=sensitive_classes,
         hides=_read_choices(path, found, known, places[known], len(ids)),
         ids=ids,
+        origin=DataOrigin(own=True),
         declared=_read_declared(path, found, known, places[known], len(ids)),
     )
 

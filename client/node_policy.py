@@ -16,8 +16,10 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from accountant.noise import test_mode
+from client.contract import FederationContract, read_contract
 from client.data import NodeDataError
 from client.messages import Natural, Scalar, TrainRequest
+from client.node_store import CONTRACT
 from foundation.files import write_durably
 
 USUAL_RECORDS = 32
@@ -68,8 +70,11 @@ class NodePolicy(BaseModel):
         Raises:
             NodeDataError: a value that cannot be, or a limit on rounds without a file.
         """
+        contract = contract_of(node_config)
         own = {name: key for name in cls.model_fields if (key := _key(name)) in node_config}
         usual = {"units": "user"} if "data" in node_config else {}
+        if contract is not None:
+            usual = {"units": contract.unit}
         given = {name: node_config[key] for name, key in own.items()}
         try:
             found = cls(**{**usual, **given})  # type: ignore[arg-type]
@@ -81,8 +86,40 @@ class NodePolicy(BaseModel):
             ) from None
         if found.most_rounds > 0 and not Path(found.rounds_file).is_absolute():
             raise NodeDataError("most-rounds needs rounds-file, an absolute path of the node's own")
+        found = found if contract is None else found.within(contract)
         found._check_units(deployed="data" in node_config)
         return found
+
+    def within(self, contract: FederationContract) -> NodePolicy:
+        """This floor, raised to what the federation's contract allows: each keeps the stricter.
+
+        Raises:
+            NodeDataError: nothing is allowed by both.
+        """
+        own, agreed = self.kinds.split(), list(contract.tasks)
+        kinds = [kind for kind in agreed or own if kind in (own or agreed)]
+        if (own or agreed) and not kinds:
+            raise NodeDataError(
+                f"kinds={self.kinds!r}: the federation's contract allows {' '.join(agreed)} alone"
+            )
+        if contract.unit not in self.units.split():
+            raise NodeDataError(
+                f"units={self.units!r}: the federation's contract is for {contract.unit}s"
+            )
+        caps = [cap for cap in (self.records_per_user, contract.records_per_user) if cap > 0]
+        return self.model_copy(
+            update={
+                "kinds": " ".join(kinds),
+                "units": contract.unit,
+                "records_per_user": min(caps, default=0),
+                "least_noise_multiplier": max(
+                    self.least_noise_multiplier, contract.least_noise_multiplier
+                ),
+                "largest_sampling_rate": min(
+                    self.largest_sampling_rate, contract.largest_sampling_rate
+                ),
+            }
+        )
 
     def _check_units(self, *, deployed: bool) -> None:
         if unknown := set(self.units.split()) - {"user", "record"}:
@@ -140,6 +177,25 @@ class NodePolicy(BaseModel):
             if done > self.most_rounds:
                 raise RequestRefused(f"{self.most_rounds} rounds were answered: most-rounds")
             write_durably(path, f"{done}\n".encode(), private=True)
+
+
+def contract_of(node_config: Mapping[str, Scalar]) -> FederationContract | None:
+    """The contract of a node's prepared store, which ``federation`` may name too; None without.
+
+    Raises:
+        NodeDataError: it cannot be read, or ``federation`` names another than the store has.
+    """
+    named, data = node_config.get("federation"), Path(str(node_config.get("data", "")))
+    given = read_contract(Path(str(named))) if named else None
+    if not (data.is_dir() and "data" in node_config):
+        return given
+    kept = read_contract(data / CONTRACT)
+    if given is not None and given.digest() != kept.digest():
+        raise NodeDataError(
+            f"federation={named!r}: is another contract than the store's own ({data / CONTRACT}); "
+            "prepare the data anew under it"
+        )
+    return kept
 
 
 def _key(name: str) -> str:

@@ -51,12 +51,15 @@ def in_slice(users: ArrayUsers, wanted: str) -> ArrayUsers:
             f"{attribute}' in its file"
         )
     members = np.flatnonzero(users.declared[attribute] == value)
-    sizes = np.diff(users.offsets)[members]
-    rows = [users.indices[users.offsets[m] : users.offsets[m + 1]] for m in members]
+    firsts = users.offsets[members]
+    sizes = users.offsets[members + 1] - firsts
+    ends = np.cumsum(sizes)
+    # each member's stretch of the index, one after the other
+    places = np.repeat(firsts - (ends - sizes), sizes) + np.arange(int(sizes.sum()))
     return replace(
         users,
-        indices=np.concatenate([np.zeros(0, np.int64), *rows]),
-        offsets=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+        indices=users.indices[places],
+        offsets=np.concatenate([[0], ends]).astype(np.int64),
         hides=None if users.hides is None else users.hides[members],
         ids=members.astype(np.int64) if users.ids is None else users.ids[members],
         declared={name: values[members] for name, values in users.declared.items()},

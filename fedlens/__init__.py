@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from fedlens.budgets import Budget, Calibration, budget, calibrate
     from fedlens.diagnosing import diagnose, power
     from fedlens.hinting import hints
+    from fedlens.nodes import check_node, prepare_node
     from fedlens.presets import preset_names
     from fedlens.probing import ProbeAnswer, probe, probe_price
     from fedlens.runs import Run, open_run
@@ -59,10 +60,12 @@ __all__ = [
     "backup",
     "budget",
     "calibrate",
+    "check_node",
     "diagnose",
     "hints",
     "open_run",
     "power",
+    "prepare_node",
     "preset_names",
     "privatizers",
     "probe",
@@ -84,6 +87,8 @@ _PLACES = {
     "diagnose": "diagnosing",
     "power": "diagnosing",
     "hints": "hinting",
+    "check_node": "nodes",
+    "prepare_node": "nodes",
     "preset_names": "presets",
     "ProbeAnswer": "probing",
     "probe": "probing",

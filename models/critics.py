@@ -21,7 +21,7 @@ class WganCritic(nn.Module):
     inside the user's clipped update. Works under ``torch.func.functional_call`` with
     ``vmap(grad(...))``: ``forward`` has no state and no randomness.
 
-    28 x 28 and 32 x 32 images both end as 4 x 4 maps, so the size depends on the channels alone:
+    Maps end at an eighth of the side, rounded up: 28 x 28 and 32 x 32 images both as 4 x 4 maps.
     23,619 parameters for (1, 28, 28), 10 classes and the default width and hidden units;
     23,875 for (3, 32, 32).
 
@@ -52,7 +52,7 @@ class WganCritic(nn.Module):
             self.conv1 = nn.Conv2d(self.shape[0], width, 4, stride=2, padding=1)
             self.conv2 = nn.Conv2d(width, 2 * width, 4, stride=2, padding=1)
             self.conv3 = nn.Conv2d(2 * width, 4 * width, 3, stride=2, padding=1)
-            self.dense = nn.Linear(4 * width * 4 * 4, hidden)
+            self.dense = nn.Linear(4 * width * (-(-self.shape[1] // 8)) ** 2, hidden)
             self.head = nn.Linear(hidden, 1 + self.classes)
         initialise(self, generator, "linear")
 

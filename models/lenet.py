@@ -6,8 +6,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.shapes import ImageShape, check_classes, check_shape
+from models.shapes import ImageShape, ShapeError, check_classes, check_shape
 from models.weights import initialise, unset_weights
+
+SIDES = (28, 32)
+"""Pixels of a side that its three convolutions end in one place of."""
 
 
 class LeNet5(nn.Module):
@@ -23,7 +26,8 @@ class LeNet5(nn.Module):
         generator: CPU generator of the weights; ``None`` is seed 0.
 
     Raises:
-        ShapeError: on a shape or number of classes that is not supported.
+        ShapeError: on another side than `SIDES`, or a shape or number of classes that no network
+            takes.
     """
 
     def __init__(
@@ -36,6 +40,10 @@ class LeNet5(nn.Module):
     ) -> None:
         super().__init__()
         self.shape, self.border = check_shape(shape), border
+        if self.shape[1] not in SIDES:
+            raise ShapeError(
+                f"shape {shape!r}: a LeNet-5 takes 28 x 28 or 32 x 32 pixels; resize them"
+            )
         with unset_weights(self):
             self.conv1 = nn.Conv2d(self.shape[0], 6, 5)
             self.conv2 = nn.Conv2d(6, 16, 5)

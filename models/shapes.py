@@ -12,10 +12,11 @@ from torch import Tensor, nn
 from foundation.errors import FedlensError
 
 ImageShape = tuple[int, int, int]
-"""(channels, height, width): 1 or 3 channels, 28 x 28 or 32 x 32 pixels."""
+"""(channels, height, width): 1 or 3 channels, a square of 16 to 64 pixels, a multiple of 4."""
 
 CHANNELS = (1, 3)
-SIDES = (28, 32)
+SIDES = tuple(range(16, 65, 4))
+"""Pixels of a side: multiples of 4, since generators double maps twice, 16 to 64."""
 
 
 class ShapeError(FedlensError, ValueError):
@@ -26,7 +27,7 @@ def check_shape(shape: ImageShape) -> ImageShape:
     """Return ``shape`` as a tuple of three ints, or say what is wrong with it.
 
     Raises:
-        ShapeError: unless the shape is (1|3, 28, 28) or (1|3, 32, 32).
+        ShapeError: unless it has 1 or 3 channels and is a square of a side in `SIDES`.
     """
     if len(shape) != 3:
         raise ShapeError(f"shape {shape!r} must be (channels, height, width)")
@@ -35,7 +36,8 @@ def check_shape(shape: ImageShape) -> ImageShape:
         raise ShapeError(f"shape {shape!r} has {channels} channels; use 1 (grey) or 3 (RGB)")
     if height != width or height not in SIDES:
         raise ShapeError(
-            f"shape {shape!r} is {height} x {width} pixels; resize the images to 28 x 28 or 32 x 32"
+            f"shape {shape!r} is {height} x {width} pixels; resize the images to a square whose "
+            "side is a multiple of 4 from 16 to 64, such as 32 x 32"
         )
     return channels, height, width
 

@@ -20,6 +20,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from foundation.errors import FedlensError
 from foundation.logs import set_up_logs
+from server.agreed import check_run
 from server.builds_on import check_earlier
 from server.config.reading import read_run_config
 from server.config.tree import ConfigError
@@ -56,7 +57,8 @@ def _run(grid: Grid, context: Context) -> None:
     config = read_run_config(config_of)
     directory = RunDirectory(path)
     if not directory.exists():
-        check_affordable(config)  # what is refused leaves no run behind
+        check_run(config)  # what is refused leaves no run behind
+        check_affordable(config)
         check_room(config)
         check_earlier(config)
         directory = RunDirectory.create(path, config)

@@ -8,16 +8,12 @@ from flwr.app import ConfigRecord, RecordDict
 from flwr.serverapp import Grid
 
 from client.messages import DESCRIBE, Description, ReplyError
-from foundation.errors import FedlensError
 from models.shapes import ImageShape
+from server.agreed import EnrolmentError, check_agreed, data_name
 from server.config.privatizer import FilterConfig
 from server.config.tree import Config
 from server.exchange import exchange, wait_for_nodes
 from server.sampling import Roster
-
-
-class EnrolmentError(FedlensError, RuntimeError):
-    """The nodes that answered are not the federation that the run declares."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +28,8 @@ class Federation:
     """Classes of the sensitive attribute that a privatizer hides; 0 where no node need know it."""
     conditioned: bool = False
     """Whether the generator is asked for a class *and* a sensitive value."""
+    data_name: str = ""
+    """What the run's data are called: by the simulation, or as the federation declares."""
 
     @property
     def drawn_classes(self) -> int:
@@ -73,6 +71,7 @@ def _agreed(described: dict[int, Description], config: Config) -> Federation:
     partitions = [description.partition for _, description in ordered]
     if len(set(partitions)) != len(partitions):
         raise EnrolmentError(f"two nodes claim the same partition-id among {partitions}")
+    check_agreed(list(described.values()), config)
     if others := [d.partition for d in described.values() if d.slice != config.data.slice]:
         raise EnrolmentError(
             f"data.slice = {config.data.slice!r}, but the nodes with partition-id {others} answer "
@@ -97,7 +96,8 @@ def _agreed(described: dict[int, Description], config: Config) -> Federation:
     if isinstance(filter_, FilterConfig) and filter_.reads_sensitive:
         described_ones = [description for _, description in ordered]
         sensitive_classes = _agreed_sensitive(described_ones, filter_.sensitive_attribute)
-    return Federation(roster, shape, classes, sensitive_classes, filter_.pairs)
+    name = data_name([description for _, description in ordered], config)
+    return Federation(roster, shape, classes, sensitive_classes, filter_.pairs, name)
 
 
 def _agreed_sensitive(described: list[Description], wanted: str) -> int:

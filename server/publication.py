@@ -69,8 +69,15 @@ class Publication:
     """One run's way into a store."""
 
     def __init__(
-        self, config: Config, directory: RunDirectory, store: Store, run_id: str, name: str
+        self,
+        config: Config,
+        directory: RunDirectory,
+        store: Store,
+        run_id: str,
+        name: str,
+        data_name: str = "",
     ) -> None:
+        self._data_name = data_name or config.data.name
         self._config, self._directory, self._store = config, directory, store
         self._run_id, self._name = run_id, name
 
@@ -83,7 +90,7 @@ class Publication:
                 name=self._name,
                 config=config.flat(),
                 config_sha256=config.digest(),
-                data_name=config.data.name,
+                data_name=self._data_name,
                 unit=config.privacy.unit,
                 users=config.data.users,
                 nodes=config.data.nodes,

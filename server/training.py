@@ -98,7 +98,9 @@ def train(
         if not run_ledger.entries:
             bind(directory)
         label = name or directory.path.name
-        publication = Publication(config, directory, store, run_ledger.run_id, label)
+        publication = Publication(
+            config, directory, store, run_ledger.run_id, label, federation.data_name
+        )
         publication.begin()
         split = None if side is None else side.split
         training = TrainingRun(

@@ -9,10 +9,11 @@ from __future__ import annotations
 import gzip
 import hashlib
 import math
+import os
 import struct
 import zlib
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,8 @@ LABELS_MAGIC = 0x00000801
 GZIP_MAGIC = b"\x1f\x8b"
 LARGEST_BYTES = 1 << 30
 """A header asking for more is refused before memory is asked for."""
+LARGEST_MAPPED = 1 << 40
+"""The same of arrays that stay on the disk."""
 
 
 def read_images(path: Path, sha256: str | None = None) -> Images:
@@ -77,6 +80,30 @@ def _read(path: Path, magic: int, dimensions: int, sha256: str | None) -> NDArra
     return np.frombuffer(body, np.uint8).reshape(sizes)
 
 
+def mapped_body(stream: IO[bytes], path: Path, magic: int, dimensions: int) -> NDArray[np.uint8]:
+    """The array of an unpacked IDX file as it lies on the disk, memory-mapped and read-only.
+
+    Args:
+        stream: the file, at its beginning; it may have no name.
+        path: what it is called in errors.
+        magic: `IMAGES_MAGIC` or `LABELS_MAGIC`.
+        dimensions: of the array.
+
+    Raises:
+        DatasetError: it is truncated, too long, or of another kind.
+    """
+    sizes = _sizes(path, stream.read(4 + 4 * dimensions), magic, dimensions, LARGEST_MAPPED)
+    start, end = stream.tell(), stream.seek(0, os.SEEK_END)
+    if end - start != math.prod(sizes):
+        raise DatasetError(
+            f"{path}: header promises {math.prod(sizes)} bytes {sizes}, the file holds "
+            f"{end - start}; it is truncated or damaged: fetch it again"
+        )
+    if not math.prod(sizes):
+        return np.zeros(sizes, np.uint8)
+    return np.memmap(stream, np.uint8, "r", offset=start, shape=sizes)
+
+
 def _open(path: Path) -> gzip.GzipFile | BinaryIO:
     """The file's contents, unpacked when it starts as gzip does (whatever its name)."""
     with path.open("rb") as plain:
@@ -84,7 +111,9 @@ def _open(path: Path) -> gzip.GzipFile | BinaryIO:
     return gzip.open(path, "rb") if packed else path.open("rb")
 
 
-def _sizes(path: Path, head: bytes, magic: int, dimensions: int) -> tuple[int, ...]:
+def _sizes(
+    path: Path, head: bytes, magic: int, dimensions: int, most: int = LARGEST_BYTES
+) -> tuple[int, ...]:
     if len(head) >= 4 and head[:4] != struct.pack(">I", magic):
         kind = "images" if magic == IMAGES_MAGIC else "labels"
         raise DatasetError(
@@ -94,7 +123,7 @@ def _sizes(path: Path, head: bytes, magic: int, dimensions: int) -> tuple[int, .
     if len(head) < 4 + 4 * dimensions:
         raise DatasetError(f"{path}: ends inside its header; fetch the file again")
     sizes = struct.unpack(f">{dimensions}I", head[4:])
-    if math.prod(sizes) > LARGEST_BYTES:
+    if math.prod(sizes) > most:
         raise DatasetError(
             f"{path}: header asks for {math.prod(sizes)} bytes; it is damaged: fetch it again"
         )

@@ -25,6 +25,26 @@ DATASETS: Registry[DatasetSpec] = Registry(
         "image-folder": "client.datasets.folder:IMAGE_FOLDER",
         "npz": "client.datasets.arrays:NPZ",
         "folder": "client.datasets.own.dataset:FOLDER",
+        **{
+            name: f"client.datasets.sources.named:{name.upper()}"
+            for name in (
+                "tree",
+                "manifest",
+                "archive",
+                "idx",
+                "webdataset",
+                "dicom",
+                "emnist",
+                "femnist",
+                "cifar10",
+                "cifar100",
+                "svhn",
+                "celeba",
+                "medmnist",
+                "federation",
+            )
+        },
+        "hf": "client.datasets.sources.named:HUGGING_FACE",
     },
 )
 

@@ -28,6 +28,7 @@ VERBS = (
     "calibrate",
     "ledger",
     "population",
+    "node",
     "audit",
     "deploy",
     "dashboard",

@@ -57,6 +57,7 @@ def _add_init(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     add("--host", default="127.0.0.1", help="address that it listens on (default: 127.0.0.1)")
     add("--port", type=int, default=9443, help="its port (default: 9443)")
     add("--operator", action="append", default=[], dest="operators", help="name of an operator")
+    add("--contract", type=Path, help="the owners' federation.toml, for every machine")
     add(
         "--certificate",
         nargs=3,
@@ -105,6 +106,7 @@ def _plan(args: argparse.Namespace) -> FederationPlan:
         names=tuple(args.names) or ("localhost",),
         operators=tuple(args.operators) or ("operator",),
         given=tuple(args.certificate) if args.certificate else None,
+        contract=args.contract,
         public_keys=keys,
     )
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import tomli_w
 
+from client.contract import read_contract
+from client.node_store import CONTRACT
 from fedlens.deploy.certificates import Issued, issue_server, make_authority
 from fedlens.deploy.containers import write_containers
 from fedlens.deploy.keys import NAME, new_node_key, new_token, read_public_key, token_line
@@ -34,6 +36,8 @@ class FederationPlan:
     operators: tuple[str, ...] = ("operator",)
     given: tuple[Path, Path, Path] | None = None
     """The organisation's own authority, certificate and key, PEM, in place of new ones."""
+    contract: Path | None = None
+    """The ``federation.toml`` of the data's owners, which every machine is given."""
     public_keys: Mapping[str, Path] = field(default_factory=dict)
     """OpenSSH public keys of nodes that made their key themselves, by the node's name."""
 
@@ -59,13 +63,24 @@ def initialise(folder: Path, plan: FederationPlan) -> None:
     (superlink / "nodes").mkdir()
     (superlink / "runs").mkdir()
     place = f"{plan.names[0]}:{plan.port}"
+    contract = None if plan.contract is None else plan.contract.read_bytes()
+    if contract is not None:
+        _write(superlink / CONTRACT, contract)
     lines = [
         _operator(folder / "operators" / name, name, place, authority) for name in plan.operators
     ]
     _write(superlink / "operators", "".join(lines).encode())
     code = code_sha256()
     for number, name in enumerate(plan.nodes):
-        _node(folder, number, name, place, authority, code, plan.public_keys.get(name))
+        made = folder / "nodes" / name
+        made.mkdir(parents=True)
+        settings = _node_settings(number, name, place, code, agreed=contract is not None)
+        _settings(made, settings)
+        _write(made / "ca.crt", authority)
+        if contract is not None:
+            _write(made / CONTRACT, contract)
+        public = _node_key(made, name, plan.public_keys.get(name))
+        _write(superlink / "nodes" / f"{name}.pub", public)
     for made in (superlink, *(folder / "nodes" / name for name in plan.nodes)):
         write_scripts(made)
     write_containers(folder, plan.nodes, plan.port)
@@ -83,6 +98,8 @@ def _check(folder: Path, plan: FederationPlan) -> None:
         if name not in plan.nodes:
             raise DeployError(f"a key is given for {name!r}, which is no node of {plan.nodes}")
         read_public_key(path)
+    if plan.contract is not None:
+        read_contract(plan.contract)
 
 
 def _certificates(folder: Path, plan: FederationPlan) -> bytes:
@@ -115,28 +132,27 @@ def _operator(folder: Path, name: str, place: str, authority: bytes) -> str:
     return token_line(name, token)
 
 
-def _node(
-    root: Path, number: int, name: str, place: str, authority: bytes, code: str, given: Path | None
-) -> None:
-    folder = root / "nodes" / name
-    folder.mkdir(parents=True)
-    settings: Tree = {
+def _node_settings(number: int, name: str, place: str, code: str, *, agreed: bool) -> Tree:
+    floor: dict[str, object] = {"partition-id": number, "least-noise-multiplier": 0.5}
+    if agreed:
+        floor["federation"] = CONTRACT
+    return {
         "role": "node",
         "name": name,
         "superlink": place,
         "port": NODE_PORT + number,
         "code-sha256": code,
-        "node": {"partition-id": number, "least-noise-multiplier": 0.5},
+        "node": floor,
     }
-    _settings(folder, settings)
-    _write(folder / "ca.crt", authority)
-    if given is None:
-        key = new_node_key(name)
-        _write(folder / "node.key", key.private)
-        public = key.public
-    else:
-        public = given.read_bytes()
-    _write(root / "superlink" / "nodes" / f"{name}.pub", public)
+
+
+def _node_key(folder: Path, name: str, given: Path | None) -> bytes:
+    """Make the node's key, unless it made one itself; returns the public one."""
+    if given is not None:
+        return given.read_bytes()
+    key = new_node_key(name)
+    _write(folder / "node.key", key.private)
+    return key.public
 
 
 def renew(folder: Path, names: Sequence[str]) -> None:

@@ -77,7 +77,7 @@ class NodeSettings(_Folder):
     def node_config(self, folder: Path) -> dict[str, bool | int | float | str]:
         """What Flower is given as the node's configuration; relative paths are of ``folder``."""
         found = {"data": str((folder / self.data).absolute()), **self.node}
-        for key in ("data", "rounds-file"):
+        for key in ("data", "rounds-file", "federation"):
             if key in found:
                 found[key] = str((folder / str(found[key])).absolute())
         return found
@@ -139,7 +139,7 @@ def _validated(path: Path, kind: type[Any], tree: dict[str, Any]) -> DeploySetti
 
 def _check_floor(path: Path, found: NodeSettings, folder: Path) -> None:
     known = {name.replace("_", "-") for name in NodePolicy.model_fields}
-    known |= {"data", "partition-id", "declared"}
+    known |= {"data", "partition-id", "declared", "federation"}
     if strange := sorted(set(found.node) - known):
         raise DeployError(f"{path}: [node] {strange[0]} is no key of a node: {sorted(known)}")
     try:

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
-from fedlens.deploy.asking import read_token
+from client.contract import PREFIX
+from fedlens.deploy.asking import STATUS, address_of, ask, read_token
 from fedlens.deploy.bundles import COMPONENTS
-from fedlens.deploy.layout import OperatorSettings, read_role
+from fedlens.deploy.layout import DeployError, OperatorSettings, read_role
 from foundation.errors import FedlensError
 from foundation.files import write_durably
 from foundation.offline import SILENT
@@ -51,6 +52,7 @@ def submit(folder: Path, config: Config, *, name: str = "", resume: bool = False
         RunFailed: it failed, or could not be started.
     """
     settings: OperatorSettings = read_role(folder, OperatorSettings)
+    config = _with_contract(config, folder, settings)
     os.umask(0o077)
     with tempfile.TemporaryDirectory(prefix="fedlens-") as made:
         home = Path(made)
@@ -62,6 +64,19 @@ def submit(folder: Path, config: Config, *, name: str = "", resume: bool = False
         flwr = str(home / "bin" / "flwr")
         _call([flwr, "run", str(app), CONNECTION, "--stream"], environment)
         return _last_run(flwr, environment)
+
+
+def _with_contract(config: Config, folder: Path, settings: OperatorSettings) -> Config:
+    """Where ``data.name`` is ``federation``: the contract that the SuperLink's folder holds."""
+    if config.data.name != PREFIX:
+        return config
+    contract = str(ask(address_of(folder, settings), STATUS).get("contract") or "")
+    if not contract:
+        raise DeployError(
+            f"data.name = {PREFIX!r}, but the SuperLink's folder has no federation.toml: put the "
+            "owners' there (`fedlens deploy init --contract`)"
+        )
+    return config.updated({"data.name": f"{PREFIX}:{contract}"})
 
 
 def write_connection(home: Path, folder: Path, settings: OperatorSettings) -> None:

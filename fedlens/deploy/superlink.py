@@ -18,6 +18,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from client.node_store import CONTRACT
 from fedlens.deploy.gate import Gate, Page
 from fedlens.deploy.keys import Operators, UnusableKey, read_public_key
 from fedlens.deploy.launching import launch
@@ -135,7 +136,12 @@ class Service:
 
     def status(self) -> dict[str, Any]:
         """What `fedlens deploy status` shows: nodes and runs."""
-        return {"nodes": self._seen, "runs": run_reports(self._folder / "runs")}
+        contract = self._folder / CONTRACT
+        return {
+            "nodes": self._seen,
+            "runs": run_reports(self._folder / "runs"),
+            "contract": str(contract) if contract.exists() else "",
+        }
 
     def pages(self) -> dict[str, Page]:
         """The gate's own pages."""

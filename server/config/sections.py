@@ -46,8 +46,9 @@ class DataConfig(Section):
     """Which data the simulated users hold, and how it is dealt out to them."""
 
     name: str = "embedded"
-    """A data set's name, or ``image-folder:PATH``, ``npz:PATH`` or
-    ``folder:PATH,utility=COLUMN,sensitive=COLUMN`` (pictures with a manifest)."""
+    """A data set's name, or one with a path, such as ``npz:PATH``, ``hf:PATH`` or
+    ``folder:PATH,utility=COLUMN,sensitive=COLUMN`` (pictures with a manifest). For nodes with data
+    of their own: ``federation:PATH``, the contract that they were prepared under."""
     dir: str = ""
     """Folder of the data set's files; empty for the usual places."""
     users: Count = 1000

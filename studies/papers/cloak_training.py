@@ -12,8 +12,7 @@ from torch import Tensor, nn
 
 from client.datasets.attributes.data import PrivateData
 from models.classifiers import ConvClassifier, check_image
-from models.lenet import LeNet5
-from models.shapes import SIDES
+from models.lenet import SIDES, LeNet5
 from models.students import build_student
 from privatizers.black_box import Explorer, Follower, ask, train_substitute
 from privatizers.cloak import CloakObjective, CloakPrivatizer

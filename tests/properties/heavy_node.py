@@ -19,20 +19,20 @@ from server.mechanism import mechanism
 from simulations.transports.inprocess import InProcessGrid
 
 
-def main(path: str, kind: str, unit: str, times: int) -> None:
-    """Answer a request for all users some times over, and print what it took."""
+def main(path: str, kind: str, unit: str, times: int, enrolled: int = 50) -> None:
+    """Answer a request for 50 users some times over, and print what it took."""
     torch.set_num_threads(1)
     changes = {"sampling_rate": 0.001} if unit == "record" else {}
     stage = staged(kind, unit, **changes)
     request = TrainRequest(
         round=1,
-        users=tuple(range(50)),
+        users=tuple(range(0, enrolled, enrolled // 50))[:50],
         kind=stage.task.settings.kind,
         mechanism=mechanism(stage.config, stage.task.settings),
         settings=stage.asked.settings.model_dump(),
         weights=stage.asked.weights,
         seed=0,
-        enrolled=50,
+        enrolled=enrolled,
         key=b"key",
         records_per_user=4,
         filter=stage.asked.filter,
@@ -61,4 +61,4 @@ def kilobytes(what: str) -> int:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]))
+    main(sys.argv[1], sys.argv[2], sys.argv[3], *map(int, sys.argv[4:]))

@@ -12,7 +12,6 @@ from client.datasets.own.folder import read_labelled_folder
 from client.datasets.own.labels import OwnRecords, numbered, part_keys, parts_of
 from client.datasets.spec import DatasetSpec
 from models.pixels import as_pixels
-from models.shapes import SIDES
 
 TEST_PART = 2
 
@@ -24,17 +23,10 @@ def labelled_dataset(own: OwnRecords) -> Dataset:
     users the owners. Which images are for the test is what a curve's seed 0 says.
 
     Raises:
-        DatasetError: an attribute has one value, a part is empty, or images are not 28 or 32 pixels
-            square.
+        DatasetError: an attribute has one value, or a part is empty.
     """
     if own.utility is None:
         raise PrivateDataError(f"{own.path}: a run's data are pictures; these are series")
-    side = own.records.shape[-1]
-    if side not in SIDES:
-        raise PrivateDataError(
-            f"{own.path}: runs take pictures of 28 or 32 pixels, these are {side}; add side=28 or "
-            "side=32"
-        )
     names, labels = numbered(own.path, own.utility, "utility")
     hidden, sensitive = numbered(own.path, own.sensitive, "sensitive")
     for what, found in (("utility", names), ("sensitive", hidden)):

@@ -58,7 +58,7 @@ def numbered(
     Raises:
         PrivateDataError: there are more than an attribute can have.
     """
-    names = sorted(set(column), key=_order)
+    names = sorted(set(column), key=value_order)
     if len(names) > MOST_VALUES[what]:
         raise PrivateDataError(
             f"{path}: {what} has {len(names)} values, such as {', '.join(names[:3])}; put them in "
@@ -179,7 +179,8 @@ def _share(key: bytes, secret: bytes) -> float:
     return int.from_bytes(digest, "big") / 2**64
 
 
-def _order(value: str) -> tuple[int, float, str]:
+def value_order(value: str) -> tuple[int, float, str]:
+    """A key that sorts values: numbers by size, then texts."""
     try:
         number = float(value)
     except ValueError:

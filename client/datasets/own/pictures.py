@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import struct
+import io
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import IO
 
@@ -14,13 +15,20 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from client.datasets.attributes.data import PrivateDataError
+from models.shapes import SIDES
 
-FORMATS = ("PNG", "JPEG", "PPM")
-SUFFIXES = (".png", ".jpg", ".jpeg", ".ppm", ".pgm")
+FORMATS = (
+    "PNG", "JPEG", "PPM", "BMP", "DIB", "GIF", "TIFF", "WEBP", "JPEG2000", "AVIF", "TGA",
+    "PCX", "SGI",
+)  # fmt: skip
+"""What Pillow reads by itself. Of several pictures in a file the first counts. Formats that start
+other programs (EPS) or are none of pixels are never opened."""
+SUFFIXES = (
+    ".png", ".jpg", ".jpeg", ".ppm", ".pgm", ".pnm", ".bmp", ".dib", ".gif", ".tif", ".tiff",
+    ".webp", ".jp2", ".avif", ".tga", ".pcx", ".sgi",
+)  # fmt: skip
 GREY_MODES = ("1", "L", "LA")
 COLOUR_MODES = ("P", "PA", "RGB", "RGBA", "CMYK", "YCbCr")
-SIDES = tuple(range(16, 65, 4))
-"""Pixels of a side that every method takes: multiples of 4, 16 to 64."""
 USUAL_SIDE = 32
 MOST_PIXELS = 2**26
 """Of one picture. A small file can claim any size, and would be unpacked to it."""
@@ -58,26 +66,70 @@ def read_square(path: Path, side: int, channels: int) -> NDArray[np.uint8]:
         return squared(ImageOps.exif_transpose(_opened(file, str(path))), side, channels)
 
 
+def read_square_of(content: bytes, name: str, side: int, channels: int) -> NDArray[np.uint8]:
+    """The same of a picture's bytes, which errors call ``name``."""
+    with _plainly(name):
+        _check_bytes(len(content), name)
+        picture = ImageOps.exif_transpose(_opened(io.BytesIO(content), name))
+        return squared(picture, side, channels)
+
+
+def looked_at_bytes(content: bytes, name: str) -> tuple[str, tuple[int, int]]:
+    """As `looked_at`, of a picture's bytes."""
+    with _plainly(name):
+        _check_bytes(len(content), name)
+        picture = _opened(io.BytesIO(content), name)
+        return picture.mode, picture.size
+
+
+def check_plain_file(path: Path) -> None:
+    """Refuse what is no plain file, or too large a one.
+
+    Raises:
+        UnreadablePictureError: it is missing or no plain file.
+        OversizedPictureError: it is over 64 MiB.
+    """
+    if path.exists() and not path.is_file():  # reading a pipe would wait for ever
+        raise UnreadablePictureError(f"{path}: no readable picture (no plain file)")
+    _check_bytes(path.stat().st_size, str(path))
+
+
+def _check_bytes(count: int, name: str) -> None:
+    if count > MOST_BYTES:
+        raise OversizedPictureError(f"{name}: is over 64 MiB; scale it down or remove it")
+
+
 @contextmanager
 def _careful(path: Path) -> Iterator[None]:
-    try:
-        if path.exists() and not path.is_file():  # reading a pipe would wait for ever
-            raise UnreadablePictureError(f"{path}: no readable picture (no plain file)")
-        if path.stat().st_size > MOST_BYTES:
-            raise OversizedPictureError(f"{path}: is over 64 MiB; scale it down or remove it")
+    with _plainly(str(path)):
+        check_plain_file(path)
         yield
+
+
+@contextmanager
+def _plainly(name: str) -> Iterator[None]:
+    """Whatever a decoder raises of a damaged picture is one of our two errors."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a decoder's, which may quote the picture
+            yield
     except PrivateDataError:
         raise
     except Image.DecompressionBombError as error:
-        raise OversizedPictureError(f"{path}: {error}; scale it down or remove it") from error
-    except (OSError, SyntaxError, ValueError, TypeError, KeyError, struct.error) as error:
-        raise UnreadablePictureError(f"{path}: no readable picture ({error})") from error
+        raise OversizedPictureError(f"{name}: {error}; scale it down or remove it") from error
+    except Exception as error:  # decoders of twelve formats raise what they like
+        raise UnreadablePictureError(f"{name}: no readable picture ({error})") from error
+
+
+@lru_cache(maxsize=1)
+def _formats() -> tuple[str, ...]:
+    """Those of `FORMATS` that this machine's Pillow was built with."""
+    Image.init()  # else only the commonest are known until one of them fails
+    return tuple(name for name in FORMATS if name in Image.OPEN)
 
 
 def _opened(file: IO[bytes], name: str) -> Image.Image:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # judged below
-        picture = Image.open(file, formats=FORMATS)
+    picture = Image.open(file, formats=_formats())
     if picture.width * picture.height > MOST_PIXELS:
         raise OversizedPictureError(
             f"{name}: is {picture.width} x {picture.height} pixels, over 64 million; scale it "

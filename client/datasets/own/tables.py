@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from client.datasets.attributes.data import PrivateDataError
 SUFFIXES = (".csv", ".parquet")
 MOST_BYTES = 2**30
 MOST_ROWS = 5_000_000
+ROWS_AT_ONCE = 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,57 +51,83 @@ def read_table(path: Path) -> TextTable:
     Raises:
         PrivateDataError: it is missing, damaged, of another kind, too large, or has no rows.
     """
+    with _readable(path):
+        if path.stat().st_size > MOST_BYTES:
+            raise PrivateDataError(f"{path}: is over 1 GiB; split it, or leave columns out")
+        names, rows = _opened(path)
+        kept: list[list[str]] = []
+        for line, row in rows:
+            if len(row) != len(names):
+                raise PrivateDataError(
+                    f"{path}: line {line} has {len(row)} values for {len(names)} names; mend it"
+                )
+            kept.append(row)
+            _check_rows(path, len(kept))
+    if not kept:
+        raise PrivateDataError(f"{path}: has no rows under its line of names; add some")
+    return TextTable(path, {name: [row[at] for row in kept] for at, name in enumerate(names)})
+
+
+def read_rows(path: Path) -> Iterator[tuple[int, dict[str, str] | None]]:
+    """The rows of such a file one at a time, each with its line (or row, from 1, of Parquet).
+
+    A row with another number of values than there are names is None.
+
+    Raises:
+        PrivateDataError: as `read_table`, but for the file's size.
+    """
+    with _readable(path):
+        names, rows = _opened(path)
+        for line, row in rows:
+            yield line, dict(zip(names, row, strict=True)) if len(row) == len(names) else None
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    import pyarrow
+
     if path.suffix.lower() not in SUFFIXES:
         raise PrivateDataError(f"{path}: a table is a file .csv or .parquet; give such a one")
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise PrivateDataError(f"{path}: is over 1 GiB; split it, or leave columns out")
-        columns = _parquet(path) if path.suffix.lower() == ".parquet" else _csv(path)
+        yield
+    except pyarrow.ArrowException as error:
+        raise PrivateDataError(
+            f"{path}: no readable Parquet file ({_first_line(error)}); write it anew"
+        ) from error
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise PrivateDataError(
             f"{path}: no readable table ({_first_line(error)}); write it anew as CSV in UTF-8 or "
             "as Parquet"
         ) from error
-    table = TextTable(path, columns)
-    if not len(table):
-        raise PrivateDataError(f"{path}: has no rows under its line of names; add some")
-    return table
 
 
-def _csv(path: Path) -> dict[str, list[str]]:
+def _opened(path: Path) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
+    """Names of columns, and the rows with their lines; blanks around values are gone."""
+    rows = _parquet(path) if path.suffix.lower() == ".parquet" else _csv(path)
+    names = next(rows)[1]
+    _check_names(path, names)
+    return names, rows
+
+
+def _csv(path: Path) -> Iterator[tuple[int, list[str]]]:
     with path.open(newline="", encoding="utf-8-sig") as stream:
         lines = csv.reader(stream)
-        names = [name.strip() for name in next(lines, [])]
-        _check_names(path, names)
-        rows: list[list[str]] = []
+        yield 1, [name.strip() for name in next(lines, [])]
         for row in lines:
-            if not row:
-                continue
-            if len(row) != len(names):
-                raise PrivateDataError(
-                    f"{path}: line {lines.line_num} has {len(row)} values for {len(names)} names; "
-                    "mend it"
-                )
-            rows.append(row)
-            _check_rows(path, len(rows))
-    return {name: [row[place].strip() for row in rows] for place, name in enumerate(names)}
+            if row:
+                yield lines.line_num, [value.strip() for value in row]
 
 
-def _parquet(path: Path) -> dict[str, list[str]]:
-    import pyarrow
+def _parquet(path: Path) -> Iterator[tuple[int, list[str]]]:
     import pyarrow.parquet as parquet
 
-    try:
-        _check_rows(path, parquet.ParquetFile(path).metadata.num_rows)
-        found = parquet.read_table(path)
-    except pyarrow.ArrowException as error:
-        raise PrivateDataError(
-            f"{path}: no readable Parquet file ({_first_line(error)}); write it anew"
-        ) from error
-    _check_names(path, found.column_names)
-    return {
-        name: [_text(value) for value in found[name].to_pylist()] for name in found.column_names
-    }
+    with parquet.ParquetFile(path) as file:
+        yield 0, list(file.schema_arrow.names)
+        place = 0
+        for batch in file.iter_batches(batch_size=ROWS_AT_ONCE):
+            for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                place += 1
+                yield place, [_text(value) for value in row]
 
 
 def _text(value: object) -> str:

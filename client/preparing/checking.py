@@ -1,0 +1,79 @@
+"""What is wrong with a prepared store, a line for each thing, with the mend."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from client.contract import FederationContract
+from client.data import NodeDataError
+from client.node_store import NodeStore, open_store
+
+ROWS = 65_536
+AGAIN = "prepare the data anew"
+
+
+def store_faults(path: Path, contract: FederationContract | None = None) -> list[str]:
+    """Everything that is wrong with a store; none where it can be used as it is.
+
+    Reads all of it, a part at a time.
+
+    Args:
+        path: the store's folder.
+        contract: the federation's present one; None: the store's own.
+    """
+    try:
+        store = open_store(path)
+    except NodeDataError as error:
+        return [str(error)]
+    found = [*_file_faults(store), *_value_faults(store)]
+    if contract is not None and contract.digest() != store.contract.digest():
+        found.append(f"{path}: was prepared under another contract; {AGAIN} under this one")
+    if path.stat().st_mode & 0o077:
+        found.append(f"{path}: other users of the machine may look into it; chmod 700 it")
+    if not store.facts.records:
+        found.append(f"{path}: holds no record")
+    return found
+
+
+def _file_faults(store: NodeStore) -> list[str]:
+    faults = []
+    for name, digest in store.facts.files.items():
+        with (store.path / f"{name}.npy").open("rb") as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() != digest:
+                faults.append(f"{store.path}/{name}.npy: was changed since; {AGAIN}")
+    return faults
+
+
+def _value_faults(store: NodeStore) -> list[str]:
+    arrays, records = store.arrays, store.facts.records
+    ranges = {"labels": len(store.contract.classes), "index": records}
+    if store.contract.sensitive is not None:
+        ranges["sensitive"] = len(store.contract.sensitive.values)
+    faults = [
+        f"{store.path}/{name}.npy: has values outside 0..{end - 1}; {AGAIN}"
+        for name, end in ranges.items()
+        if not _within(arrays[name], end)
+    ]
+    offsets, ids = arrays["offsets"], arrays["ids"]
+    ends = len(offsets) > 0 and int(offsets[0]) == 0 and int(offsets[-1]) == records
+    if not ends or not _rises(offsets, 0):
+        faults.append(f"{store.path}/offsets.npy: is no index by user; {AGAIN}")
+    if not _rises(ids, 1):
+        faults.append(f"{store.path}/ids.npy: has a user twice, or not in order; {AGAIN}")
+    return faults
+
+
+def _within(values: NDArray[Any], end: int) -> bool:
+    parts = (values[start : start + ROWS] for start in range(0, len(values), ROWS))
+    return all(int(part.min()) >= 0 and int(part.max()) < end for part in parts)
+
+
+def _rises(values: NDArray[Any], least: int) -> bool:
+    """Whether each value is above the one before by ``least`` or more."""
+    parts = (values[start : start + ROWS + 1] for start in range(0, len(values), ROWS))
+    return all(bool((np.diff(part) >= least).all()) for part in parts)

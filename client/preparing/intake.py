@@ -1,0 +1,250 @@
+"""One pass over a source: each record is taken into the store, or left out for a reason."""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from client.contract import FederationContract
+from client.datasets.own.pictures import OversizedPictureError, UnreadablePictureError
+from client.datasets.sources.decoding import pixels_of
+from client.datasets.sources.formats import LabelledRecord, RecordSource
+from client.datasets.sources.records import TRAIN, SourceError, UnusableRecord
+from client.node_store import DECLARED, LEFT_OUT
+from client.preparing.growing import GrowingArray
+from client.preparing.identities import (
+    FINGERPRINT_BYTES,
+    fingerprint,
+    is_listed,
+    own_number,
+    read_fingerprints,
+    write_fingerprints,
+)
+from client.preparing.labels import LEAVE_OUT, AgreedNames
+from client.preparing.looks import Looks
+from foundation.errors import FedlensError, WrongUse
+
+FINGERPRINTS = "fingerprints.bin"
+NO_VALUE = -1
+MOST_NAMES = 1000
+EXAMPLES = 5
+Told = Callable[[int], None]
+
+
+class PrepareError(FedlensError):
+    """Data that cannot be brought into the federation's form; the message says the mend."""
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What a preparation goes by.
+
+    Attributes:
+        contract: of the federation.
+        secret: the node's own, for users' numbers.
+        mapped: an owner's names of classes to agreed ones, or to `LEAVE_OUT`.
+        sensitive: column of the sensitive attribute; empty: the one of its name.
+        whole: take records of every part of the source; else its training part alone.
+        owners_secret: the one that owners share, for fingerprints; None for none.
+        without: another node's fingerprints, whose users are left out.
+        roster: names of users who are enrolled, those without records too; None: who has some.
+    """
+
+    contract: FederationContract
+    secret: bytes
+    mapped: dict[str, str] = field(default_factory=dict)
+    sensitive: str = ""
+    whole: bool = False
+    owners_secret: bytes | None = None
+    without: Path | None = None
+    roster: Path | None = None
+
+
+class Intake:
+    """One pass over a source."""
+
+    def __init__(self, source: RecordSource, wanted: Preparation, folder: Path) -> None:
+        self._source, self._wanted, self._folder = source, wanted, folder
+        contract = wanted.contract
+        self._agreed = AgreedNames(contract.classes, wanted.mapped)
+        self._hidden = (
+            None if contract.sensitive is None else AgreedNames(contract.sensitive.values)
+        )
+        self._declared = {name: AgreedNames(values) for name, values in contract.declared.items()}
+        self._listed = None if wanted.without is None else read_fingerprints(wanted.without)
+        if self._listed is not None and wanted.owners_secret is None:
+            raise WrongUse("--without needs --owners-secret: fingerprints are made under it")
+        self.looks = Looks(contract.classes, contract.shape)
+        self.left_out: Counter[str] = Counter()
+        self.examples: dict[str, list[str]] = {}
+        self._foreign: Counter[str] = Counter()
+        self._missing: set[str] = set()
+        self._kept = 0
+        self._files = ExitStack()
+
+    @property
+    def notes(self) -> list[str]:
+        """What the owner should know beside numbers."""
+        return [
+            f"no column {name!r}: users have no value of this public attribute"
+            for name in sorted(self._missing)
+        ]
+
+    def __enter__(self) -> Intake:
+        shape = self._wanted.contract.shape
+        enter, folder = self._files.enter_context, self._folder
+        self._images = enter(GrowingArray(folder / "images.npy", "|u1", shape))
+        self._labels = enter(GrowingArray(folder / "labels.npy", "<i8"))
+        self._owners = enter(GrowingArray(folder / "owners.part", "<i8"))
+        self._sensitive = self._hidden and enter(GrowingArray(folder / "sensitive.npy", "<i8"))
+        self._columns = {
+            name: enter(GrowingArray(folder / f"{DECLARED}{name}.part", "<i2"))
+            for name in self._declared
+        }
+        self._prints = self._wanted.owners_secret and enter(
+            GrowingArray(folder / "prints.part", "|u1", (FINGERPRINT_BYTES,))
+        )
+        file = enter((folder / LEFT_OUT).open("w", newline="", encoding="utf-8"))
+        self._list = csv.writer(file)
+        self._list.writerow(["where", "why"])
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._files.close()
+
+    def run(self, told: Told) -> None:
+        """Take in every record, or leave it out."""
+        for place, found in enumerate(self._source.records()):
+            if place % 1000 == 0:
+                told(place)
+            if isinstance(found, UnusableRecord):
+                self._leave(found.where, found.why)
+            else:
+                self._take(found)
+
+    def _take(self, found: LabelledRecord) -> None:
+        if not self._wanted.whole and found.part not in ("", TRAIN):
+            return self._leave(found.where, f"of the part {found.part!r} (--whole takes all)", True)
+        try:
+            label = self._agreed.number(found.label)
+        except KeyError:
+            if len(self._foreign) < MOST_NAMES or found.label in self._foreign:
+                self._foreign[found.label] += 1
+            return self._leave(found.where, "a label that is not agreed")
+        if label is None:
+            return self._leave(found.where, f"label {found.label!r}, as --map says", True)
+        self._take_labelled(found, label)
+
+    def _take_labelled(self, found: LabelledRecord, label: int) -> None:
+        contract = self._wanted.contract
+        shared = None
+        if self._wanted.owners_secret is not None:
+            shared = fingerprint(self._wanted.owners_secret, contract.name, found.user)
+            if self._listed is not None and is_listed(self._listed, shared):
+                return self._leave(found.where, "a user of the other node", True)
+        try:
+            hidden = self._value_of_sensitive(found)
+            declared = {name: self._value(found, name) for name in self._declared}
+        except PrepareError as error:
+            return self._leave(found.where, str(error))
+        try:
+            pixels = pixels_of(found.picture, found.where, contract.shape[1], contract.shape[0])
+        except (UnreadablePictureError, OversizedPictureError) as error:
+            return self._leave(found.where, _kind_of(error))
+        self._write(found, label, pixels, hidden, declared, shared)
+
+    def _write(
+        self, found: LabelledRecord, label: int, pixels: NDArray[np.uint8], hidden: int,
+        declared: dict[str, int], shared: bytes | None,
+    ) -> None:  # fmt: skip
+        self._images.append(pixels)
+        self._labels.append(label)
+        self._owners.append(own_number(self._wanted.secret, found.user))
+        if self._sensitive:
+            self._sensitive.append(hidden)
+        for name, value in declared.items():
+            self._columns[name].append(value)
+        if self._prints and shared is not None:
+            self._prints.append(np.frombuffer(shared, np.uint8))
+        self.looks.add(label, pixels)
+        self._kept += 1
+
+    def _value_of_sensitive(self, found: LabelledRecord) -> int:
+        sensitive = self._wanted.contract.sensitive
+        if sensitive is None or self._hidden is None:
+            return NO_VALUE
+        column = self._wanted.sensitive or sensitive.attribute
+        if column not in found.values:
+            raise SourceError(
+                f"{self._source.path}: has no column {column!r}, the sensitive attribute; name it "
+                f"with --sensitive; there are {', '.join(sorted(found.values))}"
+            )
+        return self._number(self._hidden, column, found.values[column])
+
+    def _value(self, found: LabelledRecord, name: str) -> int:
+        if name not in found.values:
+            self._missing.add(name)
+            return NO_VALUE
+        return self._number(self._declared[name], name, found.values[name])
+
+    def _number(self, agreed: AgreedNames, name: str, value: str) -> int:
+        try:
+            number = agreed.number(value.strip())
+        except KeyError:
+            raise PrepareError(f"a value of {name} that is not agreed") from None
+        return NO_VALUE if number is None else number
+
+    def _leave(self, where: str, why: str, silently: bool = False) -> None:
+        self.left_out[why] += 1
+        if not silently:
+            self.examples.setdefault(why, [])
+            if len(self.examples[why]) < EXAMPLES:
+                self.examples[why].append(where)
+            self._list.writerow([_harmless(where), why])
+
+    def check(self) -> None:
+        """Refuse labels that are not agreed, and a source of which nothing is left."""
+        if self._foreign:
+            few = [f"{name!r} ({count})" for name, count in self._foreign.most_common(EXAMPLES)]
+            more = ", ..." if len(self._foreign) > EXAMPLES else ""
+            first = self.examples["a label that is not agreed"][0]
+            agreed = self._wanted.contract.classes
+            raise PrepareError(
+                f"{self._source.path}: labels {', '.join(few)}{more} are none of the agreed "
+                f"classes {', '.join(agreed[:10])}{', ...' if len(agreed) > 10 else ''} (first at "
+                f"{first}); say which they are with --map OWN=CLASS, or leave them out with "
+                f"--map OWN={LEAVE_OUT}"
+            )
+        if not self._kept:
+            whys = "; ".join(f"{count} left out: {why}" for why, count in self.left_out.items())
+            raise PrepareError(
+                f"{self._source.path}: no record is left{f' ({whys})' if whys else ''}; give some "
+                "that can be read"
+            )
+
+    def write_fingerprints(self) -> None:
+        """Put the list of users' fingerprints in order, each once."""
+        path = self._folder / "prints.part"
+        if self._prints:
+            rows = np.load(path, mmap_mode="r")
+            kind = np.dtype((np.void, FINGERPRINT_BYTES))
+            write_fingerprints(self._folder / FINGERPRINTS, rows.view(kind).reshape(-1))
+            path.unlink()
+
+
+def _kind_of(error: Exception) -> str:
+    if isinstance(error, OversizedPictureError):
+        return "a picture of over 64 million pixels or 64 MiB"
+    return "a picture that cannot be decoded"
+
+
+def _harmless(text: str) -> str:
+    """A cell that no spreadsheet takes for a formula."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text

@@ -1,0 +1,94 @@
+"""What a node holds, for its owner alone: these are counts of real people and stay here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from client.node_store import open_store
+
+ROWS = 65_536
+
+
+@dataclass(frozen=True)
+class NodeReport:
+    """What a store holds and what was left out of it.
+
+    Attributes:
+        records: that it holds.
+        users: enrolled.
+        shape: channels, height, width of an image.
+        classes: records by class.
+        held: records a user holds: least, median, most.
+        left_out: records that were left out, by why.
+        examples: where the first few of them stand, by why.
+        notes: further lines for the owner.
+    """
+
+    records: int
+    users: int
+    shape: tuple[int, int, int]
+    classes: dict[str, int]
+    held: tuple[int, int, int]
+    left_out: dict[str, int]
+    examples: dict[str, list[str]]
+    notes: list[str]
+
+    def to_json(self) -> dict[str, Any]:
+        """As one JSON object."""
+        return asdict(self)
+
+    def lines(self) -> list[str]:
+        """In words, a line each."""
+        channels, side, _ = self.shape
+        colour = "grey" if channels == 1 else "colour"
+        least, median, most = self.held
+        found = [
+            f"{self.records} records of {self.users} users, {side} x {side} {colour}; a user holds "
+            f"{least} to {most}, half of them at most {median}",
+            "records by class: " + ", ".join(f"{k} {n}" for k, n in self.classes.items()),
+        ]
+        for why, count in self.left_out.items():
+            where = self.examples.get(why, [])
+            more = ", ..." if len(where) < count else ""
+            places = f": {', '.join(where)}{more}" if where else ""
+            found.append(f"left out, {why}: {count}{places}")
+        empty = [name for name, count in self.classes.items() if not count]
+        if empty:
+            few = ", ".join(empty[:10]) + (", ..." if len(empty) > 10 else "")
+            found.append(f"no record of {few}: that is no fault, others may have some")
+        return [*found, *self.notes]
+
+
+def report_on(
+    path: Path,
+    left_out: Mapping[str, int] | None = None,
+    examples: Mapping[str, Sequence[str]] | None = None,
+    notes: Sequence[str] = (),
+) -> NodeReport:
+    """What a store holds, counted a part at a time.
+
+    Raises:
+        NodeDataError: as `open_store`.
+    """
+    store = open_store(path)
+    labels, offsets = store.arrays["labels"], store.arrays["offsets"]
+    names = store.contract.classes
+    counts = np.zeros(len(names), np.int64)
+    for start in range(0, len(labels), ROWS):
+        counts += np.bincount(labels[start : start + ROWS], minlength=len(names))
+    held = np.diff(offsets) if len(offsets) > 1 else np.zeros(1, np.int64)
+    return NodeReport(
+        records=store.facts.records,
+        users=store.facts.users,
+        shape=store.contract.shape,
+        classes={name: int(count) for name, count in zip(names, counts, strict=True)},
+        held=(int(held.min()), int(np.median(held)), int(held.max())),
+        left_out=dict(left_out or {}),
+        examples={why: list(where) for why, where in (examples or {}).items()},
+        notes=list(notes),
+    )

@@ -1,0 +1,65 @@
+"""A node with a million users takes no more memory than one with a thousand."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.lib.format import open_memmap
+
+from client.contract import FederationContract
+from client.node_store import CONTRACT, LAYOUT, STORE, NodeStoreFacts
+
+MEGABYTES = 100
+CLASSES = ("a", "b", "c")
+
+
+def a_store(folder: Path, users: int) -> Path:
+    """A store of a record for each user, blank pictures in a file with holes."""
+    folder.mkdir()
+    contract = FederationContract(
+        name="many", classes=CLASSES, image={"side": 28}, declared={"ward": ["1", "2"]}
+    )
+    columns = {
+        "images": ("|u1", (users, 1, 28, 28)), "labels": ("<i8", (users,)),
+        "index": ("<i8", (users,)), "offsets": ("<i8", (users + 1,)), "ids": ("<i8", (users,)),
+        "declared_ward": ("<U1", (users,)),
+    }  # fmt: skip
+    for name, (kind, shape) in columns.items():
+        array = open_memmap(folder / f"{name}.npy", "w+", kind, shape)
+        if name in ("index", "offsets", "ids"):
+            array[:] = np.arange(len(array))
+        if name == "declared_ward":
+            array[:] = "1"
+        array.flush()
+    (folder / CONTRACT).write_text(contract.to_toml())
+    facts = NodeStoreFacts(
+        layout=LAYOUT, contract=contract.digest(), records=users, users=users,
+        files=dict.fromkeys(columns, "0" * 64),
+    )  # fmt: skip
+    (folder / STORE).write_text(facts.model_dump_json())
+    return folder
+
+
+def megabytes(path: Path, kind: str, users: int) -> float:
+    here = Path(__file__).parent
+    done = subprocess.run(
+        [sys.executable, str(here / "heavy_node.py"), str(path), kind, "user", "1", str(users)],
+        check=True,
+        capture_output=True,
+        cwd=here.parents[1],
+        env={"PYTHONPATH": f"{here.parents[1]}:{here}", "OMP_NUM_THREADS": "1", "PATH": "/usr/bin"},
+        timeout=300,
+    )
+    return float(json.loads(done.stdout.splitlines()[-1])["megabytes"])
+
+
+@pytest.mark.slow
+def test_a_request_of_a_million_users_takes_no_more_memory_than_of_a_thousand(tmp_path):
+    few = megabytes(a_store(tmp_path / "few", 1000), "frozen", 1000)
+    many = megabytes(a_store(tmp_path / "many", 1_000_000), "frozen", 1_000_000)
+    assert many - few < MEGABYTES
