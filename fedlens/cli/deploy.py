@@ -143,7 +143,7 @@ def _add_start(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
 def _start(args: argparse.Namespace) -> int:
     from fedlens.deploy.background import start_in_background, wait_until_ready
     from fedlens.deploy.checking import require_startable, still_lacking
-    from fedlens.deploy.services import serve_folder
+    from fedlens.deploy.services import become_service
     from foundation.logs import set_up_logs
 
     os.umask(0o077)
@@ -153,7 +153,7 @@ def _start(args: argparse.Namespace) -> int:
     if not args.background:
         if len(args.folders) > 1:
             raise WrongUse("several folders are started with --background, each with its own log")
-        return serve_folder(args.folders[0])
+        become_service(args.folders[0])
     started = [(folder, start_in_background(folder)) for folder in args.folders]
     for folder, process in started:
         log = wait_until_ready(folder, process, still_lacking, READY_SECONDS)
@@ -206,6 +206,7 @@ def _run(args: argparse.Namespace) -> int:
     from fedlens.simulating import chosen_config
     from server.config.reading import parse_setting
 
+    os.umask(0o077)
     settings = dict(parse_setting(text) for text in args.settings)
     given = chosen(args, "preset", "config", "epsilon", "delta")
     config = chosen_config(**given, settings=settings)

@@ -17,8 +17,6 @@ from fedlens.deploy.layout import (
 )
 from foundation.errors import FedlensError
 
-HEALTH, STATUS = "/health", "/fedlens/status"
-
 
 class Unreachable(FedlensError):
     """A SuperLink that gave no answer; the message says why."""

@@ -11,9 +11,10 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from email.utils import parsedate_to_datetime
+from importlib.metadata import version
 from pathlib import Path
 
-from fedlens.deploy.asking import HEALTH, STATUS, Address, Unreachable, address_of, ask
+from fedlens.deploy.asking import Address, Unreachable, address_of, ask
 from fedlens.deploy.background import running
 from fedlens.deploy.certificates import certificate_problems
 from fedlens.deploy.keys import UnusableKey, read_public_key
@@ -25,7 +26,7 @@ from fedlens.deploy.layout import (
     SuperLinkSettings,
     read_folder,
 )
-from fedlens.deploy.superlink import FLOWER
+from fedlens.deploy.names import FLOWER, HEALTH, STATUS
 from foundation.code_digest import code_sha256
 from foundation.errors import FedlensError
 
@@ -71,7 +72,7 @@ def require_startable(folder: Path) -> None:
 
 def still_lacking(folder: Path) -> str | None:
     """What a folder that was started still lacks; None where it is ready."""
-    settings = read_folder(folder)
+    settings = read_folder(folder, floor=False)
     if isinstance(settings, SuperLinkSettings):
         try:
             ask(address_of(folder, settings), HEALTH, timeout=3.0)
@@ -189,7 +190,5 @@ def _disk(folder: Path) -> Iterator[str]:
 
 
 def _flower() -> Iterator[str]:
-    import flwr
-
-    if flwr.__version__ != FLOWER:
-        yield f"Flower {flwr.__version__} is installed: pip install flwr=={FLOWER}"
+    if (found := version("flwr")) != FLOWER:
+        yield f"Flower {found} is installed: pip install flwr=={FLOWER}"

@@ -27,7 +27,7 @@ def write_containers(folder: Path, nodes: Sequence[str], port: int) -> None:
     """Write ``containers``, ``kubernetes`` and ``proxy``; nothing in them is secret."""
     version = fedlens.__version__
     containers = folder / "containers"
-    containers.mkdir()
+    containers.mkdir(mode=0o700)
     _write(
         containers / "Dockerfile", rendered("Dockerfile", version=version, index=CPU_INDEX, **PLAIN)
     )
@@ -35,12 +35,12 @@ def write_containers(folder: Path, nodes: Sequence[str], port: int) -> None:
     _write(containers / "Dockerfile.cuda", cuda.replace(b"COPY *.whl", VENV, 1))
     _write(containers / "compose.yaml", _yaml(compose(nodes, port, version)))
     base = folder / "kubernetes"
-    base.mkdir()
+    base.mkdir(mode=0o700)
     _write(base / "kustomization.yaml", _yaml(_kustomization(nodes)))
     _write(base / "superlink.yaml", _documents(superlink_objects(port, version)))
     for name in nodes:
         _write(base / f"{name}.yaml", _documents(node_objects(name, version)))
-    (folder / "proxy").mkdir()
+    (folder / "proxy").mkdir(mode=0o700)
     _write(
         folder / "proxy" / "nginx.conf", rendered("nginx.conf", name="fedlens.example", port=port)
     )

@@ -58,7 +58,8 @@ class Gate:
             return
         path, local = str(scope["path"]), _is_local(scope)
         if path in self._pages:
-            if local or self._operator(scope) is not None:
+            bare = not any(key == b"authorization" for key, _ in scope["headers"])
+            if (local and bare) or self._operator(scope) is not None:
                 await _page(send, 200, *self._pages[path]())
             else:
                 await _refuse(send, "/v1/control/")

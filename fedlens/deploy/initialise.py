@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import tomli_w
 
-from client.contract import read_contract
-from client.node_store import CONTRACT
 from fedlens.deploy.certificates import Issued, issue_server, make_authority
 from fedlens.deploy.containers import write_containers
 from fedlens.deploy.keys import NAME, new_node_key, new_token, read_public_key, token_line
 from fedlens.deploy.layout import SETTINGS, DeployError
+from fedlens.deploy.names import CONTRACT
 from fedlens.deploy.scripts import write_scripts
 from foundation.code_digest import code_sha256
 from foundation.files import write_durably
@@ -49,41 +47,55 @@ def initialise(folder: Path, plan: FederationPlan) -> None:
         DeployError: the folder is not empty, or a name or file cannot be used.
     """
     _check(folder, plan)
-    os.umask(0o077)
-    folder.mkdir(parents=True, exist_ok=True)
-    authority = _certificates(folder, plan)
-    superlink = folder / "superlink"
-    settings = {
-        "role": "superlink",
-        "host": plan.host,
-        "port": plan.port,
-        "names": list(plan.names),
-    }
-    _settings(superlink, settings)
-    (superlink / "nodes").mkdir()
-    (superlink / "runs").mkdir()
-    place = f"{plan.names[0]}:{plan.port}"
+    _make(folder)
     contract = None if plan.contract is None else plan.contract.read_bytes()
-    if contract is not None:
-        _write(superlink / CONTRACT, contract)
+    authority = _superlink(folder, plan, contract)
+    _make(folder / "operators")
+    place = f"{plan.names[0]}:{plan.port}"
     lines = [
         _operator(folder / "operators" / name, name, place, authority) for name in plan.operators
     ]
-    _write(superlink / "operators", "".join(lines).encode())
-    code = code_sha256()
+    _write(folder / "superlink" / "operators", "".join(lines).encode())
+    _make(folder / "nodes")
     for number, name in enumerate(plan.nodes):
-        made = folder / "nodes" / name
-        made.mkdir(parents=True)
-        settings = _node_settings(number, name, place, code, agreed=contract is not None)
-        _settings(made, settings)
-        _write(made / "ca.crt", authority)
-        if contract is not None:
-            _write(made / CONTRACT, contract)
-        public = _node_key(made, name, plan.public_keys.get(name))
-        _write(superlink / "nodes" / f"{name}.pub", public)
-    for made in (superlink, *(folder / "nodes" / name for name in plan.nodes)):
+        _node(folder, number, name, place, (authority, contract), plan.public_keys.get(name))
+    for made in (folder / "superlink", *(folder / "nodes" / name for name in plan.nodes)):
         write_scripts(made)
     write_containers(folder, plan.nodes, plan.port)
+
+
+def _superlink(folder: Path, plan: FederationPlan, contract: bytes | None) -> bytes:
+    """Write the SuperLink's folder; returns the authority's certificate."""
+    superlink = folder / "superlink"
+    for made in (superlink, superlink / "nodes", superlink / "runs"):
+        _make(made)
+    listen = {"host": plan.host, "port": plan.port, "names": list(plan.names)}
+    _settings(superlink, {"role": "superlink", **listen})
+    if contract is not None:
+        _write(superlink / CONTRACT, contract)
+    return _certificates(folder, plan)
+
+
+def _node(
+    root: Path,
+    number: int,
+    name: str,
+    place: str,
+    shared: tuple[bytes, bytes | None],
+    given: Path | None,
+) -> None:
+    """Write a node's folder, and its public key into the SuperLink's.
+
+    ``shared`` is the authority's certificate and the owners' contract.
+    """
+    folder, (authority, contract) = root / "nodes" / name, shared
+    _make(folder)
+    _settings(folder, _node_settings(number, name, place, agreed=contract is not None))
+    _write(folder / "ca.crt", authority)
+    if contract is not None:
+        _write(folder / CONTRACT, contract)
+    public = _node_key(folder, name, given)
+    _write(root / "superlink" / "nodes" / f"{name}.pub", public)
 
 
 def _check(folder: Path, plan: FederationPlan) -> None:
@@ -92,6 +104,8 @@ def _check(folder: Path, plan: FederationPlan) -> None:
     for name in (*plan.nodes, *plan.operators):
         if not NAME.fullmatch(name):
             raise DeployError(f"{name!r} cannot be a name: give letters, digits, '.', '_' and '-'")
+    if "superlink" in plan.nodes:
+        raise DeployError("'superlink' is the server's name: give the node another")
     if len(set(plan.nodes)) != len(plan.nodes) or not plan.nodes:
         raise DeployError(f"nodes = {plan.nodes}: name each node once, and one at least")
     for name, path in plan.public_keys.items():
@@ -99,13 +113,14 @@ def _check(folder: Path, plan: FederationPlan) -> None:
             raise DeployError(f"a key is given for {name!r}, which is no node of {plan.nodes}")
         read_public_key(path)
     if plan.contract is not None:
+        from client.contract import read_contract
+
         read_contract(plan.contract)
 
 
 def _certificates(folder: Path, plan: FederationPlan) -> bytes:
     """Write the SuperLink's certificate and key; returns the authority's certificate."""
     superlink = folder / "superlink"
-    superlink.mkdir()
     if plan.given is not None:
         try:
             authority, certificate, key = (path.read_bytes() for path in plan.given)
@@ -113,7 +128,7 @@ def _certificates(folder: Path, plan: FederationPlan) -> bytes:
             raise DeployError(f"{error.filename}: {error.strerror}") from None
     else:
         made = make_authority(folder.name)
-        (folder / "authority").mkdir()
+        _make(folder / "authority")
         _write(folder / "authority" / "ca.crt", made.certificate)
         _write(folder / "authority" / "ca.key", made.key)
         authority, (certificate, key) = made.certificate, issue_server(made, plan.names)
@@ -124,7 +139,7 @@ def _certificates(folder: Path, plan: FederationPlan) -> bytes:
 
 def _operator(folder: Path, name: str, place: str, authority: bytes) -> str:
     """Write an operator's folder; returns what the SuperLink keeps of it."""
-    folder.mkdir(parents=True)
+    _make(folder)
     _settings(folder, {"role": "operator", "name": name, "superlink": place})
     _write(folder / "ca.crt", authority)
     token = new_token()
@@ -132,7 +147,7 @@ def _operator(folder: Path, name: str, place: str, authority: bytes) -> str:
     return token_line(name, token)
 
 
-def _node_settings(number: int, name: str, place: str, code: str, *, agreed: bool) -> Tree:
+def _node_settings(number: int, name: str, place: str, *, agreed: bool) -> Tree:
     floor: dict[str, object] = {"partition-id": number, "least-noise-multiplier": 0.5}
     if agreed:
         floor["federation"] = CONTRACT
@@ -141,7 +156,7 @@ def _node_settings(number: int, name: str, place: str, code: str, *, agreed: boo
         "name": name,
         "superlink": place,
         "port": NODE_PORT + number,
-        "code-sha256": code,
+        "code-sha256": code_sha256(),
         "node": floor,
     }
 
@@ -194,8 +209,11 @@ def add_operator(folder: Path, name: str) -> Path:
 
 
 def _settings(folder: Path, tree: Tree) -> None:
-    folder.mkdir(exist_ok=True)
     _write(folder / SETTINGS, tomli_w.dumps(tree).encode())
+
+
+def _make(folder: Path) -> None:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -13,8 +13,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from client.data import NodeDataError
-from client.node_policy import NodePolicy
 from foundation.errors import WrongUse
 
 SETTINGS = "deploy.toml"
@@ -101,8 +99,12 @@ _KINDS: dict[str, type[SuperLinkSettings | NodeSettings | OperatorSettings]] = {
 }
 
 
-def read_folder(folder: Path) -> DeploySettings:
+def read_folder(folder: Path, *, floor: bool = True) -> DeploySettings:
     """The settings in a folder's ``deploy.toml``.
+
+    Args:
+        folder: the folder.
+        floor: whether to look at a node's floor too, which loads what nodes compute with.
 
     Raises:
         DeployError: there is none, it is not TOML, or a setting cannot be used.
@@ -120,7 +122,7 @@ def read_folder(folder: Path) -> DeploySettings:
     if kind is None:
         raise DeployError(f"{path}: role = {tree.get('role')!r}: give {', '.join(_KINDS)}")
     found = _validated(path, kind, tree)
-    if isinstance(found, NodeSettings):
+    if floor and isinstance(found, NodeSettings):
         _check_floor(path, found, folder)
     return found
 
@@ -138,6 +140,9 @@ def _validated(path: Path, kind: type[Any], tree: dict[str, Any]) -> DeploySetti
 
 
 def _check_floor(path: Path, found: NodeSettings, folder: Path) -> None:
+    from client.data import NodeDataError
+    from client.node_policy import NodePolicy
+
     known = {name.replace("_", "-") for name in NodePolicy.model_fields}
     known |= {"data", "partition-id", "declared", "federation"}
     if strange := sorted(set(found.node) - known):
@@ -154,7 +159,7 @@ def read_role(folder: Path, kind: type[Any]) -> Any:
     Raises:
         DeployError: it is of another.
     """
-    found = read_folder(folder)
+    found = read_folder(folder, floor=False)
     if not isinstance(found, kind):
         raise DeployError(f"{folder} is the folder of a {found.role}, not what this needs")
     return found

@@ -20,7 +20,7 @@ def rendered(template: str, **values: object) -> bytes:
 
 def write_scripts(folder: Path) -> None:
     """Write ``start.sh`` and the systemd unit of a folder."""
-    settings = read_folder(folder)
+    settings = read_folder(folder, floor=False)
     start = folder / "start.sh"
     write_durably(start, rendered("start.sh"), private=True)
     start.chmod(0o700)

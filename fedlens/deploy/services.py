@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import secrets
+import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NoReturn
 
 import tomli_w
 
+from fedlens.deploy.launching import launch
 from fedlens.deploy.layout import (
     DeployError,
     NodeSettings,
@@ -19,11 +22,31 @@ from fedlens.deploy.layout import (
 from fedlens.deploy.state_folder import ephemeral_folder
 from fedlens.deploy.supervise import Program, Supervisor, this_python
 from foundation.files import write_durably
+from foundation.logs import set_up_logs
 from foundation.offline import SILENT
 from simulations.transports.flower_app import with_programs, write_programs
 
 SECRET = "superexec-secret"  # noqa: S105  (the name of a file)
 STORE_FILE = "store-url"
+
+
+def become_service(folder: Path) -> NoReturn:
+    """Have this process become the one that serves a folder, without what its checks loaded."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    command = this_python("fedlens.deploy.services", str(folder))
+    os.execv(command[0], command)  # noqa: S606  (our own program and arguments)
+
+
+def main(arguments: list[str]) -> None:
+    """Run what a folder is for until it is stopped.
+
+    Raises:
+        DeployError: the folder cannot be used.
+    """
+    os.umask(0o077)
+    set_up_logs()
+    sys.exit(serve_folder(Path(arguments[0])))
 
 
 def serve_folder(folder: Path) -> int:
@@ -32,8 +55,7 @@ def serve_folder(folder: Path) -> int:
     Raises:
         DeployError: the folder cannot be used.
     """
-    os.umask(0o077)
-    settings = read_folder(folder)
+    settings = read_folder(folder, floor=False)
     if isinstance(settings, OperatorSettings):
         raise DeployError(f"{folder} is an operator's folder: nothing runs there")
     with ephemeral_folder(folder, settings.state) as state:
@@ -114,3 +136,7 @@ def _environment(
     if isinstance(settings, SuperLinkSettings) and (folder / STORE_FILE).exists():
         environment["FEDLENS_RUN_STORE_FILE"] = str(folder / STORE_FILE)
     return environment
+
+
+if __name__ == "__main__":
+    launch(main)

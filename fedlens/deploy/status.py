@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from accountant.wording import shown
-from fedlens.deploy.asking import STATUS, Unreachable, address_of, ask
+from fedlens.deploy.asking import Unreachable, address_of, ask
 from fedlens.deploy.layout import DeployError, NodeSettings, SuperLinkSettings, read_folder
+from fedlens.deploy.names import STATUS
 from fedlens.deploy.run_reports import run_reports
 
 
@@ -19,7 +20,7 @@ def federation_status(folder: Path) -> dict[str, Any]:
         DeployError: the folder is a node's: it is told of no runs.
         Unreachable: the SuperLink does not answer an operator.
     """
-    settings = read_folder(folder)
+    settings = read_folder(folder, floor=False)
     if isinstance(settings, NodeSettings):
         raise DeployError(
             f"{folder} is a node's folder: `fedlens deploy check` tells how it is; the status of "

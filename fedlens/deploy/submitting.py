@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
-from client.contract import PREFIX
-from fedlens.deploy.asking import STATUS, address_of, ask, read_token
+from fedlens.deploy.asking import address_of, ask, read_token
 from fedlens.deploy.bundles import COMPONENTS
 from fedlens.deploy.layout import DeployError, OperatorSettings, read_role
+from fedlens.deploy.names import OWN_DATA, STATUS
 from foundation.errors import FedlensError
 from foundation.files import write_durably
 from foundation.offline import SILENT
@@ -53,7 +53,6 @@ def submit(folder: Path, config: Config, *, name: str = "", resume: bool = False
     """
     settings: OperatorSettings = read_role(folder, OperatorSettings)
     config = _with_contract(config, folder, settings)
-    os.umask(0o077)
     with tempfile.TemporaryDirectory(prefix="fedlens-") as made:
         home = Path(made)
         write_connection(home, folder.absolute(), settings)
@@ -68,15 +67,15 @@ def submit(folder: Path, config: Config, *, name: str = "", resume: bool = False
 
 def _with_contract(config: Config, folder: Path, settings: OperatorSettings) -> Config:
     """Where ``data.name`` is ``federation``: the contract that the SuperLink's folder holds."""
-    if config.data.name != PREFIX:
+    if config.data.name != OWN_DATA:
         return config
     contract = str(ask(address_of(folder, settings), STATUS).get("contract") or "")
     if not contract:
         raise DeployError(
-            f"data.name = {PREFIX!r}, but the SuperLink's folder has no federation.toml: put the "
+            f"data.name = {OWN_DATA!r}, but the SuperLink's folder has no federation.toml: put the "
             "owners' there (`fedlens deploy init --contract`)"
         )
-    return config.updated({"data.name": f"{PREFIX}:{contract}"})
+    return config.updated({"data.name": f"{OWN_DATA}:{contract}"})
 
 
 def write_connection(home: Path, folder: Path, settings: OperatorSettings) -> None:

@@ -18,20 +18,18 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from client.node_store import CONTRACT
 from fedlens.deploy.gate import Gate, Page
 from fedlens.deploy.keys import Operators, UnusableKey, read_public_key
 from fedlens.deploy.launching import launch
 from fedlens.deploy.layout import DeployError
 from fedlens.deploy.metrics import server_metrics
+from fedlens.deploy.names import CONTRACT, FLOWER, METRICS, STATUS
 from fedlens.deploy.run_reports import run_reports
 from foundation.logs import set_up_logs
 from foundation.offline import stay_offline
 
 logger = logging.getLogger("fedlens.deploy.superlink")
 
-FLOWER = "1.41.0"
-STATUS, METRICS = "/fedlens/status", "/metrics"
 LOOK_SECONDS = 2.0
 
 

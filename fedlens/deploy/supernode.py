@@ -20,7 +20,7 @@ from fedlens.deploy.bundles import bundle_problem
 from fedlens.deploy.launching import launch
 from fedlens.deploy.layout import DeployError, NodeSettings, read_role
 from fedlens.deploy.metrics import NodeCounts, node_metrics
-from fedlens.deploy.superlink import FLOWER, METRICS
+from fedlens.deploy.names import FLOWER, METRICS
 from foundation.code_digest import code_sha256
 from foundation.logs import set_up_logs
 from foundation.offline import stay_offline

@@ -12,10 +12,12 @@ import sys
 from collections.abc import Mapping
 from importlib.metadata import distribution
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import tomli_w
 
-from server.config.tree import Config
+if TYPE_CHECKING:
+    from server.config.tree import Config
 
 APP, PROGRAMS = "fedlens-app", "bin"
 COMPONENTS = {"serverapp": "server.app:app", "clientapp": "simulations.federation.apps:client_app"}

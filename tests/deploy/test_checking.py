@@ -12,7 +12,6 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 
-import flwr
 import pytest
 
 from fedlens.cli import main
@@ -69,7 +68,7 @@ def node(federation) -> Path:
     folder = federation / "nodes" / "north"
     path = folder / "deploy.toml"
     path.write_text(path.read_text().replace("9501", str(free_port())))
-    (folder / "data").mkdir(mode=0o700)
+    (folder / "data").touch(mode=0o600)
     return folder
 
 
@@ -113,7 +112,7 @@ def test_files_that_others_can_read(superlink):
 
 
 def test_another_flower(superlink, monkeypatch):
-    monkeypatch.setattr(flwr, "__version__", "1.30.0")
+    monkeypatch.setattr(checking, "version", lambda _: "1.30.0")
     (problem,) = check_folder(superlink)
     assert "pip install flwr==" in problem
 
@@ -128,7 +127,7 @@ def test_a_superlink_without_nodes_or_operators_or_with_a_wrong_key(superlink):
 
 
 def test_a_node_of_another_version_or_without_data_or_key(node, federation):
-    (node / "data").rmdir()
+    (node / "data").unlink()
     (node / "node.key").unlink()
     path = node / "deploy.toml"
     text = path.read_text()

@@ -92,6 +92,7 @@ def test_metrics_are_for_operators_and_this_machine(gate, token):
     assert gate(FAR).get("/metrics").status_code == 401
     assert gate(FAR).get("/metrics", headers=bearer(token)).text == "figures"
     assert gate(HERE).get("/metrics").text == "figures"
+    assert gate(HERE).get("/metrics", headers=bearer(token + "x")).status_code == 401
 
 
 def test_a_token_is_kept_hashed(tmp_path, token):

@@ -86,6 +86,28 @@ def test_a_node_with_other_code_takes_no_new_run(tmp_path, caplog):
     assert "agreed to" in caplog.text
 
 
+def test_names_that_are_written_down_twice_agree():
+    import flwr
+
+    from client.contract import PREFIX
+    from client.node_store import CONTRACT
+    from fedlens.deploy import names
+
+    assert (CONTRACT, PREFIX, flwr.__version__) == (names.CONTRACT, names.OWN_DATA, names.FLOWER)
+
+
+def test_a_service_loads_nothing_that_nodes_compute_with():
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, fedlens.deploy.services, fedlens.deploy.superlink, fedlens.deploy.supernode\n"
+        "print({'torch', 'scipy', 'opacus'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
 def test_flowers_step_is_given_our_judgement():
     seen = {}
 
