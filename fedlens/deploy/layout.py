@@ -40,8 +40,11 @@ class SuperLinkSettings(_Folder):
     host: str = "127.0.0.1"
     """Address to listen on; ``0.0.0.0`` for all of the machine's."""
     port: Port = 9443
+    """Its port."""
     certificate: str = "server.crt"
+    """Its certificate, PEM."""
     key: str = "server.key"
+    """The certificate's private key, PEM."""
     names: tuple[str, ...] = ("localhost",)
     """Host names and addresses by which nodes and operators reach it."""
     state: str = ""
@@ -54,11 +57,13 @@ class NodeSettings(_Folder):
 
     role: Literal["node"]
     name: str
+    """The node's name, that of its public key in the SuperLink's folder."""
     superlink: str
     """``HOST:PORT`` of the SuperLink."""
     port: Port = 9094
     """Port of the node's own processes, on 127.0.0.1 only."""
     key: str = "node.key"
+    """The node's private key, OpenSSH, on a NIST curve."""
     data: str = "data"
     """The node's own users: what ``fedlens node prepare`` wrote, or a ``.npz`` file."""
     code_sha256: str = Field(default="", alias="code-sha256")
@@ -86,7 +91,9 @@ class OperatorSettings(_Folder):
 
     role: Literal["operator"]
     name: str
+    """The operator's name."""
     superlink: str
+    """``HOST:PORT`` of the SuperLink."""
     token: str = "token"  # noqa: S105  (the name of a file)
     """File with the operator's token."""
 
