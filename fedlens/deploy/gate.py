@@ -25,6 +25,18 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 Page = Callable[[], tuple[str, bytes]]
 """Gives a page's media type and content."""
 
+CONTROL = "/v1/control/"
+OPERATIONS = frozenset(
+    {
+        *("start-run", "stop-run", "list-runs", "stream-logs"),
+        *("register-node", "unregister-node", "list-nodes"),
+        *("list-federations", "show-federation"),
+    }
+)
+"""What operators may ask of the control interface; connectors, automations, apps and the rest of it
+are for Flower's own products."""
+FORWARDED = (b"forwarded", b"x-forwarded-for", b"x-real-ip", b"via")
+"""Headers of a proxy, behind which a caller is from elsewhere, whatever its address here."""
 CHANGES = ("start-run", "stop-run", "register-node", "unregister-node")
 """What operators do that the log names."""
 SELF_REGISTRATION = ("/v1/fleet/register-node", "/v1/fleet/unregister-node")
@@ -39,7 +51,7 @@ class Gate:
     ``/health``               everyone
     ``/v1/fleet/...``         nodes, by their signature (Flower checks it);
                               none registers itself
-    ``/v1/control/...``       operators, by their token
+    ``/v1/control/...``       operators, by their token, `OPERATIONS` alone
     ``/v1/runtime/...``       processes on this machine
     ``pages``                 operators, and processes on this machine
     anything else             no one
@@ -62,15 +74,15 @@ class Gate:
             if (local and bare) or self._operator(scope) is not None:
                 await _page(send, 200, *self._pages[path]())
             else:
-                await _refuse(send, "/v1/control/")
+                await _refuse(send, CONTROL + "start-run")
         elif self._may(scope, path, local):
             await self._app(scope, receive, send)
         else:
             await _refuse(send, path)
 
     def _may(self, scope: Scope, path: str, local: bool) -> bool:
-        if path.startswith("/v1/control/"):
-            return self._operates(scope, path)
+        if path.startswith(CONTROL):
+            return self._operates(scope, path) and path.removeprefix(CONTROL) in OPERATIONS
         if path.startswith("/v1/runtime/"):
             return local
         if path.startswith("/v1/fleet/"):
@@ -81,8 +93,8 @@ class Gate:
         name = self._operator(scope)
         if name is None:
             logger.warning("refused %s: it had no operator's token", path)
-        elif path.rpartition("/")[2] in CHANGES:
-            logger.info("operator %s: %s", name, path.rpartition("/")[2])
+        elif path.removeprefix(CONTROL) in CHANGES:
+            logger.info("operator %s: %s", name, path.removeprefix(CONTROL))
         return name is not None
 
     def _operator(self, scope: Scope) -> str | None:
@@ -96,7 +108,7 @@ class Gate:
 def _is_local(scope: Scope) -> bool:
     """Whether the other end is on this machine: on loopback, or at the address it listens on."""
     client, server = scope.get("client"), scope.get("server")
-    if not client:
+    if not client or any(key in FORWARDED for key, _ in scope["headers"]):
         return False
     try:
         loopback = ip_address(client[0]).is_loopback
@@ -107,8 +119,10 @@ def _is_local(scope: Scope) -> bool:
 
 async def _refuse(send: Send, path: str) -> None:
     status, why = 404, "there is nothing here"
-    if path.startswith("/v1/control/"):
+    if path.startswith(CONTROL):
         status, why = 401, "an operator's token is needed: use `fedlens deploy`"
+        if path.removeprefix(CONTROL) not in OPERATIONS:
+            status, why = 404, "this SuperLink does not offer that"
     elif path.startswith(("/v1/runtime/", "/v1/fleet/")):
         status, why = 403, "not from here"
     await _page(send, status, "application/json", json.dumps({"error": why}).encode())

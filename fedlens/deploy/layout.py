@@ -47,6 +47,9 @@ class SuperLinkSettings(_Folder):
     """The certificate's private key, PEM."""
     names: tuple[str, ...] = ("localhost",)
     """Host names and addresses by which nodes and operators reach it."""
+    trusted_bundles: tuple[str, ...] = Field(default=(), alias="trusted-bundles")
+    """SHA-256 of app bundles whose code operators may run here. One without code, as
+    ``fedlens deploy run`` submits it, needs no entry; every other one is refused."""
     state: str = ""
     """Folder of what Flower keeps while it runs; emptied at every start and stop. By default in
     memory (``/dev/shm``), where there is one."""

@@ -130,6 +130,7 @@ def _environment(
         "FLWR_HOME": str(state),
         "FEDLENS_HOME": str(folder),
         "TMPDIR": str(state),
+        "FORWARDED_ALLOW_IPS": "",  # a proxy's word for where a caller is is not taken
         "PYTHONUNBUFFERED": "1",
     }
     environment.setdefault("OMP_NUM_THREADS", "1")

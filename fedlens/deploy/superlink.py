@@ -2,8 +2,8 @@
 
     python -m fedlens.deploy.superlink FOLDER FLOWER-ARGUMENT...
 
-Uses two places of Flower 1.41 that it keeps for extensions (middleware and the app's lifespan), and
-its link state to register nodes; all of that is in this file.
+Uses two places of Flower 1.41 that it keeps for extensions (middleware and the app's lifespan), its
+link state to register nodes, and its handler that starts runs; all of that is in this file.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from typing import Any
 from fedlens.deploy.gate import Gate, Page
 from fedlens.deploy.keys import Operators, UnusableKey, read_public_key
 from fedlens.deploy.launching import launch
-from fedlens.deploy.layout import DeployError
+from fedlens.deploy.layout import DeployError, SuperLinkSettings, read_role
 from fedlens.deploy.metrics import server_metrics
 from fedlens.deploy.names import CONTRACT, FLOWER, METRICS, STATUS
 from fedlens.deploy.run_reports import run_reports
+from fedlens.deploy.run_rule import only_without_code
 from foundation.logs import set_up_logs
 from foundation.offline import stay_offline
 
@@ -160,6 +161,7 @@ def main(arguments: list[str]) -> None:
     import flwr
     from flwr.superlink import extensions
     from flwr.superlink.cli.flower_superlink import flower_superlink
+    from flwr.superlink.servicer.control import control_handlers
     from starlette.middleware import Middleware
 
     if flwr.__version__ != FLOWER:
@@ -167,6 +169,9 @@ def main(arguments: list[str]) -> None:
     set_up_logs()
     service = Service(Path(arguments[0]))
     gate = Middleware(Gate, operators=service.operators, pages=service.pages())
+    settings: SuperLinkSettings = read_role(Path(arguments[0]), SuperLinkSettings)
+    start_run = only_without_code(control_handlers.start_run, settings.trusted_bundles)
+    control_handlers.__dict__["start_run"] = start_run
     extensions.get_middleware = lambda: (gate,)
     extensions.get_lifespan_contexts = lambda: (service.lifespan,)
     sys.argv = ["flower-superlink", *arguments[1:]]

@@ -36,9 +36,7 @@ def bearer(token):
 
 
 @pytest.mark.parametrize("place", [FAR, HERE])
-@pytest.mark.parametrize(
-    "action", ["start-run", "register-node", "stream-logs", "get-login-details"]
-)
+@pytest.mark.parametrize("action", ["start-run", "register-node", "stream-logs"])
 def test_only_an_operator_reaches_the_control_interface(gate, token, place, action):
     path = f"/v1/control/{action}"
     for headers in (
@@ -70,6 +68,20 @@ def test_who_is_taken_out_of_the_list_is_out_at_once(gate, token, tmp_path):
 def test_tasks_and_their_messages_are_for_this_machine(gate, token, path):
     assert gate(FAR).post(path, headers=bearer(token)).status_code == 403
     assert gate(HERE).post(path).text == "inside"
+
+
+@pytest.mark.parametrize(
+    "action", ["start-automation", "add-app", "get-login-details", "", "x/start-run"]
+)
+def test_what_operators_do_not_need_is_refused_to_them_too(gate, token, action):
+    path = f"/v1/control/{action}"
+    assert gate(FAR).post(path, headers=bearer(token)).status_code == 404
+
+
+@pytest.mark.parametrize("header", ["x-forwarded-for", "forwarded", "x-real-ip", "via"])
+def test_who_comes_through_a_proxy_is_not_of_this_machine(gate, header):
+    answer = gate(HERE).post("/v1/runtime/acquire-task", headers={header: "127.0.0.1"})
+    assert answer.status_code == 403
 
 
 def test_no_node_registers_itself(gate):

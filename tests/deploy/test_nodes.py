@@ -86,6 +86,34 @@ def test_a_node_with_other_code_takes_no_new_run(tmp_path, caplog):
     assert "agreed to" in caplog.text
 
 
+def test_a_superlink_starts_the_installed_fedlens_for_an_operator_and_nothing_else(tmp_path):
+    import hashlib
+
+    from flwr.cli.build import build_fab_from_disk
+    from flwr.supercore.error import FlowerError
+
+    from fedlens.deploy.run_rule import only_without_code
+    from server.config.tree import Config
+    from simulations.transports.flower_app import write_app
+
+    content = build_fab_from_disk(write_app(tmp_path, Config(), {}, COMPONENTS))
+    app = tmp_path / "fedlens-app"
+    (app / "evil.py").write_text("import os")
+    evil = build_fab_from_disk(app)
+    started = only_without_code(lambda request, *_, **__: "started", ())
+
+    def asked(content, spec=""):
+        own = SimpleNamespace(content=content, hash_str=hashlib.sha256(content).hexdigest())
+        return SimpleNamespace(fab=own, app_spec=spec)
+
+    assert started(asked(content), None) == "started"
+    for request in (asked(evil), asked(b""), asked(content, "@somebody/app")):
+        with pytest.raises(FlowerError):
+            started(request, None)
+    trusted = only_without_code(lambda *_, **__: "started", [hashlib.sha256(evil).hexdigest()])
+    assert trusted(asked(evil)) == "started"
+
+
 def test_names_that_are_written_down_twice_agree():
     import flwr
 
@@ -125,15 +153,20 @@ def test_flowers_step_is_given_our_judgement():
 
 def test_the_places_of_flower_that_are_used_are_there():
     import inspect
+    from importlib import import_module
 
     from flwr.superlink import extensions
     from flwr.superlink import main as api
     from flwr.supernode import main as node_api
     from flwr.supernode import start_client_internal as inner
 
+    control = import_module("flwr.superlink.routers.control.router")
     source = inspect.getsource(inner._pull_and_store_message)
     assert "_verify_fab(fab, trusted_entities)" in source and 'get("valid_license"' in source
     assert "extensions.get_middleware()" in inspect.getsource(api)
+    assert "control_handlers.start_run(" in inspect.getsource(
+        inspect.getmodule(control.start_run) or control
+    )
     assert callable(extensions.get_lifespan_contexts) and callable(node_api.create_app)
 
 
