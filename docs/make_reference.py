@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import get_args
 
 import fedlens
+from client.contract import FederationContract, HiddenAttribute, ImageForm
 from client.datasets.registry import DATASETS
 from client.node_policy import NodePolicy
 from fedlens.cli import build_parser
@@ -83,7 +84,9 @@ def node_settings() -> str:
         "",
         "| key | default | meaning |",
         "|---|---|---|",
-        "| `data` | none: say it | Absolute path of the node's file of users. |",
+        "| `data` | none: say it | Absolute path of the node's prepared store, or file of users. |",
+        "| `federation` | `''` | Absolute path of the federation's contract. A store has its own, "
+        "which must be the same; a file of users has none. |",
         "| `partition-id` | `0` | The node's place among the nodes, each another. |",
         "| `declared` | `''` | Public attributes of all the node's users, `NAME=VALUE` with spaces "
         "between: which slices they are in. |",
@@ -108,6 +111,27 @@ def deploy_settings() -> str:
                 lines.append(f"| `{info.alias or name}` | {shown} | {meaning} |")
         lines.append("")
     return "\n".join(lines)
+
+
+def contract() -> str:
+    """What ``federation.toml`` may say."""
+    lines = [
+        "## The contract, `federation.toml`",
+        "",
+        "The same file at all owners and at the server: [how to provide data]"
+        "(../how-to/provide-data.md).",
+        "",
+        "| key | default | meaning |",
+        "|---|---|---|",
+    ]
+    for table, model in (("", FederationContract), ("image.", ImageForm),
+                         ("sensitive.", HiddenAttribute)):  # fmt: skip
+        for name, info in model.model_fields.items():
+            if name in ("image", "sensitive"):
+                continue
+            default = "none: say it" if info.is_required() else f"`{info.default!r}`"
+            lines.append(f"| `{table}{name}` | {default} | {_said(str(info.description))} |")
+    return "\n".join(lines) + "\n"
 
 
 def _default(setting: Setting) -> str:
@@ -199,7 +223,14 @@ def _flags(parser: argparse.ArgumentParser) -> list[str]:
 def render() -> dict[str, str]:
     """Each page's file name and text."""
     parts = {
-        "settings.md": ("Settings", settings(), node_settings(), deploy_settings(), ENVIRONMENT),
+        "settings.md": (
+            "Settings",
+            settings(),
+            node_settings(),
+            contract(),
+            deploy_settings(),
+            ENVIRONMENT,
+        ),
         "presets.md": ("Presets and data sets", presets(), data_sets()),
         "api.md": ("The Python API", api()),
         "plugins.md": ("Plug-ins", PLUGINS, plugins()),

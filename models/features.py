@@ -20,6 +20,8 @@ from torch.nn import functional as F
 
 from models.shapes import FixedFeatures, ImageShape, check_shape
 
+MOST_VALUES = 8_000_000
+"""Values of rows that are computed at once, so that large images take no more memory than small."""
 ROUNDING_SLACK = 1e-6
 """Rows are shortened by this share, so that float32 rounding never lifts one over norm 1."""
 
@@ -43,7 +45,7 @@ class PatchFeatures(FixedFeatures):
         small_waves: cosines per place of the 9 x 9 window.
         large_waves: cosines per place of the 15 x 15 window.
         mass: the constant coordinate, in (0, 1).
-        chunk: images held in memory at once.
+        chunk: images held in memory at once, at most; fewer where they are large.
 
     Raises:
         ShapeError: on an image shape that is not supported.
@@ -73,7 +75,7 @@ class PatchFeatures(FixedFeatures):
             raise ValueError(f"mass={mass} must lie strictly between 0 and 1")
         if min(global_waves, small_waves, large_waves, chunk) < 1:
             raise ValueError("global_waves, small_waves, large_waves and chunk must be at least 1")
-        self.mass, self.chunk = mass, chunk
+        self.mass = mass
         source = torch.Generator().manual_seed(seed)
         channels, height, width = self.shape
         pixels = channels * height * width
@@ -85,6 +87,7 @@ class PatchFeatures(FixedFeatures):
         places = ((height - 3) // 3 + 1) ** 2 * small_waves
         places += ((height - 7) // 4 + 1) ** 2 * large_waves
         self.dim = 2 * global_waves + places + 1
+        self.chunk = max(1, min(chunk, MOST_VALUES // self.dim))
 
     def _buffer(
         self, name: str, size: tuple[int, ...], scale: float, source: torch.Generator

@@ -7,25 +7,23 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
 
 from client.datasets.dataset import Dataset, DatasetError, Images, Labels, build_dataset, check_size
+from client.datasets.own.pictures import GREY_MODES, SUFFIXES, looked_at, read_square
 from client.datasets.spec import DatasetSpec
 
-SUFFIXES = (".png", ".jpg", ".jpeg")
-GREY_MODES = ("1", "L", "LA")
-COLOUR_MODES = ("P", "PA", "RGB", "RGBA", "CMYK", "YCbCr")
 TEST_SHARE = 6
 """Without train and test folders, about one picture in six is for the test."""
 
 
 def load_folder(root: Path) -> Dataset:
-    """PNG and JPEG pictures from ``root/CLASS/`` or ``root/train/CLASS/``, ``root/test/CLASS/``.
+    """Pictures from ``root/CLASS/`` or ``root/train/CLASS/``, ``root/test/CLASS/``.
 
-    Classes are the sub-folders' names in alphabetical order. All pictures must have one size,
-    28 x 28 or 32 x 32; nothing is resized unasked. If all are grey there is one channel, else
-    three. Without the folders ``train`` and ``test``, the SHA-256 of a picture's path below
-    ``root`` decides where it goes, so that adding pictures never moves another.
+    Classes are the sub-folders' names in alphabetical order. All pictures must have one size, a
+    square that networks take; nothing is resized unasked (the data set ``tree`` resizes). If all
+    are grey there is one channel, else three. Without the folders ``train`` and ``test``, the
+    SHA-256 of a picture's path below ``root`` decides where it goes, so that adding pictures never
+    moves another.
 
     Raises:
         DatasetError: when a folder has no classes or pictures, or a picture is damaged or of
@@ -85,7 +83,7 @@ def _pictures(folder: Path, names: list[str]) -> list[tuple[Path, int]]:
         if path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
     ]
     if not found:
-        raise DatasetError(f"{folder} has no PNG or JPEG pictures in its sub-folders; add some")
+        raise DatasetError(f"{folder} has no pictures in its sub-folders; add some")
     return found
 
 
@@ -110,42 +108,19 @@ def _for_test(path: Path) -> bool:
 
 def _channels(paths: Iterable[Path]) -> int:
     """1 when every picture is grey, else 3; reads the headers only."""
-    modes = set()
-    for path in paths:
-        with _open(path) as picture:
-            if picture.mode not in GREY_MODES + COLOUR_MODES:
-                raise DatasetError(f"{path}: has pixels of kind {picture.mode}; save it in 8 bits")
-            modes.add(picture.mode)
+    modes = {looked_at(path)[0] for path in paths}
     return 1 if modes <= set(GREY_MODES) else 3
 
 
 def _read(pictures: list[tuple[Path, int]], channels: int) -> tuple[Images, Labels]:
     images: list[Images] = []
     for path, _ in pictures:
-        pixels = _pixels(path, channels)
-        if images and pixels.shape != images[0].shape:
+        width, height = looked_at(path)[1]
+        check_size(str(path), channels, height, width)
+        if images and height != images[0].shape[1]:
             raise DatasetError(
-                f"{path}: is {pixels.shape[1]} x {pixels.shape[2]} pixels, the others are "
+                f"{path}: is {height} x {width} pixels, the others are "
                 f"{images[0].shape[1]} x {images[0].shape[2]}; resize it"
             )
-        images.append(pixels)
+        images.append(read_square(path, height, channels))
     return np.stack(images), np.array([label for _, label in pictures], np.int64)
-
-
-def _pixels(path: Path, channels: int) -> Images:
-    with _open(path) as picture:
-        check_size(str(path), channels, picture.height, picture.width)
-        try:
-            plain = np.asarray(picture.convert("L" if channels == 1 else "RGB"), np.uint8)
-        except (OSError, SyntaxError, ValueError) as error:
-            raise DatasetError(f"{path}: damaged ({error}); save it again or remove it") from error
-    return plain[None] if channels == 1 else plain.transpose(2, 0, 1)
-
-
-def _open(path: Path) -> Image.Image:
-    try:
-        return Image.open(path, formats=("PNG", "JPEG"))
-    except (OSError, UnidentifiedImageError, Image.DecompressionBombError, SyntaxError) as error:
-        raise DatasetError(
-            f"{path}: no readable PNG or JPEG ({error}); save it again or remove it"
-        ) from error

@@ -89,7 +89,12 @@ def test_signal_keeps_its_size_through_the_selu_layers():
 
 @pytest.mark.parametrize(
     ("shape", "said"),
-    [((2, 28, 28), "2 channels"), ((1, 28, 32), "28 x 32"), ((1, 64, 64), "64 x 64")],
+    [
+        ((2, 28, 28), "2 channels"),
+        ((1, 28, 32), "28 x 32"),
+        ((1, 68, 68), "68 x 68"),
+        ((1, 30, 30), "multiple of 4"),
+    ],
 )
 def test_other_shapes_are_refused_with_the_mend(shape, said):
     with pytest.raises(ShapeError, match=said):

@@ -57,4 +57,4 @@ def test_what_cannot_be_built_is_named():
     with pytest.raises(ValueError, match="architecture='vgg' is unknown: choose one of cnn"):
         build_student("vgg", (1, 28, 28), 10)
     with pytest.raises(ShapeError):
-        build_student("residual", (1, 20, 20), 10)
+        build_student("residual", (1, 30, 30), 10)

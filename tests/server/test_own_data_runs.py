@@ -138,9 +138,7 @@ def test_a_contracts_place_is_absolute(small_config):
         check_run(small_config(data__name="federation:federation.toml"))
 
 
-def test_nodes_refuse_what_a_server_without_the_check_would_ask(
-    tmp_path, small_config, monkeypatch
-):
+def test_nodes_refuse_what_an_unchecked_server_would_ask(tmp_path, small_config, monkeypatch):
     from server.private_step import NoUsableReply
 
     agreed = contract(least_noise_multiplier=99.0)

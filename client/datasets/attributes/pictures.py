@@ -9,12 +9,10 @@ from typing import IO
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
 
 from client.datasets.attributes.data import PrivateData, PrivateDataError, Split, split_in_two
+from client.datasets.own.pictures import read_square, read_square_of
 from models.pixels import from_pixels
-
-FORMATS = ("PNG", "JPEG", "PPM")
 
 
 def labelled_pictures(
@@ -76,17 +74,6 @@ def read_picture(file: Path | IO[bytes], name: str, side: int, channels: int) ->
     Raises:
         PrivateDataError: when it is missing or damaged.
     """
-    try:
-        with Image.open(file, formats=FORMATS) as picture:
-            plain = picture.convert("L" if channels == 1 else "RGB")
-    except (OSError, UnidentifiedImageError, Image.DecompressionBombError, SyntaxError) as error:
-        raise PrivateDataError(
-            f"{name}: no readable picture ({error}); fetch it again or remove it"
-        ) from error
-    edge = min(plain.size)
-    left, top = (plain.width - edge) // 2, (plain.height - edge) // 2
-    square = plain.resize(
-        (side, side), Image.Resampling.BOX, box=(left, top, left + edge, top + edge)
-    )
-    pixels = np.asarray(square, np.uint8)
-    return pixels[None] if channels == 1 else np.moveaxis(pixels, 2, 0)
+    if isinstance(file, Path):
+        return read_square(file, side, channels)
+    return read_square_of(file.read(), name, side, channels)
