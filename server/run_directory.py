@@ -8,8 +8,7 @@
 ``checkpoint/generator-N.safetensors``  generators that stored samples were drawn from
 ``checkpoint/filter.safetensors``  the filter that the run was given, where it was given one
 ``releases/round-N.safetensors``  noised releases, which diagnoses read: `server.kept_releases`
-``status.json``            how it goes, for its operator: `server.run_status`
-``place.json``             where the run lies: a copy of the folder does not go on by itself
+``place.json``, ``status.json``  where the run lies (a copy does not go on by itself); how it goes
 ``store.db``               the database, unless another store is named (then in ``store-url``)
 """
 

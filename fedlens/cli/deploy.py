@@ -163,9 +163,14 @@ def _start(args: argparse.Namespace) -> int:
 
 def _stop(args: argparse.Namespace) -> int:
     from fedlens.deploy.background import stop_in_background
+    from fedlens.deploy.layout import OperatorSettings, read_folder
+    from fedlens.deploy.state_folder import wipe_state
 
     for folder in args.folders:
+        settings = read_folder(folder, floor=False)
         stopped = stop_in_background(folder)
+        if not isinstance(settings, OperatorSettings):
+            wipe_state(folder, settings.state)
         say(f"{folder} {'was stopped' if stopped else 'was not running'}")
     return ExitStatus.DONE
 

@@ -91,7 +91,7 @@ def superlink_objects(port: int, version: str) -> list[dict[str, Any]]:
         },
     }
     runs = {"name": "runs", "persistentVolumeClaim": {"claimName": "runs"}}
-    mount = {"name": "runs", "mountPath": "/fedlens/runs"}
+    mount = {"name": "runs", "mountPath": "/volumes/runs"}
     pod = _pod("superlink", version, [runs], [mount], readinessProbe=probe)
     return [service, claim, _stateful("superlink", pod)]
 
@@ -99,7 +99,7 @@ def superlink_objects(port: int, version: str) -> list[dict[str, Any]]:
 def node_objects(name: str, version: str) -> list[dict[str, Any]]:
     """A node: one pod, its data on a claim of its organisation, its folder from a secret."""
     data = {"name": "data", "persistentVolumeClaim": {"claimName": f"{name}-data"}}
-    mount = {"name": "data", "mountPath": "/fedlens/data", "readOnly": True}
+    mount = {"name": "data", "mountPath": "/volumes/data"}
     return [_stateful(name, _pod(name, version, [data], [mount]))]
 
 
@@ -121,14 +121,26 @@ def _stateful(name: str, pod: dict[str, Any]) -> dict[str, Any]:
 def _pod(
     name: str, version: str, volumes: list[Any], mounts: list[Any], **more: Any
 ) -> dict[str, Any]:
-    """A pod that copies its folder out of a secret (read-only there) into memory, and serves it."""
+    """A pod that copies its folder out of a secret (read-only there) into memory, and serves it.
+
+    Kubernetes makes volumes that their group may write to, so the folder lies inside one.
+    """
     limited = {
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,
         "capabilities": {"drop": ["ALL"]},
     }
     image = {"image": f"fedlens:{version}", "securityContext": limited}
-    unpack = "umask 077; tar -xf /secret/folder.tar -C /fedlens --strip-components=1"
+    unpack = "; ".join(
+        [
+            "set -e; umask 077; mkdir -p /fedlens/own",
+            "tar -xf /secret/folder.tar -C /fedlens/own --strip-components=1",
+            *(f"rm -rf /fedlens/own/{m['name']}" for m in mounts),
+            *(f"mkdir -p {m['mountPath']}/own || true" for m in mounts),
+            *(f"ln -s {m['mountPath']}/own /fedlens/own/{m['name']}" for m in mounts),
+        ]
+    )
+    serve = ["tini", "-g", "--", "fedlens", "deploy", "start", "/fedlens/own"]
     folder, memory = {"name": "folder", "mountPath": "/fedlens"}, {"medium": "Memory"}
     shared = {"name": "memory", "mountPath": "/dev/shm"}  # noqa: S108
     return {
@@ -139,11 +151,17 @@ def _pod(
                 "name": "folder",
                 **image,
                 "command": ["sh", "-c", unpack],
-                "volumeMounts": [folder, {"name": "secret", "mountPath": "/secret"}],
+                "volumeMounts": [folder, {"name": "secret", "mountPath": "/secret"}, *mounts],
             }
         ],
         "containers": [
-            {"name": "fedlens", **image, "volumeMounts": [folder, shared, *mounts], **more}
+            {
+                "name": "fedlens",
+                **image,
+                "command": serve,
+                "volumeMounts": [folder, shared, *mounts],
+                **more,
+            }
         ],
         "volumes": [
             {"name": "folder", "emptyDir": memory},

@@ -87,6 +87,7 @@ def programs_of(
     apps = [str(state / "bin" / "flower-superexec"), *tls]
     apps += ["--runtime-api-address", f"{ours}:{settings.port}"]
     apps += ["--superexec-auth-secret-file", str(state / SECRET)]
+    apps += ["--parent-pid", str(os.getpid())]
     return [
         Program(settings.role, [*service, *isolation], environment),
         Program("apps", apps, environment, settings.role, (ours, settings.port)),

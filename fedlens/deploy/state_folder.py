@@ -50,6 +50,11 @@ def state_place(folder: Path, named: str) -> Path:
     return memory / f"fedlens-{os.getuid()}-{tag}"
 
 
+def wipe_state(folder: Path, named: str) -> None:
+    """Remove what processes that were killed left, once none of the folder's runs."""
+    _remove(state_place(folder, named))
+
+
 def _remove(place: Path) -> None:
     try:
         status = place.lstat()

@@ -179,4 +179,4 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    launch(main)
+    launch(main, supervised=True)

@@ -118,4 +118,4 @@ def _with_metrics(create: Callable[..., Any], counts: NodeCounts) -> Callable[..
 
 
 if __name__ == "__main__":
-    launch(main)
+    launch(main, supervised=True)
