@@ -86,7 +86,11 @@ def still_lacking(folder: Path) -> str | None:
             text = answer.read().decode()
     except (urllib.error.URLError, OSError):
         return f"nothing answers on port {port}"
-    return None if "fedlens_node_connected 1" in text else "it has not reached the SuperLink"
+    return (
+        None
+        if "fedlens_node_connected 1" in text.splitlines()
+        else "it has not reached the SuperLink"
+    )
 
 
 def _superlink(folder: Path, settings: SuperLinkSettings) -> Iterator[str]:

@@ -29,7 +29,7 @@ def node_metrics(counts: NodeCounts) -> str:
     refused, connected = counts.refused, int(counts.connected)
     return _page(
         [
-            ("fedlens_node_connected", "gauge", "1 once the SuperLink let it in.", connected, {}),
+            ("fedlens_node_connected", "gauge", "Whether the SuperLink let it in.", connected, {}),
             ("fedlens_node_messages_total", "counter", "Messages taken in.", counts.messages, {}),
             ("fedlens_node_bundles_refused_total", "counter", "Bundles refused.", refused, {}),
         ]
