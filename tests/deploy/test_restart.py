@@ -34,10 +34,11 @@ def federation(tmp_path):
         np.savez(file, **arrays, users=np.arange(4), classes=np.array(2))
     (node / "data").chmod(0o600)
     try:
-        for made in (folder / "superlink", node):
-            start_in_background(made)
-            wait_for(lambda made=made: still_lacking(made) is None)
-        yield folder
+        start_in_background(folder / "superlink")
+        wait_for(lambda: still_lacking(folder / "superlink") is None)
+        supervisor = start_in_background(node)
+        wait_for(lambda: still_lacking(node) is None)
+        yield folder, supervisor
     finally:
         for made in (node, folder / "superlink"):
             stop_in_background(made)
@@ -64,13 +65,16 @@ def processes_of(folder: Path) -> list[int]:
 
 
 def test_a_killed_node_comes_back_and_ends_with_its_supervisor(federation):
-    node = federation / "nodes" / "north"
+    folder, supervisor = federation
+    node = folder / "nodes" / "north"
     (service,) = (n for n in processes_of(node) if b"deploy.supernode" in cmdline(n))
     os.kill(service, signal.SIGKILL)
     wait_for(lambda: service not in processes_of(node))
     wait_for(lambda: still_lacking(node) is None)  # refused by Flower at first: error 305
     assert "Exit Code: 305" in (node / "service.log").read_text()
-    os.kill(running(node), signal.SIGKILL)
+    assert running(node) == supervisor.pid
+    supervisor.kill()
+    supervisor.wait()
     wait_for(lambda: processes_of(node) == [], 60)
     assert state_place(node, "").exists()  # until the next start, or stop
     assert main(["deploy", "stop", str(node)]) == 0
@@ -81,7 +85,7 @@ def test_a_killed_node_comes_back_and_ends_with_its_supervisor(federation):
         "fedlens.cli",
         "deploy",
         "status",
-        str(federation / "superlink"),
+        str(folder / "superlink"),
     ]
     said = subprocess.run(status, capture_output=True, text=True, check=True).stdout
     assert "superlink  up" in said and "north" in said
