@@ -72,7 +72,7 @@ def check_agreed(described: Sequence[Description], config: Config) -> None:
     contract = run_contract(config)
     found = sorted({(d.federation, d.contract) for d in described})
     if len(found) != 1:
-        said = ", ".join(f"{name or 'no contract'} ({digest[:8]})" for name, digest in found)
+        said = ", ".join(f"{name!r} ({digest[:8] or 'no contract'})" for name, digest in found)
         raise EnrolmentError(
             f"nodes were prepared under different contracts: {said}; all owners need the same "
             "federation.toml, and prepare their data under it"

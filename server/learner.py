@@ -34,7 +34,10 @@ from server.tensors import Arrays, under, within
 
 FRAME_SEED = 4_000_003
 FRAME_IMAGES = 5_000
-"""Synthetic images that features are framed by, or a focus is taken from."""
+"""Synthetic images that features are framed by, or a focus is taken from, at most."""
+FRAME_PLACES = FRAME_IMAGES * 32 * 32
+"""Pixels of all of them, channels as one: of larger images there are fewer, so that their features
+(gigabytes at 64 x 64) take no more memory."""
 
 KeptGenerator = Callable[[int], NDArray[np.float32] | None]
 OnStep = Callable[[int, int], None]
@@ -72,6 +75,7 @@ class Learner:
             ConfigError: a task's settings do not fit the federation's data.
         """
         self._config, shape, classes = config, federation.shape, federation.drawn_classes
+        self._frame_images = min(FRAME_IMAGES, FRAME_PLACES // (shape[1] * shape[2]))
         self._trainer = GeneratorTrainer(config, shape, classes)
         self._tasks: dict[str, ServerTask] = {}
         for name in config.schedule:
@@ -114,7 +118,7 @@ class Learner:
         """Images of the present generator and their classes."""
         torch.set_num_threads(self._config.generator.threads)
         sampler = sampler_of(self._config, self._trainer.average, None)
-        labels = torch.arange(FRAME_IMAGES) % sampler.classes
+        labels = torch.arange(self._frame_images) % sampler.classes
         return sampler.draw(labels, self._config.seed + FRAME_SEED), labels
 
     def asked(self, scheduled: ScheduledTask) -> Asked:

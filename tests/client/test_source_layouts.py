@@ -289,3 +289,31 @@ def test_a_source_of_another_kind_is_refused_in_one_line(tmp_path):
         read(tmp_path)
     with pytest.raises(SourceError, match=r"no column 'ward'; there are file, label"):
         read(tmp_path, user="ward")
+
+
+def test_a_data_set_of_the_hub_is_read_where_datasets_keeps_it(tmp_path, monkeypatch):
+    import sys
+    from types import SimpleNamespace
+
+    found, _, _ = layouts.hugging_face(tmp_path / "first", "train")
+    kept = tmp_path / "cache"
+    kept.mkdir()
+    for split in ("train", "test"):
+        content = (tmp_path / "first" / "train" / "data-00000-of-00001.arrow").read_bytes()
+        (kept / f"digits-{split}.arrow").write_bytes(content)
+    asked = []
+
+    def load_dataset(name):
+        asked.append(name)
+        return {
+            split: SimpleNamespace(cache_files=[{"filename": str(kept / f"digits-{split}.arrow")}])
+            for split in ("train", "test")
+        }
+
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
+    data = load("hf:ylecun/digits,side=28,user=writer_id")
+    assert asked == ["ylecun/digits"]
+    assert (len(data.train_labels), len(data.test_labels)) == (len(found), len(found))
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(SourceError, match=r"fedlens\[datasets\]"):
+        load("hf:ylecun/digits")

@@ -55,6 +55,18 @@ def test_enlarging_repeats_pixels_and_invents_none() -> None:
     assert all(large[y, x] == small[y // 5, x // 5] for y in range(15) for x in range(20))
 
 
+@pytest.mark.parametrize("shape", [(16, 16), (64, 64, 3)])
+def test_images_of_any_side_are_shown_pixel_for_pixel(shape: tuple[int, ...]) -> None:
+    source = np.random.default_rng(0)
+    tiles = source.integers(0, 256, (5, *shape), dtype=np.uint8)
+    made = images.sprite([images.to_png(tile) for tile in tiles])
+    side = shape[0]
+    assert (made.width, made.height, made.columns) == (side, side, 3)
+    shown = np.asarray(Image.open(io.BytesIO(made.png)))
+    assert np.array_equal(shown[:side, side : 2 * side], tiles[1])
+    assert np.array_equal(shown[side : 2 * side, side : 2 * side], tiles[4])
+
+
 def test_default_labels_give_digits_their_own_key() -> None:
     labels = default_labels(range(10))
     assert [label.key for label in labels] == [*"0123456789", "q", "x"]

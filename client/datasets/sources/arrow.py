@@ -6,6 +6,7 @@ Read with pyarrow alone, a batch at a time; neither ``datasets`` nor any code of
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ import numpy as np
 from client.datasets.attributes.data import PrivateDataError
 from client.datasets.own.folder import inside
 from client.datasets.sources.records import (
+    TEST,
+    TRAIN,
     Found,
     Picture,
     SourceColumns,
@@ -22,12 +25,12 @@ from client.datasets.sources.records import (
     SourceFormat,
     SourceRecord,
     UnusableRecord,
-    part_of,
     reason,
 )
 
 IMAGE_COLUMNS = ("image", "img", "picture", "pixel_values")
 PARTITION = "partition_"
+_WORDS = re.compile(r"[-_.]")
 ROWS_AT_ONCE = 64
 
 
@@ -67,9 +70,13 @@ def _files(path: Path) -> Iterator[Path]:
 def _state_files(folder: Path) -> list[str]:
     try:
         state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
-        return [str(file["filename"]) for file in state["_data_files"]]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        indexed = bool(state.get("_indices_data_files"))
+        files = [str(file["filename"]) for file in state["_data_files"]]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise SourceError(f"{folder}/state.json: is none of a data set ({reason(error)})") from None
+    if indexed:
+        raise SourceError(f"{folder}: has an index over its rows; flatten_indices() it first")
+    return files
 
 
 def _order(path: Path) -> tuple[str, int, str]:
@@ -85,7 +92,7 @@ def _file(root: Path, file: Path, columns: SourceColumns) -> Iterator[Found]:
     words = file.relative_to(root).parts
     partitions = [word.removeprefix(PARTITION) for word in words if word.startswith(PARTITION)]
     known = {"partition": partitions[0]} if partitions else {}
-    part = next((p for p in map(part_of, words) if p in ("train", "test")), "")
+    part = _part(words)
     try:
         row, schema = 0, None
         for batch in _batches(file):
@@ -102,6 +109,35 @@ def _file(root: Path, file: Path, columns: SourceColumns) -> Iterator[Found]:
         OverflowError,
     ) as error:
         raise SourceError(f"{file}: cannot be read on ({reason(error)}); write it anew") from None
+
+
+def _part(words: tuple[str, ...]) -> str:
+    """``train`` or ``test``, where a folder's or file's name has that word; the last one counts."""
+    found = [part for word in words for part in _WORDS.split(word) if part in (TRAIN, TEST)]
+    return found[-1] if found else ""
+
+
+def hub_folder(name: str) -> Path:
+    """The folder in which ``datasets`` keeps a data set of the hub, fetched if need be.
+
+    Raises:
+        SourceError: ``datasets`` is not installed, or it cannot be had.
+    """
+    try:
+        from datasets import load_dataset
+    except ImportError:
+        raise SourceError(
+            f"hf:{name}: is no folder here, and to fetch it from the hub takes datasets: "
+            "pip install 'fedlens[datasets]'"
+        ) from None
+    try:
+        splits = load_dataset(name)
+        files = [Path(file["filename"]) for one in splits.values() for file in one.cache_files]
+    except Exception as error:  # the hub's, the network's or the data set's own
+        raise SourceError(f"hf:{name}: cannot be had ({reason(error)})") from None
+    if not files:
+        raise SourceError(f"hf:{name}: is not kept on the disk; write it with save_to_disk")
+    return files[0].parent
 
 
 def _batches(file: Path) -> Iterator[Any]:

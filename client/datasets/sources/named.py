@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import re
 import tempfile
 from array import array
 from collections import Counter
@@ -26,6 +27,7 @@ from client.datasets.own.pictures import (
     resizing_note,
     usual_side,
 )
+from client.datasets.sources.arrow import hub_folder
 from client.datasets.sources.decoding import form_of, pixels_of
 from client.datasets.sources.formats import LabelledRecord, RecordSource, open_source
 from client.datasets.sources.records import TEST, TRAIN, SourceError, SourceRecord, UnusableRecord
@@ -36,6 +38,7 @@ MOST_CLASSES = 1000
 TEST_SHARE = 6
 """Without a test part about one user in six is for the test; without users, one record."""
 SHOWN = 3
+_ON_HUB = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 
 def _nameless() -> IO[bytes]:
@@ -207,6 +210,14 @@ def _spec(kind: str, title: str, attribution: str = "", moves: str = "none") -> 
     )
 
 
+def _on_disk(argument: str) -> str:
+    """A data set's folder in place of its name on the hub; what follows stays."""
+    name, comma, rest = argument.partition(",")
+    if Path(name).expanduser().exists() or not _ON_HUB.fullmatch(name):
+        return argument
+    return f"{hub_folder(name)}{comma}{rest}"
+
+
 def _at_nodes(argument: str, data_dir: Path | None) -> Dataset:
     raise DatasetError(
         f"federation:{argument}: its records are at its nodes and nowhere else; simulate with "
@@ -215,7 +226,9 @@ def _at_nodes(argument: str, data_dir: Path | None) -> Dataset:
 
 
 FEDERATION = DatasetSpec("A federation's own data", _at_nodes, by_path=True)
-HUGGING_FACE = _spec("hf", "Hugging Face data set on the disk")
+HUGGING_FACE = DatasetSpec(
+    "Hugging Face data set", lambda argument, _: load_source("hf", _on_disk(argument)), by_path=True
+)
 IDX = _spec("idx", "IDX files")
 EMNIST = _spec(
     "idx",
