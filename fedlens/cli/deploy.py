@@ -144,12 +144,10 @@ def _start(args: argparse.Namespace) -> int:
     from fedlens.deploy.background import start_in_background, wait_until_ready
     from fedlens.deploy.checking import require_startable, still_lacking
     from fedlens.deploy.services import become_service
-    from foundation.logs import set_up_logs
 
-    os.umask(0o077)
-    set_up_logs()
     for folder in args.folders:
         require_startable(folder)
+    os.umask(0o077)
     if not args.background:
         if len(args.folders) > 1:
             raise WrongUse("several folders are started with --background, each with its own log")
