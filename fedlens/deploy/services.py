@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import secrets
 import sys
 from collections.abc import Mapping
@@ -45,6 +46,7 @@ def main(arguments: list[str]) -> None:
         DeployError: the folder cannot be used.
     """
     os.umask(0o077)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a dump would hold sums and keys
     set_up_logs()
     sys.exit(serve_folder(Path(arguments[0])))
 
