@@ -13,7 +13,7 @@ QUICK  := accountant/test_account.py accountant/test_ledger.py accountant/test_p
           simulations/test_cli.py transports/test_inprocess.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-fault quick quick-tests test lint format dashboard docs bench bench-accountant bench-noise bench-records clean
+.PHONY: help setup demo demo-fault quick quick-tests test lint format dashboard docs sbom bench bench-accountant bench-noise bench-records clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,6 +67,9 @@ format: setup ## rewrite the code in the house's format
 
 docs: setup ## build the site strictly, into build/site
 	$(BIN)/python -m sphinx -W -n --keep-going -q -b html -d build/doctrees docs build/site
+
+sbom: setup ## list all packages (CycloneDX) and their licences, into build/sbom
+	$(BIN)/python -m tools.sbom --out build/sbom
 
 bench: setup ## measure speed and memory, print tables
 	$(BIN)/python -m studies.benchmarks.rounds

@@ -104,6 +104,7 @@ def _application(tokens: SessionTokens, store: Store, started: Callable[[], None
 
     from dashboard.auth import AuthMiddleware
     from dashboard.desk_api import desk_routes
+    from dashboard.metrics import metrics_route
     from dashboard.processes import end_all
 
     @asynccontextmanager
@@ -115,7 +116,7 @@ def _application(tokens: SessionTokens, store: Store, started: Callable[[], None
     return App(
         MAIN_SCRIPT,
         lifespan=lifespan,
-        routes=desk_routes(store),
+        routes=[*desk_routes(store), metrics_route(store)],
         middleware=[Middleware(AuthMiddleware, tokens=tokens)],
         on_script_error=_log_error,
     )

@@ -14,12 +14,14 @@ import inspect
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from typing import get_args
 
 import fedlens
 from client.contract import FederationContract, HiddenAttribute, ImageForm
 from client.datasets.registry import DATASETS
 from client.node_policy import NodePolicy
 from fedlens.cli import build_parser
+from fedlens.deploy.layout import NodeSettings, OperatorSettings, SuperLinkSettings
 from fedlens.presets import PRESETS, preset_names
 from server.config.reference import Setting, tables
 
@@ -52,6 +54,9 @@ ENVIRONMENT = """## Environment
 | `FEDLENS_HOME` | where `flwr run` puts runs when `run.out` is empty; `~/.fedlens` by default |
 | `FEDLENS_DASHBOARD_USER` | account of the dashboard's access token; set by the command |
 | `FEDLENS_DASHBOARD_COOKIE` | name of the cookie of the dashboard's sessions; set by the command |
+| `FEDLENS_RUN_STORE` | URL of the store of runs over Flower, read where the ServerApp runs |
+| `FEDLENS_RUN_STORE_FILE` | a file with that URL, mode 600, in place of it |
+| `FEDLENS_LOG` | `json` for logs as JSON, one object a line |
 | `FEDLENS_TEST_MODE` | `1` allows `privacy.fixed_seed`, which voids every guarantee; for tests |
 | `FEDLENS_SHARED` | folder with whole data sets and oracle values for the tests |
 """
@@ -74,7 +79,8 @@ def node_settings() -> str:
     lines = [
         "## A node's own configuration",
         "",
-        "`flower-supernode --node-config 'KEY=VALUE ...'`; no server can change it.",
+        "`[node]` in a node's `deploy.toml`, or `flower-supernode --node-config 'KEY=VALUE ...'`; "
+        "no server can change it.",
         "",
         "| key | default | meaning |",
         "|---|---|---|",
@@ -89,6 +95,22 @@ def node_settings() -> str:
         key, meaning = name.replace("_", "-"), _said(str(info.description))
         lines.append(f"| `{key}` | `{info.default!r}` | {meaning} |")
     return "\n".join(lines) + "\n"
+
+
+def deploy_settings() -> str:
+    """The keys of ``deploy.toml``, for each kind of folder."""
+    lines = ["## `deploy.toml`", "", "Of a machine's folder that `fedlens deploy init` wrote.", ""]
+    for kind in (SuperLinkSettings, NodeSettings, OperatorSettings):
+        fields = kind.model_fields
+        role = str(get_args(fields["role"].annotation)[0])
+        lines += [f'### `role = "{role}"`', "", "| key | default | meaning |", "|---|---|---|"]
+        for name, info in fields.items():
+            shown = "say it" if info.is_required() else f"`{info.default!r}`"
+            if name != "role":
+                meaning = _said(info.description or "")
+                lines.append(f"| `{info.alias or name}` | {shown} | {meaning} |")
+        lines.append("")
+    return "\n".join(lines)
 
 
 def contract() -> str:
@@ -201,7 +223,14 @@ def _flags(parser: argparse.ArgumentParser) -> list[str]:
 def render() -> dict[str, str]:
     """Each page's file name and text."""
     parts = {
-        "settings.md": ("Settings", settings(), node_settings(), contract(), ENVIRONMENT),
+        "settings.md": (
+            "Settings",
+            settings(),
+            node_settings(),
+            contract(),
+            deploy_settings(),
+            ENVIRONMENT,
+        ),
         "presets.md": ("Presets and data sets", presets(), data_sets()),
         "api.md": ("The Python API", api()),
         "plugins.md": ("Plug-ins", PLUGINS, plugins()),

@@ -31,6 +31,7 @@ from foundation.offline import stay_offline
 if TYPE_CHECKING:
     from fedlens import privatizers
     from fedlens.auditing import AuditReport, audit
+    from fedlens.backups import backup, restore
     from fedlens.budgets import Budget, Calibration, budget, calibrate
     from fedlens.diagnosing import diagnose, power
     from fedlens.hinting import hints
@@ -56,6 +57,7 @@ __all__ = [
     "WrongUse",
     "__version__",
     "audit",
+    "backup",
     "budget",
     "calibrate",
     "check_node",
@@ -68,6 +70,7 @@ __all__ = [
     "privatizers",
     "probe",
     "probe_price",
+    "restore",
     "resume",
     "simulate",
 ]
@@ -75,6 +78,8 @@ __all__ = [
 _PLACES = {
     "AuditReport": "auditing",
     "audit": "auditing",
+    "backup": "backups",
+    "restore": "backups",
     "Budget": "budgets",
     "Calibration": "budgets",
     "budget": "budgets",

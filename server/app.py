@@ -2,40 +2,59 @@
 
 Besides the settings of `server.config.tree`, the run config holds ``run.out``, the absolute path
 of the run's directory (a fresh one under ``$FEDLENS_HOME/runs`` when empty; an existing run is
-resumed), ``run.store``, the URL of the store, and ``run.only_copy``, by which an operator says that
-a run's folder that was moved or restored is the only one.
+resumed), ``run.name``, the name of that fresh directory, ``run.store``, the URL of the store where
+it has no password (`server.run_store`), and ``run.only_copy``, by which an operator says that a
+run's folder that was moved or restored is the only one.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import re
+from contextlib import suppress
 from pathlib import Path
 
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
+from foundation.errors import FedlensError
+from foundation.logs import set_up_logs
 from server.agreed import check_run
 from server.builds_on import check_earlier
 from server.config.reading import read_run_config
-from server.config.tree import RUN_KEYS
+from server.config.tree import ConfigError
 from server.population import check_room
-from server.run_directory import RunDirectory
+from server.run_directory import RunDirectory, RunDirectoryError
 from server.run_place import bind
-from server.schedule import check_affordable
+from server.run_status import RunStatusFile
+from server.run_store import store_url
+from server.schedule import check_affordable, total_rounds
 from server.training import train
 
 logger = logging.getLogger(__name__)
 
 app = ServerApp()
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """Train one run over the nodes behind ``grid``."""
-    out, store = (str(context.run_config.get(key, "")) for key in RUN_KEYS[:2])
-    path = Path(out) if out else _fresh_path(context.run_id)
-    config = read_run_config(context.run_config)
+    set_up_logs()
+    try:
+        _run(grid, context)
+    except FedlensError as error:
+        logger.error("the run ends: %s", error)  # noqa: TRY400  (its message is all there is to say)
+        raise
+
+
+def _run(grid: Grid, context: Context) -> None:
+    config_of = context.run_config
+    out = str(config_of.get("run.out", ""))
+    path = Path(out) if out else _fresh_path(context.run_id, str(config_of.get("run.name", "")))
+    store = store_url(str(config_of.get("run.store", "")), os.environ)
+    config = read_run_config(config_of)
     directory = RunDirectory(path)
     if not directory.exists():
         check_run(config)  # what is refused leaves no run behind
@@ -43,13 +62,20 @@ def main(grid: Grid, context: Context) -> None:
         check_room(config)
         check_earlier(config)
         directory = RunDirectory.create(path, config)
-    elif context.run_config.get(RUN_KEYS[3], False):
+    elif config_of.get("run.only_copy", False):
         with directory.locked():
             bind(directory)
-    outcome = train(config, directory, grid, store_url=store)
+    try:
+        outcome = train(config, directory, grid, store_url=store)
+    except FedlensError as error:
+        with suppress(RunDirectoryError), directory.locked():  # another process's run says its own
+            RunStatusFile(directory, total_rounds(config)).ended("failed", str(error))
+        raise
     logger.info("fedlens run %s in %s", outcome.run_id, directory.path)
 
 
-def _fresh_path(run_id: int) -> Path:
+def _fresh_path(run_id: int, name: str) -> Path:
+    if name and not NAME.fullmatch(name):
+        raise ConfigError(f"run.name = {name!r}: give letters, digits, '.', '_' and '-'")
     home = Path(os.environ.get("FEDLENS_HOME", "~/.fedlens")).expanduser()
-    return home / "runs" / f"{run_id:x}"
+    return home / "runs" / (name or f"{run_id:x}")

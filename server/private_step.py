@@ -23,6 +23,7 @@ from server.exchange import exchange
 from server.learner import Asked
 from server.mechanism import denominator, mechanism, round_noise
 from server.run_key import new_key
+from server.run_status import Attendance
 from server.sampling import Cohort, Roster, draw_cohort, everyone
 from server.schedule import ScheduledTask
 
@@ -67,6 +68,8 @@ class PrivateStep:
         self._split = split
         self._task, self._key = task.settings, key or new_key(config)
         self.record_mode = config.privacy.unit == "record"
+        self.attendance = Attendance()
+        """Of the round that was gathered last."""
         bound = largest_reply if self.record_mode else self._task.clipping_norm
         self._limits = Limits(size, bound, evidence=not self.record_mode, positive=positive)
 
@@ -180,6 +183,8 @@ class PrivateStep:
     def _report(self, number: int, aggregate: Aggregate) -> None:
         # every node is asked in every round, so how many answered tells nothing of who was drawn
         asked, there = len(self._roster.node_ids), aggregate.accepted
+        refused = tuple(reason for _, reason in aggregate.refused)
+        self.attendance = Attendance(self._config.data.nodes, len(there), refused)
         level = logging.INFO if len(there) == asked == self._config.data.nodes else logging.WARNING
         logger.log(
             level,

@@ -32,6 +32,7 @@ from server.round_slots import RoundSlots
 from server.run_directory import RunDirectory, Snapshot, load_generator
 from server.run_key import kept_key
 from server.run_ledger import RunLedger
+from server.run_status import Attendance, RunStatusFile
 from server.sampler import kept_arrays
 from server.schedule import ScheduledTask, task_at, total_rounds
 from server.secure_step import SecureStep
@@ -74,6 +75,7 @@ class TrainingRun:
         self._membership = membership or Membership(config, grid, federation)
         self._run_ledger, self._publication, self._observer = run_ledger, publication, observer
         self._rounds = total_rounds(config)
+        self._status, self._attendance = RunStatusFile(directory, self._rounds), Attendance()
         self._slots = RoundSlots(config.rounds)
         self._steps: dict[str, PrivateStep] = {}
         self._done = 0
@@ -91,6 +93,7 @@ class TrainingRun:
             QuorumMissing: too few nodes are there for a round; nothing is charged for it.
         """
         self._resume()
+        self._status.began(self._done, len(self._federation.roster.node_ids))
         while self._done < self._rounds:
             number = self._done + 1
             task = task_at(self._config, number)
@@ -113,6 +116,10 @@ class TrainingRun:
     def model_digest(self) -> str:
         """SHA-256 of all that was learned: equal runs have equal digests."""
         return digest_of(self._learner.state())
+
+    def ended(self, status: str, reason: str | None) -> None:
+        """Say in log and folder how the run ended."""
+        self._status.ended(status, reason)
 
     # What touches users' data
 
@@ -141,6 +148,7 @@ class TrainingRun:
             norms = step.evidence(aggregate, number)
             self._run_ledger.charge(task.event, number, norms, purpose)
             release, accepted = step.release(aggregate, number), aggregate.accepted
+        self._attendance = step.attendance
         presence = self._membership.answered(accepted)
         self._directory.save_release(number, release, presence)
         keep_release(self._directory, self._config, self._federation, task, asked, number, release)
@@ -196,6 +204,7 @@ class TrainingRun:
         self._directory.save_state(self._snapshot())
         self._directory.drop_release(number)
         self._publish(task, number)
+        self._status.finished_round(number, self._attendance, self._run_ledger.spending())
 
     def _show(self, number: int, share: float) -> None:
         if self._observer is not None:

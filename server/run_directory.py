@@ -8,7 +8,7 @@
 ``checkpoint/generator-N.safetensors``  generators that stored samples were drawn from
 ``checkpoint/filter.safetensors``  the filter that the run was given, where it was given one
 ``releases/round-N.safetensors``  noised releases, which diagnoses read: `server.kept_releases`
-``place.json``             where the run lies: a copy of the folder does not go on by itself
+``place.json``, ``status.json``  where the run lies (a copy does not go on by itself); how it goes
 ``store.db``               the database, unless another store is named (then in ``store-url``)
 """
 
@@ -81,7 +81,7 @@ class RunDirectory:
         directory = cls(path)
         directory._check_free()
         try:
-            directory.path.mkdir(parents=True, exist_ok=True)
+            directory.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             with directory.locked():
                 directory._check_free()  # another process may have begun a run meanwhile
                 directory.checkpoints.mkdir(exist_ok=True)

@@ -126,11 +126,13 @@ def train(
             interrupted = missing or isinstance(error, KeyboardInterrupt)
             status: RunStatus = "interrupted" if interrupted else "failed"
             why = str(error) if missing else f"ended by {type(error).__name__}"
-            publication.end(status, f"{why}; `fedlens resume` goes on", run_ledger.published())
+            reason = f"{why}; `fedlens resume` goes on"
+            publication.end(status, reason, run_ledger.published())
+            training.ended(status, reason)
             raise
-        publication.end(
-            "stopped-by-budget" if stopped else "finished", stopped, run_ledger.published()
-        )
+        status = "stopped-by-budget" if stopped else "finished"
+        publication.end(status, stopped, run_ledger.published())
+        training.ended(status, stopped)
         return Outcome(
             run_id=run_ledger.run_id,
             rounds=training.rounds_done,

@@ -30,10 +30,13 @@ VERBS = (
     "population",
     "node",
     "audit",
+    "deploy",
     "dashboard",
     "accounts",
     "labels",
     "db",
+    "backup",
+    "restore",
     "completion",
 )
 ABOUT = "Look at, debug, label and train on federated data without anyone seeing it."

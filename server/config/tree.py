@@ -61,10 +61,11 @@ __all__ = [
     "TaskConfig",
 ]
 
-RUN_KEYS = ("run.out", "run.store", "run.settings", "run.only_copy")
-"""Keys of Flower's run config that are no settings: where a run goes, its store's URL, TOML with
-settings over all others, for Flower itself overrides only keys that the app lists, and whether the
-run's folder is said to be the only one."""
+RUN_KEYS = ("run.out", "run.store", "run.settings", "run.only_copy", "run.name")
+"""Keys of Flower's run config that are no settings: where a run goes, its store's URL (never with a
+password: all of it travels to the nodes), TOML with settings over all others, for Flower itself
+overrides only keys that the app lists, whether the run's folder is said to be the only one, and the
+name of that folder below ``$FEDLENS_HOME/runs`` where ``run.out`` is empty."""
 RECORD_DELTA = 1e-5
 """Largest δ in record mode, where nodes do not tell how many records they hold."""
 MECHANISM = ("rounds", "sampling_rate", "noise_multiplier", "clipping_norm")

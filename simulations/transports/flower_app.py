@@ -12,27 +12,42 @@ import sys
 from collections.abc import Mapping
 from importlib.metadata import distribution
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import tomli_w
 
-from server.config.tree import Config
+if TYPE_CHECKING:
+    from server.config.tree import Config
 
 APP, PROGRAMS = "fedlens-app", "bin"
 COMPONENTS = {"serverapp": "server.app:app", "clientapp": "simulations.federation.apps:client_app"}
 
 
-def write_app(home: Path, config: Config, places: Mapping[str, str]) -> Path:
+def write_app(
+    home: Path,
+    config: Config,
+    places: Mapping[str, str | bool],
+    components: Mapping[str, str] = COMPONENTS,
+) -> Path:
     """The folder that ``flwr run`` takes.
 
     Args:
         home: where to make it.
         config: of the run; its flat settings become the app's.
-        places: settings that tell where things go, ``run.out`` and ``run.store``.
+        places: settings that tell where things go, such as ``run.out``; never a secret, for all
+            of them travel to the nodes.
+        components: where the ServerApp and the ClientApp lie.
     """
     folder = home / APP
     folder.mkdir()
-    app = {"publisher": "fedlens", "components": COMPONENTS, "config": {**config.flat(), **places}}
-    project = {"name": "fedlens", "version": distribution("fedlens").version}
+    settings = {**config.flat(), **places}
+    app = {"publisher": "fedlens", "components": dict(components), "config": settings}
+    project = {
+        "name": "fedlens",
+        "version": distribution("fedlens").version,
+        "description": "The fedlens that is installed where this runs; no code of its own.",
+        "license": "Apache-2.0",
+    }
     whole = tomli_w.dumps({"project": project, "tool": {"flwr": {"app": app}}})
     (folder / "pyproject.toml").write_text(whole, encoding="utf-8")
     return folder

@@ -27,6 +27,7 @@ from server.config.tree import Config
 from server.rounds import Observer
 from server.run_directory import RunDirectory
 from server.run_ledger import spending_of
+from server.run_store import VARIABLE
 from server.store import open_store
 from server.tensors import digest_of
 from server.training import Outcome
@@ -52,17 +53,17 @@ def train_through_ray(
         raise TransportError("Ray is not installed: pip install 'fedlens[ray]'")
     with tempfile.TemporaryDirectory(prefix="fedlens-") as folder:
         home = Path(folder)
-        app = write_app(home, config, {"run.out": str(directory.path), "run.store": store_url})
-        with _superlink(home, write_programs(home)) as environment:
+        app = write_app(home, config, {"run.out": str(directory.path)})
+        with _superlink(home, write_programs(home), store_url) as environment:
             _submit(app, config, home, environment)
         return _outcome(config, directory, store_url, _tail(home / "run.log"))
 
 
 @contextmanager
-def _superlink(home: Path, programs: Path) -> Iterator[dict[str, str]]:
+def _superlink(home: Path, programs: Path, store_url: str) -> Iterator[dict[str, str]]:
     """A SuperLink on a free port for as long as the context lasts; yields the environment."""
     port = _free_port()
-    environment = _environment(home, programs)
+    environment = {**_environment(home, programs), VARIABLE: store_url}
     connection = {"address": f"127.0.0.1:{port}", "insecure": True}
     config = {"superlink": {"default": CONNECTION, CONNECTION: connection}}
     (home / "config.toml").write_text(tomli_w.dumps(config), encoding="utf-8")

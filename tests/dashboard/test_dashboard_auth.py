@@ -103,6 +103,14 @@ def test_the_health_check_is_open(client: TestClient) -> None:
     assert client.get("/_stcore/health").text == "inside"
 
 
+def test_metrics_need_the_access_token_and_it_opens_nothing_else(client: TestClient) -> None:
+    right, wrong = ({"authorization": f"Bearer {token}"} for token in (TOKEN, TOKEN[:-1] + "x"))
+    assert client.get("/metrics").status_code == 401
+    assert client.get("/metrics", headers=wrong).status_code == 401
+    assert client.get("/metrics", headers=right).text == "inside"
+    assert client.get("/", headers=right).status_code == 401
+
+
 def test_strangers_get_no_websocket(client: TestClient) -> None:
     for session in (client, with_cookie(client, "1.2.3")):
         with (

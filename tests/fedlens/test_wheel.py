@@ -25,6 +25,7 @@ PACKED = (
     "client/datasets/embedded_data/mnist-sample.npz.xz",
     "dashboard/components/grid.css",
     "dashboard/components/grid.js",
+    "fedlens/deploy/templates/Dockerfile",
     "server/store/migrations/env.py",
     "simulations/presets/demo.toml",
     "studies/papers/mixture.toml",

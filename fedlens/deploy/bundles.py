@@ -1,0 +1,55 @@
+"""Which app bundle a node takes: one without code, or one whose hash its operator trusts.
+
+A bundle without code only names the app that is installed on the node, so what runs there is what
+the node's organisation installed and checked, whatever the server sends.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tomllib
+import zipfile
+from collections.abc import Collection
+
+COMPONENTS = {"serverapp": "server.app:app", "clientapp": "client.app:app"}
+"""The components of a bundle of a deployment."""
+FILES = frozenset({"pyproject.toml", ".info/CONTENT"})
+LARGEST = 1 << 20
+
+
+def bundle_problem(content: bytes, declared: str, trusted: Collection[str]) -> str | None:
+    """Why a node refuses a bundle; None where it takes it.
+
+    Args:
+        content: the bundle, a zip archive.
+        declared: the SHA-256 that the server gave for it.
+        trusted: SHA-256 of bundles that may hold code.
+    """
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != declared:
+        return "its content is not what its hash says"
+    if digest in {line.lower() for line in trusted}:
+        return None
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            entries = archive.infolist()
+            names = [entry.filename for entry in entries]
+            if strange := sorted(set(names) - FILES):
+                return f"it brings files of its own ({strange[0]!r}), and {digest} is not trusted"
+            if len(names) != len(set(names)) or sum(e.file_size for e in entries) > LARGEST:
+                return "it is larger than a bundle without code can be"
+            project = tomllib.loads(archive.read("pyproject.toml").decode())
+    except (zipfile.BadZipFile, KeyError, ValueError, NotImplementedError, RuntimeError):
+        return "it cannot be read"
+    return _project_problem(project)
+
+
+def _project_problem(project: dict[str, object]) -> str | None:
+    tool = project.get("tool")
+    flower = tool.get("flwr") if isinstance(tool, dict) else None
+    app = flower.get("app") if isinstance(flower, dict) else None
+    components = app.get("components") if isinstance(app, dict) else None
+    if components != COMPONENTS:
+        return f"it names other code than the installed fedlens: {components!r:.200}"
+    return None

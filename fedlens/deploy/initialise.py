@@ -1,0 +1,220 @@
+"""Writing a new federation: one folder for each machine, with all it needs and nothing else's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import tomli_w
+
+from fedlens.deploy.certificates import Issued, issue_server, make_authority
+from fedlens.deploy.containers import write_containers
+from fedlens.deploy.keys import NAME, new_node_key, new_token, read_public_key, token_line
+from fedlens.deploy.layout import SETTINGS, DeployError
+from fedlens.deploy.names import CONTRACT
+from fedlens.deploy.scripts import write_scripts
+from foundation.code_digest import code_sha256
+from foundation.files import write_durably
+
+NODE_PORT = 9501
+Tree = Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class FederationPlan:
+    """What is to be written."""
+
+    nodes: tuple[str, ...]
+    """Names of the nodes."""
+    host: str = "127.0.0.1"
+    port: int = 9443
+    names: tuple[str, ...] = ("localhost",)
+    """Names and addresses of the SuperLink; nodes and operators use the first."""
+    operators: tuple[str, ...] = ("operator",)
+    given: tuple[Path, Path, Path] | None = None
+    """The organisation's own authority, certificate and key, PEM, in place of new ones."""
+    contract: Path | None = None
+    """The ``federation.toml`` of the data's owners, which every machine is given."""
+    public_keys: Mapping[str, Path] = field(default_factory=dict)
+    """OpenSSH public keys of nodes that made their key themselves, by the node's name."""
+
+
+def initialise(folder: Path, plan: FederationPlan) -> None:
+    """Write the folders of a federation.
+
+    Raises:
+        DeployError: the folder is not empty, or a name or file cannot be used.
+    """
+    _check(folder, plan)
+    _make(folder)
+    contract = None if plan.contract is None else plan.contract.read_bytes()
+    authority = _superlink(folder, plan, contract)
+    _make(folder / "operators")
+    place = f"{plan.names[0]}:{plan.port}"
+    lines = [
+        _operator(folder / "operators" / name, name, place, authority) for name in plan.operators
+    ]
+    _write(folder / "superlink" / "operators", "".join(lines).encode())
+    _make(folder / "nodes")
+    for number, name in enumerate(plan.nodes):
+        _node(folder, number, name, place, (authority, contract), plan.public_keys.get(name))
+    for made in (folder / "superlink", *(folder / "nodes" / name for name in plan.nodes)):
+        write_scripts(made)
+    write_containers(folder, plan.nodes, plan.port)
+
+
+def _superlink(folder: Path, plan: FederationPlan, contract: bytes | None) -> bytes:
+    """Write the SuperLink's folder; returns the authority's certificate."""
+    superlink = folder / "superlink"
+    for made in (superlink, superlink / "nodes", superlink / "runs"):
+        _make(made)
+    listen = {"host": plan.host, "port": plan.port, "names": list(plan.names)}
+    _settings(superlink, {"role": "superlink", **listen})
+    if contract is not None:
+        _write(superlink / CONTRACT, contract)
+    return _certificates(folder, plan)
+
+
+def _node(
+    root: Path,
+    number: int,
+    name: str,
+    place: str,
+    shared: tuple[bytes, bytes | None],
+    given: Path | None,
+) -> None:
+    """Write a node's folder, and its public key into the SuperLink's.
+
+    ``shared`` is the authority's certificate and the owners' contract.
+    """
+    folder, (authority, contract) = root / "nodes" / name, shared
+    _make(folder)
+    _settings(folder, _node_settings(number, name, place, agreed=contract is not None))
+    _write(folder / "ca.crt", authority)
+    if contract is not None:
+        _write(folder / CONTRACT, contract)
+    public = _node_key(folder, name, given)
+    _write(root / "superlink" / "nodes" / f"{name}.pub", public)
+
+
+def _check(folder: Path, plan: FederationPlan) -> None:
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise DeployError(f"{folder} holds other files: name an empty or a new folder")
+    for name in (*plan.nodes, *plan.operators):
+        if not NAME.fullmatch(name):
+            raise DeployError(f"{name!r} cannot be a name: give letters, digits, '.', '_' and '-'")
+    if "superlink" in plan.nodes:
+        raise DeployError("'superlink' is the server's name: give the node another")
+    if len(set(plan.nodes)) != len(plan.nodes) or not plan.nodes:
+        raise DeployError(f"nodes = {plan.nodes}: name each node once, and one at least")
+    for name, path in plan.public_keys.items():
+        if name not in plan.nodes:
+            raise DeployError(f"a key is given for {name!r}, which is no node of {plan.nodes}")
+        read_public_key(path)
+    if plan.contract is not None:
+        from client.contract import read_contract
+
+        read_contract(plan.contract)
+
+
+def _certificates(folder: Path, plan: FederationPlan) -> bytes:
+    """Write the SuperLink's certificate and key; returns the authority's certificate."""
+    superlink = folder / "superlink"
+    if plan.given is not None:
+        try:
+            authority, certificate, key = (path.read_bytes() for path in plan.given)
+        except OSError as error:
+            raise DeployError(f"{error.filename}: {error.strerror}") from None
+    else:
+        made = make_authority(folder.name)
+        _make(folder / "authority")
+        _write(folder / "authority" / "ca.crt", made.certificate)
+        _write(folder / "authority" / "ca.key", made.key)
+        authority, (certificate, key) = made.certificate, issue_server(made, plan.names)
+    for name, content in (("ca.crt", authority), ("server.crt", certificate), ("server.key", key)):
+        _write(superlink / name, content)
+    return authority
+
+
+def _operator(folder: Path, name: str, place: str, authority: bytes) -> str:
+    """Write an operator's folder; returns what the SuperLink keeps of it."""
+    _make(folder)
+    _settings(folder, {"role": "operator", "name": name, "superlink": place})
+    _write(folder / "ca.crt", authority)
+    token = new_token()
+    _write(folder / "token", f"{token}\n".encode())
+    return token_line(name, token)
+
+
+def _node_settings(number: int, name: str, place: str, *, agreed: bool) -> Tree:
+    floor: dict[str, object] = {"partition-id": number, "least-noise-multiplier": 0.5}
+    if agreed:
+        floor["federation"] = CONTRACT
+    return {
+        "role": "node",
+        "name": name,
+        "superlink": place,
+        "port": NODE_PORT + number,
+        "code-sha256": code_sha256(),
+        "node": floor,
+    }
+
+
+def _node_key(folder: Path, name: str, given: Path | None) -> bytes:
+    """Make the node's key, unless it made one itself; returns the public one."""
+    if given is not None:
+        return given.read_bytes()
+    key = new_node_key(name)
+    _write(folder / "node.key", key.private)
+    return key.public
+
+
+def renew(folder: Path, names: Sequence[str]) -> None:
+    """A new certificate for the SuperLink, from the federation's own authority.
+
+    Raises:
+        DeployError: the authority's key is not there.
+    """
+    try:
+        made = Issued(*((folder / "authority" / n).read_bytes() for n in ("ca.crt", "ca.key")))
+    except OSError as error:
+        raise DeployError(
+            f"{error.filename}: {error.strerror}; the authority's key is needed, or the "
+            "organisation's own certificate in its place"
+        ) from None
+    issued = issue_server(made, names)
+    _write(folder / "superlink" / "server.key", issued.key)
+    _write(folder / "superlink" / "server.crt", issued.certificate)
+
+
+def add_operator(folder: Path, name: str) -> Path:
+    """Another operator of a federation; returns the new operator's folder.
+
+    Raises:
+        DeployError: there is one of that name.
+    """
+    from fedlens.deploy.layout import SuperLinkSettings, read_role
+
+    superlink = folder / "superlink"
+    settings: SuperLinkSettings = read_role(superlink, SuperLinkSettings)
+    made, listed = folder / "operators" / name, superlink / "operators"
+    text = listed.read_text(encoding="ascii")
+    if made.exists() or any(line.split()[:1] == [name] for line in text.splitlines()):
+        raise DeployError(f"there is an operator {name!r} already: choose another name")
+    place = f"{settings.names[0]}:{settings.port}"
+    line = _operator(made, name, place, (superlink / settings.ca).read_bytes())
+    _write(listed, (text + line).encode())
+    return made
+
+
+def _settings(folder: Path, tree: Tree) -> None:
+    _write(folder / SETTINGS, tomli_w.dumps(tree).encode())
+
+
+def _make(folder: Path) -> None:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def _write(path: Path, content: bytes) -> None:
+    write_durably(path, content, private=True)

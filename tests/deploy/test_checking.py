@@ -1,0 +1,162 @@
+"""`fedlens deploy check`: one line with its mend for each thing that is wrong."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import ssl
+import threading
+from contextlib import contextmanager
+from email.utils import formatdate
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from fedlens.cli import main
+from fedlens.deploy import checking
+from fedlens.deploy.checking import check_folder, require_startable
+from fedlens.deploy.layout import DeployError
+
+
+@contextmanager
+def superlink_at(federation: Path, seconds: float):
+    """Something on the SuperLink's port whose clock is ``seconds`` ahead."""
+
+    class Health(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.send_header("content-length", "2")
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        def date_time_string(self, timestamp=None):
+            return formatdate(checking.time.time() + seconds, usegmt=True)
+
+        def log_message(self, *_):
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Health)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    folder = federation / "superlink"
+    context.load_cert_chain(folder / "server.crt", folder / "server.key")
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield server.server_address[1]
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def point_to(folder: Path, port: int) -> None:
+    path = folder / "deploy.toml"
+    path.write_text(path.read_text().replace("19555", str(port)))
+
+
+@pytest.fixture
+def superlink(federation) -> Path:
+    folder = federation / "superlink"
+    point_to(folder, free_port())
+    return folder
+
+
+@pytest.fixture
+def node(federation) -> Path:
+    folder = federation / "nodes" / "north"
+    path = folder / "deploy.toml"
+    path.write_text(path.read_text().replace("9501", str(free_port())))
+    (folder / "data").touch(mode=0o600)
+    return folder
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def test_a_new_folder_has_nothing_wrong(superlink, capsys):
+    assert check_folder(superlink) == []
+    assert main(["deploy", "check", str(superlink)]) == 0
+    assert "nothing is wrong" in capsys.readouterr().out
+
+
+def test_a_port_in_use(superlink, capsys):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        path = superlink / "deploy.toml"
+        text = path.read_text()
+        (line,) = (line for line in text.splitlines() if line.startswith("port"))
+        path.write_text(text.replace(line, f"port = {port}"))
+        (problem,) = check_folder(superlink)
+        assert f"port {port}" in problem and "set another port" in problem
+        assert main(["deploy", "start", str(superlink)]) == 2
+        assert "set another port" in capsys.readouterr().err
+
+
+def test_a_full_disk(superlink, monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=5e6))
+    (problem,) = check_folder(superlink)
+    assert "5 MB free" in problem
+
+
+def test_files_that_others_can_read(superlink):
+    (superlink / "server.key").chmod(0o644)
+    (problem,) = check_folder(superlink)
+    assert "chmod go=" in problem
+    with pytest.raises(DeployError, match="chmod"):
+        require_startable(superlink)
+
+
+def test_another_flower(superlink, monkeypatch):
+    monkeypatch.setattr(checking, "version", lambda _: "1.30.0")
+    (problem,) = check_folder(superlink)
+    assert "pip install flwr==" in problem
+
+
+def test_a_superlink_without_nodes_or_operators_or_with_a_wrong_key(superlink):
+    (superlink / "operators").unlink()
+    (superlink / "nodes" / "north.pub").write_text("junk")
+    found = " ".join(check_folder(superlink))
+    assert "no OpenSSH public key" in found and "operators is not there" in found
+    shutil.rmtree(superlink / "nodes")
+    assert "no node's public key" in " ".join(check_folder(superlink))
+
+
+def test_a_node_of_another_version_or_without_data_or_key(node, federation):
+    (node / "data").unlink()
+    (node / "node.key").unlink()
+    path = node / "deploy.toml"
+    text = path.read_text()
+    (line,) = (line for line in text.splitlines() if line.startswith("code-sha256"))
+    path.write_text(text.replace(line, f'code-sha256 = "{"0" * 64}"'))
+    found = check_folder(node)
+    assert len(found) == 4  # and the SuperLink, which is not started
+    for word in ("private key", "own data", "not the agreed one", "does not answer"):
+        assert any(word in line for line in found), word
+
+
+@pytest.mark.parametrize(("ahead", "said"), [(3600, "behind"), (-3600, "ahead of"), (5, None)])
+def test_a_clock_an_hour_off(node, federation, ahead, said):
+    with superlink_at(federation, ahead) as port:
+        point_to(node, port)
+        found = check_folder(node)
+    assert [said in line and "NTP" in line for line in found] == ([True] if said else [])
+
+
+def test_a_superlink_of_another_authority(node, federation, tmp_path):
+    from fedlens.deploy.certificates import make_authority
+
+    (node / "ca.crt").write_bytes(make_authority("another").certificate)
+    with superlink_at(federation, 0) as port:
+        point_to(node, port)
+        (problem,) = check_folder(node)
+    assert "certificate verify failed" in problem
+
+
+def test_a_folder_of_nothing(tmp_path):
+    (problem,) = check_folder(tmp_path)
+    assert "deploy init" in problem

@@ -1,0 +1,164 @@
+"""What `fedlens deploy init` writes: every machine its own, for its owner alone."""
+
+from __future__ import annotations
+
+import json
+import stat
+import tomllib
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+
+from fedlens.deploy.initialise import FederationPlan, add_operator, initialise
+from fedlens.deploy.keys import UnusableKey, new_node_key, read_public_key
+from fedlens.deploy.layout import DeployError, NodeSettings, read_folder, read_role
+from fedlens.deploy.services import programs_of
+from foundation.code_digest import code_sha256
+
+
+def private_parts(folder: Path) -> list[bytes]:
+    return [
+        path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and (path.suffix == ".key" or path.name == "token")
+    ]
+
+
+def test_no_machine_has_another_ones_secrets(written):
+    parts = {
+        name: private_parts(written / name) for name in ("authority", "superlink", "operators")
+    }
+    parts |= {
+        f"nodes/{name}": private_parts(written / "nodes" / name) for name in ("north", "south")
+    }
+    assert all(parts.values())
+    for owner, secrets in parts.items():
+        for place in (*parts, "containers", "kubernetes", "proxy"):
+            if place != owner:
+                held = b"".join(f.read_bytes() for f in (written / place).rglob("*") if f.is_file())
+                assert not any(secret.strip() in held for secret in secrets)
+
+
+def test_all_of_it_is_for_its_owner_alone(written):
+    for path in (written, *written.rglob("*")):
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
+
+
+def test_a_nodes_folder_says_what_it_may_and_what_it_runs(written):
+    settings = read_role(written / "nodes" / "south", NodeSettings)
+    assert settings.code_sha256 == code_sha256()
+    assert settings.node == {"partition-id": 1, "least-noise-multiplier": 0.5}
+    config = settings.node_config(written / "nodes" / "south")
+    assert Path(config["data"]).is_absolute()
+
+
+def test_the_keys_are_a_pair_that_flower_takes(written):
+    private = (written / "nodes" / "north" / "node.key").read_bytes()
+    key = serialization.load_ssh_private_key(private, password=None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    encoding, form = serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    public = key.public_key().public_bytes(encoding, form)
+    assert read_public_key(written / "superlink" / "nodes" / "north.pub") == public
+
+
+def test_a_nodes_own_key_is_taken_and_one_of_another_kind_is_not(tmp_path):
+    own = tmp_path / "north.pub"
+    own.write_bytes(new_node_key("north").public)
+    plan = FederationPlan(nodes=("north",), public_keys={"north": own})
+    initialise(tmp_path / "a", plan)
+    assert not (tmp_path / "a" / "nodes" / "north" / "node.key").exists()
+    assert (tmp_path / "a" / "superlink" / "nodes" / "north.pub").read_bytes() == own.read_bytes()
+    openssh = serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
+    own.write_bytes(ed25519.Ed25519PrivateKey.generate().public_key().public_bytes(*openssh))
+    with pytest.raises(UnusableKey, match="NIST"):
+        initialise(tmp_path / "b", plan)
+    own.write_bytes(b"junk")
+    with pytest.raises(UnusableKey, match="no OpenSSH"):
+        initialise(tmp_path / "b", plan)
+    assert not (tmp_path / "b").exists()
+
+
+@pytest.mark.parametrize(
+    ("plan", "word"),
+    [
+        ({"nodes": ("../up",)}, "name"),
+        ({"nodes": ("a", "a")}, "once"),
+        ({"nodes": ()}, "one at least"),
+        ({"nodes": ("a",), "operators": ("x y",)}, "name"),
+        ({"nodes": ("a",), "public_keys": {"b": Path("b.pub")}}, "no node"),
+    ],
+)
+def test_a_plan_that_cannot_be_is_refused_and_leaves_nothing(tmp_path, plan, word):
+    with pytest.raises(DeployError, match=word):
+        initialise(tmp_path / "new", FederationPlan(**plan))
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_folder_that_is_in_use_is_left_alone(written):
+    with pytest.raises(DeployError, match="other files"):
+        initialise(written, FederationPlan(nodes=("north",)))
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("role = 'king'", "role"),
+        ("role = 'node'\nname='a'\nsuperlink='b:1'\nport=0", "port"),
+        ("role = 'node'\nname='a'\nsuperlink='b:1'\nmore=1", "more"),
+        ("role = 'node'\nname='a'\nsuperlink='b:1'\n[node]\nleast-noise=1", "least-noise"),
+        ("role = 'node'\nname='a'\nsuperlink='b:1'\n[node]\nleast-noise-multiplier=-1", "least"),
+        ("role = 'node'\nname='a'\nsuperlink='b:1'\n[node]\nunits='record'", "least-noise"),
+        ("role", "TOML"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_by_name(tmp_path, text, word):
+    (tmp_path / "deploy.toml").write_text(text)
+    with pytest.raises(DeployError, match=word):
+        read_folder(tmp_path)
+
+
+def test_an_operator_is_added_once(federation):
+    made = add_operator(federation, "alice")
+    assert (made / "token").stat().st_mode & 0o077 == 0
+    assert len((federation / "superlink" / "operators").read_text().splitlines()) == 2
+    with pytest.raises(DeployError, match="already"):
+        add_operator(federation, "alice")
+
+
+def test_files_for_containers_are_read_by_what_reads_them(written):
+    compose = json.loads((written / "containers" / "compose.yaml").read_text())
+    assert set(compose["services"]) == {"superlink", "north", "south"}
+    kustomization = json.loads((written / "kubernetes" / "kustomization.yaml").read_text())
+    for name in kustomization["resources"]:
+        text = (written / "kubernetes" / name).read_text()
+        for part in text.split("---\n"):
+            assert json.loads(part)["kind"] in ("Service", "StatefulSet", "PersistentVolumeClaim")
+    for name in ("Dockerfile", "Dockerfile.cuda"):
+        text = (written / "containers" / name).read_text()
+        assert "$base" not in text and "USER 10001" in text
+
+
+def test_processes_share_a_secret_and_no_secret_is_on_a_command_line(federation, tmp_path):
+    folder = federation / "nodes" / "north"
+    settings = read_role(folder, NodeSettings)
+    service, apps = programs_of(folder, settings, tmp_path)
+    secret = tmp_path / "superexec-secret"
+    assert secret.stat().st_mode & 0o077 == 0 and len(secret.read_bytes()) == 32
+    for program in (service, apps):
+        assert str(secret) in program.command
+        assert program.environment["FLWR_TELEMETRY_ENABLED"] == "0"
+    words = service.command[service.command.index("--node-config") + 1]
+    read = tomllib.loads(words.replace(" ", "\n"))
+    assert read["least-noise-multiplier"] == 0.5
+
+
+def test_a_password_of_the_store_is_named_by_file(federation, tmp_path):
+    from fedlens.deploy.layout import SuperLinkSettings
+
+    folder = federation / "superlink"
+    (folder / "store-url").write_text("postgresql://fedlens:secret@db/fedlens")
+    service, _ = programs_of(folder, read_role(folder, SuperLinkSettings), tmp_path)
+    assert service.environment["FEDLENS_RUN_STORE_FILE"] == str(folder / "store-url")
+    assert "secret@" not in repr(service) + " ".join(service.command)

@@ -1,0 +1,199 @@
+"""Nodes whose key lies in the SuperLink's folder may take part; Flower's own link state says so."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+from flwr.server.superlink.linkstate import LinkStateFactory
+from flwr.supercore.constant import FLWR_IN_MEMORY_DB_NAME
+from flwr.supercore.object_store import ObjectStoreFactory
+from flwr.superlink.federation import NoOpFederationManager
+
+from fedlens.deploy.bundles import COMPONENTS
+from fedlens.deploy.keys import new_node_key, read_public_key
+from fedlens.deploy.layout import NodeSettings
+from fedlens.deploy.metrics import NodeCounts, node_metrics, server_metrics
+from fedlens.deploy.run_reports import run_reports
+from fedlens.deploy.status import status_lines
+from fedlens.deploy.superlink import Nodes
+from fedlens.deploy.supernode import guarded, judge
+
+
+@pytest.fixture
+def state():
+    manager = NoOpFederationManager()
+    store = ObjectStoreFactory(FLWR_IN_MEMORY_DB_NAME)
+    return LinkStateFactory(FLWR_IN_MEMORY_DB_NAME, manager, store).state()
+
+
+def key_in(folder, name):
+    path = folder / f"{name}.pub"
+    path.write_bytes(new_node_key(name).public)
+    return read_public_key(path)
+
+
+def test_a_key_is_admitted_and_shut_out_by_its_file(state, tmp_path):
+    nodes, key = Nodes(tmp_path), key_in(tmp_path, "north")
+    nodes.look(state)
+    identity = state.get_node_id_by_public_key(key)
+    assert identity
+    nodes.look(state)  # again without effect
+    assert nodes.seen(state) == [{"name": "north", "status": "registered"}]
+    assert state.activate_node(identity, 30)
+    assert nodes.seen(state)[0]["status"] == "online"
+    (tmp_path / "north.pub").unlink()
+    nodes.look(state)
+    assert state.get_node_id_by_public_key(key) is None and nodes.seen(state) == []
+
+
+def test_a_file_that_is_no_key_is_named_and_others_are_admitted(state, tmp_path):
+    nodes, key = Nodes(tmp_path), key_in(tmp_path, "north")
+    (tmp_path / "south.pub").write_text("junk")
+    (tmp_path / "west.pub").write_bytes((tmp_path / "north.pub").read_bytes())
+    nodes.look(state)
+    assert state.get_node_id_by_public_key(key)
+    refused = [node for node in nodes.seen(state) if node["status"] == "refused"]
+    assert [node["name"] for node in refused] == ["south"] and "OpenSSH" in refused[0]["why"]
+
+
+def fab(content=b"zip", declared="x"):
+    return SimpleNamespace(content=content, hash_str=declared, verifications={})
+
+
+def test_a_node_refuses_a_bundle_and_counts_it(caplog):
+    counts = NodeCounts()
+    settings = NodeSettings(role="node", name="north", superlink="x:1")
+    assert not judge(settings, counts)(fab(), {})
+    assert counts.refused == 1 and "refused a run's bundle" in caplog.text
+
+
+def test_a_node_with_other_code_takes_no_new_run(tmp_path, caplog):
+    import hashlib
+
+    from flwr.cli.build import build_fab_from_disk
+
+    from server.config.tree import Config
+    from simulations.transports.flower_app import write_app
+
+    content = build_fab_from_disk(write_app(tmp_path, Config(), {}, COMPONENTS))
+    good = fab(content, hashlib.sha256(content).hexdigest())
+    own = NodeSettings(role="node", name="north", superlink="x:1")
+    other = own.model_copy(update={"code_sha256": "0" * 64})
+    assert judge(own, NodeCounts())(good, {})
+    assert not judge(other, NodeCounts())(good, {})
+    assert "agreed to" in caplog.text
+
+
+def test_a_superlink_starts_the_installed_fedlens_for_an_operator_and_nothing_else(tmp_path):
+    import hashlib
+
+    from flwr.cli.build import build_fab_from_disk
+    from flwr.supercore.error import FlowerError
+
+    from fedlens.deploy.run_rule import only_without_code
+    from server.config.tree import Config
+    from simulations.transports.flower_app import write_app
+
+    content = build_fab_from_disk(write_app(tmp_path, Config(), {}, COMPONENTS))
+    app = tmp_path / "fedlens-app"
+    (app / "evil.py").write_text("import os")
+    evil = build_fab_from_disk(app)
+    started = only_without_code(lambda request, *_, **__: "started", ())
+
+    def asked(content, spec=""):
+        own = SimpleNamespace(content=content, hash_str=hashlib.sha256(content).hexdigest())
+        return SimpleNamespace(fab=own, app_spec=spec)
+
+    assert started(asked(content), None) == "started"
+    for request in (asked(evil), asked(b""), asked(content, "@somebody/app")):
+        with pytest.raises(FlowerError):
+            started(request, None)
+    trusted = only_without_code(lambda *_, **__: "started", [hashlib.sha256(evil).hexdigest()])
+    assert trusted(asked(evil)) == "started"
+
+
+def test_names_that_are_written_down_twice_agree():
+    import flwr
+
+    from client.contract import PREFIX
+    from client.node_store import CONTRACT
+    from fedlens.deploy import names
+
+    assert (CONTRACT, PREFIX, flwr.__version__) == (names.CONTRACT, names.OWN_DATA, names.FLOWER)
+
+
+def test_a_service_loads_nothing_that_nodes_compute_with():
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, fedlens.deploy.services, fedlens.deploy.superlink, fedlens.deploy.supernode\n"
+        "print({'torch', 'scipy', 'opacus'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+def test_flowers_step_is_given_our_judgement():
+    seen = {}
+
+    def pull(**kwargs):
+        seen["entities"] = kwargs["trusted_entities"]
+        seen["fab"] = kwargs["get_fab"]("hash", 1)
+        return 7
+
+    settings, counts = NodeSettings(role="node", name="n", superlink="x:1"), NodeCounts()
+    step = guarded(pull, settings, counts)
+    assert step(get_fab=lambda *_: fab(), trusted_entities=None) == 7
+    assert seen["entities"] and seen["fab"].verifications["valid_license"]
+    assert counts.connected and counts.messages == 1
+
+
+def test_the_places_of_flower_that_are_used_are_there():
+    import inspect
+    from importlib import import_module
+
+    from flwr.superlink import extensions
+    from flwr.superlink import main as api
+    from flwr.supernode import main as node_api
+    from flwr.supernode import start_client_internal as inner
+
+    control = import_module("flwr.superlink.routers.control.router")
+    source = inspect.getsource(inner._pull_and_store_message)
+    assert "_verify_fab(fab, trusted_entities)" in source and 'get("valid_license"' in source
+    assert "extensions.get_middleware()" in inspect.getsource(api)
+    assert "control_handlers.start_run(" in inspect.getsource(
+        inspect.getmodule(control.start_run) or control
+    )
+    assert callable(extensions.get_lifespan_contexts) and callable(node_api.create_app)
+
+
+def test_metrics_and_status_say_rounds_and_epsilon_and_no_user(tmp_path):
+    run = tmp_path / "first"
+    run.mkdir()
+    facts = {
+        "status": "running", "round": 2, "rounds": 5, "dp_epsilon": 0.5, "delta": 1e-5,
+        "bdp_epsilon": None, "bayesian_delta": 1e-10, "nodes_asked": 3, "nodes_answered": 1,
+        "nodes_missing": 1, "refused": {"its update is longer": 1}, "output": str(run),
+    }  # fmt: skip
+    (run / "status.json").write_text(json.dumps(facts))
+    (tmp_path / "second").mkdir()
+    (tmp_path / "second" / "status.json").write_text("{")
+    nodes = [{"name": 'no"rth', "status": "online"}]
+    status = {"superlink": "up", "nodes": nodes, "runs": run_reports(tmp_path)}
+    text = server_metrics(status)
+    assert 'fedlens_nodes{state="online"} 1' in text
+    assert 'fedlens_run_dp_epsilon{run="first"} 0.5' in text
+    assert "bayesian" not in text  # infinite: nothing is shown for it
+    assert "user" not in text + node_metrics(NodeCounts())
+    lines = "\n".join(status_lines(status))
+    for words in (
+        "2 of 5",
+        "ε = 0.5",
+        "ε = infinite",
+        "1 of 3 answered",
+        "1 x its update is longer",
+    ):
+        assert words in lines

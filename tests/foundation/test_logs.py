@@ -1,0 +1,60 @@
+"""Logs as text or JSON, once a line however often they are set up."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+
+from foundation.code_digest import NODE_PACKAGES, CodeError, code_sha256
+from foundation.logs import FORMAT_VARIABLE, OURS, set_up_logs
+
+
+@pytest.fixture(autouse=True)
+def as_before():
+    kept = {
+        name: (logging.getLogger(name).level, logging.getLogger(name).handlers[:]) for name in OURS
+    }
+    yield
+    for name, (level, handlers) in kept.items():
+        logging.getLogger(name).setLevel(level)
+        logging.getLogger(name).handlers[:] = handlers
+
+
+def test_a_line_is_one_json_object(monkeypatch, capsys):
+    monkeypatch.setenv(FORMAT_VARIABLE, "json")
+    set_up_logs()
+    set_up_logs()
+    try:
+        int("why")
+    except ValueError:
+        logging.getLogger("server.somewhere").exception("round %d\nwas %s", 3, "lost")
+    (line,) = capsys.readouterr().err.splitlines()
+    found = json.loads(line)
+    assert found["message"] == "round 3\nwas lost" and found["level"] == "error"
+    assert "ValueError: invalid literal" in found["trace"] and found["time"].endswith("+00:00")
+
+
+def test_text_is_the_default_and_other_packages_are_left_alone(monkeypatch, capsys):
+    monkeypatch.delenv(FORMAT_VARIABLE, raising=False)
+    set_up_logs()
+    logging.getLogger("client.app").info("hello")
+    logging.getLogger("elsewhere").info("not ours")
+    assert capsys.readouterr().err == "INFO client.app: hello\n"
+
+
+def test_the_codes_hash_is_of_every_file_and_name(tmp_path, monkeypatch):
+    assert code_sha256() == code_sha256(tuple(reversed(NODE_PACKAGES)))
+    package = tmp_path / "somecode"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "a.py").write_text("x = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    first = code_sha256(("somecode",))
+    (package / "a.py").write_text("x = 2\n")
+    second = code_sha256(("somecode",))
+    (package / "a.py").rename(package / "b.py")
+    assert len({first, second, code_sha256(("somecode",))}) == 3
+    with pytest.raises(CodeError, match="nowhere"):
+        code_sha256(("nowhere",))
