@@ -195,8 +195,7 @@ class TrainRequest:
     split: UserSplit | None = None
     """User mode: whose users count; all others are as users without records."""
     roster: bytes = b""
-    """`roster_digest` of the node's users as the server knows them; empty where it knows their
-    number alone. A node with other users refuses."""
+    """`roster_digest` of the users that the server means; empty where it knows their number."""
 
     def to_record(self) -> RecordDict:
         """As the content of a message."""
@@ -204,8 +203,8 @@ class TrainRequest:
         arrays = {name: Array(np.ascontiguousarray(v)) for name, v in weights.items()}
         config = ConfigRecord({"kind": self.kind, "round": self.round, "seed": self.seed})
         config.update({"enrolled": self.enrolled, "cohort": _as_bits(self.users, self.enrolled)})
-        config.update({"key": self.key, "records_per_user": self.records_per_user})
-        config.update({"roster": self.roster})
+        config.update({"key": self.key, "roster": self.roster})
+        config.update({"records_per_user": self.records_per_user})
         tables = {"mechanism": self.mechanism.model_dump(), "task": self.settings}
         if self.filter is not None:
             tables["filter"] = self.filter.model_dump()

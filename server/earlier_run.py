@@ -15,7 +15,7 @@ from accountant.ledger.prior import PriorReleases
 from server.config.tree import Config, ConfigError
 from server.population import check_room, joined
 from server.run_directory import RunDirectory, RunDirectoryError, Snapshot
-from server.run_ledger import planned
+from server.run_plan import planned
 from server.schedule import check_affordable
 
 

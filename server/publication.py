@@ -23,7 +23,7 @@ from server.builds_on import kept_prior, with_cost
 from server.config.reading import written_digest
 from server.config.tree import Config
 from server.run_directory import RunDirectory
-from server.run_ledger import noise_source, planned
+from server.run_plan import noise_source, planned
 from server.sampler import Drawn, Sampler
 from server.schedule import total_rounds
 from server.store import (

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from accountant.account import Account, Spending
-from accountant.bayesian.fixed_order import BudgetTooSmall, FixedOrderFilter
 from accountant.bayesian.noised_norms import NoisedNorms
 from accountant.events import SubsampledGaussian
 from accountant.ledger.evidence import Evidence, EvidenceFile, SignedLater
@@ -14,17 +12,15 @@ from accountant.ledger.ledger import Ledger, LedgerEntry, LedgerError
 from accountant.ledger.one_time import OneTimeKey
 from accountant.ledger.population import Population
 from accountant.ledger.prior import HEADER, PriorReleases
-from accountant.statement import NoiseSource
 from foundation.profile import timed
 from server.config.reading import written_digest
 from server.config.tasks import TRAINING
-from server.config.tree import Config, ConfigError
+from server.config.tree import Config
 from server.population import joined, population_folder
 from server.run_directory import RunDirectory
-from server.schedule import scheduled, total_rounds
+from server.run_plan import ENROLLED, empty_account, enrolled_in, noise_source, plan_in
+from server.schedule import total_rounds
 
-ENROLLED = "enrolled"
-"""Of a ledger's header: users enrolled when the run began, where they are fewer than declared."""
 SIDE = "split"
 """Under which key of a ledger's header the side of a private split stands."""
 
@@ -77,7 +73,7 @@ class RunLedger:
             header = _header(config, run_id, self._population, prior, users, enrolled)
             self._ledger = Ledger.create(directory.ledger, header)
         self._account = account_of(config, directory, self._ledger, self._evidence)
-        self._plan = _plan_in(config, self._ledger.header)
+        self._plan = plan_in(config, self._ledger.header)
         if self._population is not None:
             check_population(self._ledger, self._population)
             if (known := PriorReleases.in_header(self._ledger.header)) is not None:
@@ -220,7 +216,7 @@ def account_of(
     if ledger.header.get("config_sha256") not in {config.digest(), written}:
         raise LedgerError(ledger.path, 1, "belongs to another configuration than config.toml")
     prior = PriorReleases.in_header(ledger.header)
-    account = _empty_account(config, prior, _enrolled(config, ledger.header))
+    account = empty_account(config, prior, enrolled_in(config, ledger.header))
     account.replay(ledger.entries, evidence)
     return account
 
@@ -261,94 +257,7 @@ def spending_of(config: Config, directory: RunDirectory) -> Spending:
     """
     ledger = Ledger.read(directory.ledger)
     account = account_of(config, directory, ledger, EvidenceFile(directory.evidence))
-    return account.at_any_end(_plan_in(config, ledger.header))
-
-
-def filter_of(
-    config: Config, prior: PriorReleases | None = None, enrolled: int = 0
-) -> FixedOrderFilter | None:
-    """The privacy filter that a configuration declares, with nothing spent; None without one.
-
-    Args:
-        config: the run's.
-        prior: what was released before, of the same people.
-        enrolled: users over whom its claim is an average; 0 for all that are declared.
-
-    Raises:
-        ConfigError: its budget is too small to be kept to.
-    """
-    privacy, before = config.privacy, () if prior is None else prior.counted
-    if not privacy.bayesian_epsilon_budget:
-        return None
-    try:
-        return FixedOrderFilter(
-            [
-                *((event, 1) for event in before),
-                *((task.event, task.rounds) for task in scheduled(config)),
-            ],
-            epsilon=privacy.bayesian_epsilon_budget,
-            delta=privacy.bayesian_delta,
-            users=enrolled or config.data.users,
-        )
-    except BudgetTooSmall as error:
-        raise ConfigError(f"privacy.bayesian_epsilon_budget: {error}") from None
-
-
-def _empty_account(
-    config: Config, prior: PriorReleases | None = None, enrolled: int = 0
-) -> Account:
-    """The account before the run's first round: what the run builds on is in it from the start.
-
-    Differential privacy looks at no number of users. Bayesian figures are means over users, and N
-    is but a bound: a mean over empty places would be too small, so it goes over those who were
-    enrolled as the run began. Who comes later adds to the sum alone.
-    """
-    events, privacy = () if prior is None else prior.counted, config.privacy
-    account = Account(
-        total_rounds=total_rounds(config) + len(events),
-        delta_dp=privacy.delta,
-        delta_bdp=privacy.bayesian_delta,
-        noise_source=noise_source(config),
-        users=(enrolled or config.data.users) if privacy.unit == "user" else None,
-        norms_filter=filter_of(config, prior, enrolled),
-    )
-    for event in events:
-        account.charge(event, None)
-    return account
-
-
-def planned(config: Config, prior: PriorReleases | None = None) -> Spending:
-    """What all declared rounds will have spent: DP exactly, Bayesian DP at worst.
-
-    A budget of differential privacy ends the plan where it will end the run, for no release moves
-    that end.
-    """
-    return _plan(config, prior).spending()
-
-
-def _plan_in(config: Config, header: Mapping[str, Any]) -> Account:
-    """The whole plan of a begun run, by its ledger's header."""
-    return _plan(config, PriorReleases.in_header(header), _enrolled(config, header))
-
-
-def _enrolled(config: Config, header: Mapping[str, Any]) -> int:
-    return int(header.get(ENROLLED, config.data.users))
-
-
-def _plan(config: Config, prior: PriorReleases | None, enrolled: int = 0) -> Account:
-    account = _empty_account(config, prior, enrolled)
-    budget = config.privacy.epsilon_budget
-    for task in scheduled(config):
-        for _ in range(task.rounds):
-            if budget and account.would_exceed(task.event, budget):
-                return account
-            account.charge(task.event, None)
-    return account
-
-
-def noise_source(config: Config) -> NoiseSource:
-    """``os-entropy``, or ``fixed-seed`` in tests."""
-    return "os-entropy" if config.privacy.fixed_seed < 0 else "fixed-seed"
+    return account.at_any_end(plan_in(config, ledger.header))
 
 
 def _header(

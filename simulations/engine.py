@@ -22,7 +22,7 @@ from server.config.tree import Config
 from server.publication import guarantees_something
 from server.rounds import Observer
 from server.run_directory import RunDirectory, RunDirectoryError
-from server.run_ledger import noise_source
+from server.run_plan import noise_source
 from server.store import Purpose, SampleFilter, Store, open_store
 from server.training import Outcome, train
 from simulations.federation.apps import client_app, simulated_federation

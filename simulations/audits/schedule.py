@@ -14,7 +14,7 @@ from accountant.events import LEAST_NOISE, SubsampledGaussian
 from foundation.errors import FedlensError
 from server.config.tree import Config
 from server.publication import guarantees_something
-from server.run_ledger import noise_source
+from server.run_plan import noise_source
 from server.schedule import ScheduledTask, planned_epsilon, scheduled
 
 

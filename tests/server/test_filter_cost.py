@@ -18,7 +18,8 @@ from server.config.tree import ConfigError
 from server.population import population_folder
 from server.pretrained_filter import check_filter
 from server.run_directory import RunDirectory
-from server.run_ledger import planned, spending_of
+from server.run_ledger import spending_of
+from server.run_plan import planned
 from server.store import open_store
 
 FILTER = {"privatizer__network": "dense", "privatizer__width": 4}

@@ -19,7 +19,8 @@ from server.agreed import EnrolmentError
 from server.membership import QuorumMissing
 from server.population import population_folder, registry_url
 from server.run_directory import RunDirectory
-from server.run_ledger import ENROLLED, account_of
+from server.run_ledger import account_of
+from server.run_plan import ENROLLED
 from server.store import StoreError, open_store
 from server.training import train
 from simulations.federation.apps import node_users

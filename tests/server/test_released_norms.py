@@ -19,7 +19,8 @@ from server import private_step
 from server.config.tree import ConfigError
 from server.mechanism import round_event, round_noise
 from server.run_directory import RunDirectory
-from server.run_ledger import RunLedger, planned, spending_of
+from server.run_ledger import RunLedger, spending_of
+from server.run_plan import planned
 from server.store import open_store
 from simulations.federation.apps import open_simulated_users
 

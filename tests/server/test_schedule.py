@@ -10,7 +10,7 @@ from run_tasks import planned as with_schedule
 from accountant.dp.differential import DifferentialAccountant
 from server.config.tree import Config, ConfigError
 from server.mechanism import denominator, largest_sum, release_deviation, round_event
-from server.run_ledger import planned
+from server.run_plan import planned
 from server.schedule import (
     check_affordable,
     costs,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from run_tasks import FOCUSED, WARM
 
-from server.run_ledger import planned
+from server.run_plan import planned
 from server.schedule import total_rounds
 
 KINDS = {
