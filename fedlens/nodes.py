@@ -68,11 +68,14 @@ def prepare_node(
     Raises:
         FedlensError: what cannot be used, with the mend.
     """
+    from client.contract import read_contract
     from client.preparing.identities import kept_secret
     from client.preparing.prepare import prepare
 
     target = Path(out).expanduser()
+    read_contract(Path(federation).expanduser())  # before anything is made
     found = _source(source, format, label, user, owner, image)
+    target.parent.mkdir(parents=True, exist_ok=True)
     key = kept_secret(Path(secret) if secret else target.with_name(f"{target.name}.secret"))
     wanted = _preparation(federation, key, mapped, sensitive, whole, owners_secret, without, roster)
     return prepare(found, wanted, target, replace=replace, told=progress or _nothing)
@@ -128,8 +131,7 @@ def check_node(
     found = _source(where, format, label, user, owner, image)
     wanted = _preparation(federation, NO_SECRET, mapped, sensitive, whole, None, None, None)
     report = look_through(found, wanted, progress or _nothing)
-    lost = [line for line in report.lines() if line.startswith("left out, ")]
-    return report, lost if report.examples else []
+    return report, report.faults()
 
 
 def shared_users(mine: Paths, other: Paths) -> int:

@@ -42,6 +42,15 @@ class NodeReport:
         """As one JSON object."""
         return asdict(self)
 
+    def faults(self) -> list[str]:
+        """Lines on what the owner did not ask to be left out."""
+        return [self._left_out(why) for why in self.examples]
+
+    def _left_out(self, why: str) -> str:
+        where, count = self.examples.get(why, []), self.left_out[why]
+        more = ", ..." if len(where) < count else ""
+        return f"left out, {why}: {count}" + (f": {', '.join(where)}{more}" if where else "")
+
     def lines(self) -> list[str]:
         """In words, a line each."""
         channels, side, _ = self.shape
@@ -52,11 +61,7 @@ class NodeReport:
             f"{least} to {most}, half of them at most {median}",
             "records by class: " + ", ".join(f"{k} {n}" for k, n in self.classes.items()),
         ]
-        for why, count in self.left_out.items():
-            where = self.examples.get(why, [])
-            more = ", ..." if len(where) < count else ""
-            places = f": {', '.join(where)}{more}" if where else ""
-            found.append(f"left out, {why}: {count}{places}")
+        found += [self._left_out(why) for why in self.left_out]
         empty = [name for name, count in self.classes.items() if not count]
         if empty:
             few = ", ".join(empty[:10]) + (", ..." if len(empty) > 10 else "")

@@ -119,3 +119,25 @@ def test_the_same_in_python(place):
     assert faults == [] and found.records == 12
     with pytest.raises(fedlens.WrongUse, match="give one or each"):
         fedlens.check_node("pictures", "federation.toml", owner="both")
+
+
+def test_what_was_asked_for_is_no_fault(place, capsys):
+    look = ("check", "pictures", "--federation", "federation.toml", "--map", "dog=-")
+    status, out, err = node(capsys, *look)
+    assert (status, err) == (0, "")
+    assert "left out, label 'dog', as --map says: 6" in out
+    (place / "pictures" / "cat" / "ann" / "1.png").write_bytes(b"no")
+    status, _, err = node(capsys, *look)
+    assert status == 1 and err.count("wrong: ") == 1
+
+
+def test_nothing_is_made_under_a_contract_that_is_none(place, capsys):
+    (place / "federation.toml").write_text("name = ")
+    before = sorted(path.name for path in place.iterdir())
+    status, _, err = node(capsys, *PREPARE)
+    assert status == 1 and "is not TOML" in err
+    assert sorted(path.name for path in place.iterdir()) == before
+    (place / "federation.toml").write_text(CONTRACT)
+    deep = (*PREPARE[:-1], "some/where/store")
+    assert node(capsys, *deep)[0] == 0
+    assert (place / "some" / "where" / "store.secret").is_file()

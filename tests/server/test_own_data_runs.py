@@ -188,3 +188,19 @@ def test_the_largest_and_the_smallest_pictures_go_all_the_way(run_stores, tmp_pa
     with open_run_store(outcome.store) as store:
         samples = store.samples(SampleFilter(run_id=outcome.run_id), 0, 5)
         assert decode_png(samples[0].png).shape == agreed.shape
+
+
+def test_the_bundles_app_opens_a_nodes_store_under_its_contract(tmp_path):
+    """As a SuperNode starts it: the operator names the store, and nothing of it is simulated."""
+    from types import SimpleNamespace
+
+    from simulations.federation.apps import simulated_policy
+
+    (path,) = stores(tmp_path, contract(least_noise_multiplier=3.0, tasks=["frozen"]))
+    node = {"data": str(path), "partition-id": 1, "num-partitions": 2}
+    context = SimpleNamespace(run_config={"data.name": "embedded"}, node_config=node)
+    users = open_simulated_users(context)
+    assert (len(users), users.partition, users.origin.federation) == (USERS, 1, "ward-7")
+    policy = simulated_policy(context)
+    assert (policy.least_noise_multiplier, policy.kinds, policy.units) == (3.0, "frozen", "user")
+    assert not policy.allow_no_noise
