@@ -7,8 +7,9 @@ the network that reads digits; then fresh attackers are fitted on released image
 nor they have met, and everything is scored on the test images.
 
 Who has the filter's weights comes first: ``code_reader`` reads the noisy code that a release is
-computed from, with all labelled images there are, and so bounds everybody who sees the release;
-``code_reader_x10`` sees ten releases of each image. The other columns are of attackers without
+computed from, with all labelled images there are: no reader of a release can know more than
+the best reader of the code, which this one estimates from below. ``code_reader_x10`` sees ten
+releases of each image. The other columns are of attackers without
 weights, as the paper has them, and flatter the filter.
 
 Reference lines come first. ``raw``: everybody reads the images as they are. ``digit``: an attacker

@@ -6,12 +6,19 @@ import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from client.datasets.attributes.data import PrivateDataError
 
+if TYPE_CHECKING:
+    import pyarrow.parquet
+
 SUFFIXES = (".csv", ".parquet")
 MOST_BYTES = 2**30
+"""Of a file, and of what a Parquet file says that it unpacks to."""
 MOST_ROWS = 5_000_000
+MOST_CELLS = 2**27
+"""Rows times columns: a column of one value packs to next to nothing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,24 +89,61 @@ def _csv(path: Path) -> dict[str, list[str]]:
                 )
             rows.append(row)
             _check_rows(path, len(rows))
+            _check_cells(path, len(rows), len(names))
     return {name: [row[place].strip() for row in rows] for place, name in enumerate(names)}
 
 
 def _parquet(path: Path) -> dict[str, list[str]]:
+    """Columns of plain values; lists and structures are left out.
+
+    Sizes are judged by the file's own account before anything is unpacked, and equal texts stay one
+    object: a small file may stand for very many of them.
+    """
     import pyarrow
     import pyarrow.parquet as parquet
 
     try:
-        _check_rows(path, parquet.ParquetFile(path).metadata.num_rows)
-        found = parquet.read_table(path)
+        with parquet.ParquetFile(path) as file:
+            plain = [one for one in file.schema_arrow if not pyarrow.types.is_nested(one.type)]
+            names = [one.name for one in plain]
+            _check_names(path, names)
+            _check_parquet(path, file.metadata, len(names))
+        texts = [one.name for one in plain if _is_text(one.type)]
+        with parquet.ParquetFile(path, read_dictionary=texts) as file:
+            groups = [file.read_row_group(n, names) for n in range(file.num_row_groups)]
     except pyarrow.ArrowException as error:
         raise PrivateDataError(
             f"{path}: no readable Parquet file ({_first_line(error)}); write it anew"
         ) from error
-    _check_names(path, found.column_names)
     return {
-        name: [_text(value) for value in found[name].to_pylist()] for name in found.column_names
+        name: [text for group in groups for part in group[name].chunks for text in _texts(part)]
+        for name in names
     }
+
+
+def _check_parquet(path: Path, metadata: pyarrow.parquet.FileMetaData, columns: int) -> None:
+    _check_rows(path, metadata.num_rows)
+    _check_cells(path, metadata.num_rows, columns)
+    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
+    if sum(group.total_byte_size for group in groups) > MOST_BYTES:
+        raise PrivateDataError(f"{path}: unpacks to over 1 GiB; split it, or leave columns out")
+
+
+def _is_text(kind: pyarrow.DataType) -> bool:
+    from pyarrow import types
+
+    tests = types.is_string, types.is_large_string, types.is_binary, types.is_large_binary
+    return any(test(kind) for test in tests)
+
+
+def _texts(part: pyarrow.Array) -> list[str]:
+    """Values as text; of a column that is kept as a dictionary each text is made once."""
+    import pyarrow
+
+    if not pyarrow.types.is_dictionary(part.type):
+        return [_text(value) for value in part.to_pylist()]
+    words = [_text(value) for value in part.dictionary.to_pylist()]
+    return ["" if place is None else words[place] for place in part.indices.to_pylist()]
 
 
 def _text(value: object) -> str:
@@ -117,6 +161,13 @@ def _check_names(path: Path, names: Sequence[str]) -> None:
 def _check_rows(path: Path, count: int) -> None:
     if count > MOST_ROWS:
         raise PrivateDataError(f"{path}: has over {MOST_ROWS} rows; split it")
+
+
+def _check_cells(path: Path, rows: int, columns: int) -> None:
+    if rows * columns > MOST_CELLS:
+        raise PrivateDataError(
+            f"{path}: has over {MOST_CELLS} values; split it, or leave columns out"
+        )
 
 
 def _first_line(error: BaseException) -> str:
