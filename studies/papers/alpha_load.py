@@ -84,6 +84,8 @@ class AlphaLoadSettings:
     adversary_hidden: int  # units of the adversary's three layers
     batch: int  # sequences of a minibatch
     meeting_steps: int  # in which the adversary alone learns, before
+    gated: bool  # whether the share that the releaser keeps of an hour depends on the load
+    whole_day: bool  # whether it sees the hours after as well, and releases a day when it is over
     keep: float  # share of a load's distance to its mean that the releaser keeps at the start
     output_noise_std: float  # deviation of noise on each released hour, kW
     penalty: float  # of NE beyond its budget, squared
@@ -217,7 +219,8 @@ def networks(
     net = LstmReleaser(
         channels, hidden=settings.hidden, low=train.low, high=train.high, steps=steps,
         keep=settings.keep, level=float(train.records.mean()),
-        output_noise_std=settings.output_noise_std, generator=generator,
+        output_noise_std=settings.output_noise_std, gated=settings.gated,
+        both_ways=settings.whole_day, generator=generator,
     )  # fmt: skip
     side = 0 if train.side is None else train.side.shape[-1]
     adversary = LstmAdversary(

@@ -38,9 +38,9 @@ _ARGUMENTS: dict[str, dict[str, str]] = {
         "output_noise_std": "output_noise_std", "low": "low", "high": "high", "choices": "choices",
     },
     "LstmReleaser": {
-        "channels": "correct.out_features", "hidden": "correct.in_features",
-        "layers": "lstm.num_layers", "low": "low", "high": "high", "steps": "noise_shape",
-        "level": "level", "output_noise_std": "output_noise_std",
+        "hidden": "lstm.hidden_size", "channels": "channels", "layers": "lstm.num_layers",
+        "low": "low", "high": "high", "steps": "noise_shape", "level": "level",
+        "output_noise_std": "output_noise_std", "gated": "gated", "both_ways": "lstm.bidirectional",
     },
     "MaskFilter": {"trained": "values"},
 }  # fmt: skip
