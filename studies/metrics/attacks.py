@@ -93,13 +93,18 @@ CODE_COLUMNS = ("code_reader", "code_reader_x10", "code_nats")
 
 
 def code_columns(target: FilterTarget, steps: int) -> Row:
-    """`CODE_COLUMNS` of a filter, with all labelled records; empty where it shows no code."""
+    """`CODE_COLUMNS` of a filter, with all labelled records; empty where it shows no code.
+
+    Rows also have the 95% interval of one release, ``code_low`` and ``code_high``.
+    """
     if channel_of(target.filter) is None:
         return dict.fromkeys(CODE_COLUMNS)
     effort = replace(FULL, reader_steps=steps, tree_rounds=max(10, min(250, steps // 10)))
     one, ten = attack_filter(target, ["code"], releases=(1, 10), effort=effort, formula=False)
     return {
         "code_reader": one.balanced,
+        "code_low": one.low,
+        "code_high": one.high,
         "code_reader_x10": ten.balanced,
         "code_nats": one.nats,
         "code_records": one.records,
