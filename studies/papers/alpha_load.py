@@ -61,8 +61,8 @@ COLUMNS = (
     "side", "point", "mode", "seed", "NE", "paper_NE", "attacker", "paper_attacker", "drop",
     "paper_drop", "reweighted", "seconds",
 )  # fmt: skip
-SIDES = {"none": "", "calendar": "", "clock": ":clock"}
-"""What adversary and attacker know besides, and what the source's name ends with for it."""
+SIDES = ("none", "calendar", "clock")
+"""What adversary and attacker know besides."""
 PAPER_RAW, PAPER_NE, PAPER_DROP = 0.90, 0.26, 0.26
 """Raw attacker (more than), error (less than) and points off it (more than), section IV-D."""
 PAPER_SIDE = 0.578
@@ -75,7 +75,7 @@ SHOWN = 5
 class AlphaLoadSettings:
     """What ``alpha_load.toml`` sets."""
 
-    data: str  # source of the loads
+    data: str  # source of the loads: household, embedded-household or eco:PATH
     sides: tuple[str, ...]  # ``none``, ``calendar`` (weekday and month) or ``clock`` (and the hour)
     points: tuple[str, ...]  # orders and error budgets without side information, ``alpha:NE``
     side_points: tuple[str, ...]  # the same with side information
@@ -157,7 +157,9 @@ def _side_rows(settings: AlphaLoadSettings, side: str, trial: SeedTrial) -> list
 
 def load_side(settings: AlphaLoadSettings, side: str, data_dir: Path | None, seed: int) -> Split:
     """The source with as much side information as ``side`` names."""
-    split = load_private(settings.data + SIDES[side], data_dir, seed)
+    clock = ",clock=yes" if ":" in settings.data else ":clock"
+    name = settings.data + (clock if side == "clock" else "")
+    split = load_private(name, data_dir, seed)
     if side != "none":
         return split
     return Split(*(replace(part, side=None) for part in (split.train, split.attack, split.test)))
