@@ -13,7 +13,7 @@ QUICK  := accountant/test_account.py accountant/test_ledger.py accountant/test_p
           simulations/test_cli.py transports/test_inprocess.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-fault quick quick-tests test lint format dashboard docs bench bench-accountant bench-noise clean
+.PHONY: help setup demo demo-fault quick quick-tests test lint format dashboard docs bench bench-accountant bench-noise bench-records clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -73,6 +73,9 @@ bench: setup ## measure speed and memory, print tables
 
 bench-accountant: setup ## the accountants beside their peers, in one run
 	OMP_NUM_THREADS=1 $(BIN)/python -m studies.benchmarks.accountant
+
+bench-records: setup ## record mode beside Opacus, in one run
+	OMP_NUM_THREADS=1 $(BIN)/python -m studies.benchmarks.records
 
 bench-noise: setup ## what exact noise and exact sums cost
 	OMP_NUM_THREADS=1 $(BIN)/python -m studies.benchmarks.noise

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from accountant.noise.lattice import SUM_BITS, pitch
+from client.row_sums import clip_and_sum_rows, shrunk
 
 _AT_ONCE = 1 << 20
 """Values of outer products that are made at a time."""
@@ -65,7 +66,56 @@ class Products:
         return len(self.left)
 
 
-Updates = Tensor | Blocks | Products
+@dataclass(frozen=True)
+class Layered:
+    """Updates whose parts lie apart, layer by layer, each plus a row that its kind shares.
+
+    Row i is the parts' rows i side by side, plus ``shared[kinds[i]]``. It is made when its turn
+    comes to be clipped, so that memory never holds all of them.
+    """
+
+    parts: tuple[Tensor | tuple[Tensor, Tensor], ...]
+    """Rows [n, its share of P], or matrices [n, a, m] and [n, m, b] whose products they are."""
+    shared: Tensor
+    """[kinds, P], float32: public."""
+    kinds: Tensor
+    """int64 [n], in [0, kinds)."""
+
+    def __len__(self) -> int:
+        """How many updates."""
+        return len(self.kinds)
+
+    def fill(self, first: int, end: int, rows: Tensor) -> None:
+        """Write updates [first, end) into ``rows``, [end - first, P].
+
+        Raises:
+            ValueError: the parts' widths do not add up to P.
+        """
+        torch.index_select(self.shared, 0, self.kinds[first:end], out=rows)
+        place = 0
+        for part in self.parts:
+            own = _part_rows(part, first, end)
+            rows[:, place : place + own.shape[1]] += own
+            place += own.shape[1]
+        if place != self.shared.shape[1]:
+            raise ValueError(f"parts of {place} values in all, where P is {self.shared.shape[1]}")
+
+    def dense(self) -> Tensor:
+        """The updates as rows, [n, P]."""
+        rows = self.shared.new_empty(len(self), self.shared.shape[1])
+        self.fill(0, len(self), rows)
+        return rows
+
+
+def _part_rows(part: Tensor | tuple[Tensor, Tensor], first: int, end: int) -> Tensor:
+    if isinstance(part, Tensor):
+        return part[first:end]
+    left, right = part[0][first:end], part[1][first:end]
+    outer = left.shape[2] == 1
+    return (left * right if outer else torch.bmm(left, right)).flatten(1)
+
+
+Updates = Tensor | Blocks | Products | Layered
 """Unclipped updates, one a user or record."""
 
 
@@ -82,7 +132,7 @@ def clip_and_sum(updates: Updates, clipping_norm: float) -> tuple[Tensor, Tensor
 
     Args:
         updates: one user's (or record's) update a row, shape [n, P], any float dtype; or the same
-            as `Blocks` or as `Products`.
+            as `Blocks`, as `Products` or as `Layered`.
         clipping_norm: C > 0.
 
     Returns:
@@ -92,11 +142,15 @@ def clip_and_sum(updates: Updates, clipping_norm: float) -> tuple[Tensor, Tensor
         return _clip_and_sum_blocks(updates, clipping_norm)
     if isinstance(updates, Products):
         return clip_and_sum_products(updates.left, updates.right, clipping_norm)
-    rows = updates.double()
-    scale, clipped, sound = _shrunk(rows.norm(dim=1), clipping_norm)
-    finite = torch.where(sound[:, None], rows, 0.0)  # 0 x infinity would be NaN
-    step = pitch(clipping_norm, SUM_BITS)
-    return (finite * (scale / step)[:, None]).trunc_().sum(0) * step, clipped
+    if isinstance(updates, Layered):
+        shape = len(updates), updates.shared.shape[1]
+        return clip_and_sum_rows(shape, updates.fill, updates.shared, clipping_norm)
+    count, size = updates.shape
+
+    def fill(first: int, end: int, rows: Tensor) -> None:
+        rows.copy_(updates[first:end])
+
+    return clip_and_sum_rows((count, size), fill, updates, clipping_norm)
 
 
 def clip_and_sum_products(
@@ -116,7 +170,7 @@ def clip_and_sum_products(
         The sum, float64 [a x b], and the clipped norms, float64 [n].
     """
     left, right = left.double(), right.double()
-    scale, clipped, sound = _shrunk(left.norm(dim=1) * right.norm(dim=1), clipping_norm)
+    scale, clipped, sound = shrunk(left.norm(dim=1) * right.norm(dim=1), clipping_norm)
     finite_left, finite_right = (torch.where(sound[:, None], x, 0.0) for x in (left, right))
     step = pitch(clipping_norm, SUM_BITS)
     total = left.new_zeros(left.shape[1], right.shape[1])
@@ -132,22 +186,12 @@ def clip_and_sum_products(
 def _clip_and_sum_blocks(updates: Blocks, clipping_norm: float) -> tuple[Tensor, Tensor]:
     values, owners = updates.values.double(), updates.owners
     squares = values.new_zeros(updates.updates).index_add_(0, owners, values.square().sum(1))
-    scale, clipped, sound = _shrunk(squares.sqrt(), clipping_norm)
+    scale, clipped, sound = shrunk(squares.sqrt(), clipping_norm)
     finite = torch.where(sound[owners][:, None], values, 0.0)
     total = values.new_zeros(updates.slots, values.shape[1])
     step = pitch(clipping_norm, SUM_BITS)
     total.index_add_(0, updates.places, (finite * (scale / step)[owners][:, None]).trunc_())
     return total.view(-1) * step, clipped
-
-
-def _shrunk(norms: Tensor, clipping_norm: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Factors that bring rows of these norms within the clip, the norms then, and what is sound.
-
-    A row's norm is finite only if each of its values is; the factor of another one is 0.
-    """
-    sound = torch.isfinite(norms)
-    scale = torch.where(sound, (clipping_norm / norms.clamp(min=1e-300)).clamp(max=1.0), 0.0)
-    return scale, torch.where(sound, norms.clamp(max=clipping_norm), 0.0), sound
 
 
 def histogram(norms: Tensor, clipping_norm: float, bins: int) -> Tensor:

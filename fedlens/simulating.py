@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from server.run_directory import RunDirectory
     from simulations.engine import Train
 
-TRANSPORTS = ("in-process", "ray")
+TRANSPORTS = ("in-process", "processes", "ray")
 RUNS = Path("runs")
 
 
@@ -267,6 +267,10 @@ def _trainer(transport: str) -> Train:
         from simulations.transports.ray import train_through_ray
 
         return train_through_ray
+    if transport == "processes":
+        from simulations.transports.processes import train_in_processes
+
+        return train_in_processes
     from simulations.engine import train_in_process
 
     return train_in_process

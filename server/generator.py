@@ -11,7 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from foundation.profile import timed
 from models.generators import Generator
+from models.precision import chosen, multiplying_in
 from models.shapes import ImageShape
 from models.vectors import load_vector, to_vector
 from server.config.tree import Config
@@ -26,7 +28,8 @@ class GeneratorTrainer:
     """A conditional generator, its moving average, and what their training needs to go on.
 
     Samples are drawn from the moving average. All randomness is public and comes from the run's
-    seed; two trainers with equal configuration and equal losses stay equal bit for bit.
+    seed; two trainers with equal configuration and equal losses stay equal bit for bit on one
+    machine, and on several in float32 as far as their processors round alike.
     """
 
     def __init__(self, config: Config, shape: ImageShape, classes: int) -> None:
@@ -40,6 +43,7 @@ class GeneratorTrainer:
             self.network.parameters(), lr=FIRST_RATE, betas=(0.5, 0.99)
         )
         self._steps = 0
+        self.precision = chosen(config.generator.precision)
 
     def begin_at(self, weights: NDArray[np.float32], steps: int) -> None:
         """Start from another generator's weights, the average too, as if after ``steps`` steps."""
@@ -47,6 +51,7 @@ class GeneratorTrainer:
         load_vector(self.average, weights)
         self._steps = steps
 
+    @timed("generator")
     def train(
         self,
         loss: Loss,
@@ -81,7 +86,8 @@ class GeneratorTrainer:
         for step in range(steps):
             self._optimiser.param_groups[0]["lr"] = rate * _cosine((done + step) / planned)
             noise = torch.randn(len(labels), self.network.latent, generator=self._source)
-            value = loss(self.network(noise, labels), labels)
+            with multiplying_in(self.precision, noise.device):
+                value = loss(self.network(noise, labels).float(), labels)
             self._optimiser.zero_grad()
             value.backward()  # type: ignore[no-untyped-call]
             self._optimiser.step()

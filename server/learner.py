@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from torch import Tensor
 
 from client.messages import FilterSettings, Vector
+from foundation.profile import span
 from models.generators import Generator
 from privatizers.protocol import PrivatizerError
 from server.config.tree import Config
@@ -167,12 +168,14 @@ class Learner:
         weighed = [task for task in earlier if task.later_weight]
 
         def loss(images: Tensor, labels: Tensor) -> Tensor:
-            own = self._tasks[name].loss(images, labels)
+            with span(f"generator: {name}"):
+                own = self._tasks[name].loss(images, labels)
             if not weighed:
                 return own
-            others = weighed[0].later_weight * weighed[0].loss(images, labels)
-            for task in weighed[1:]:
-                others = others + task.later_weight * task.loss(images, labels)
+            with span("generator: earlier tasks"):
+                others = weighed[0].later_weight * weighed[0].loss(images, labels)
+                for task in weighed[1:]:
+                    others = others + task.later_weight * task.loss(images, labels)
             return own + others
 
         return loss

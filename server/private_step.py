@@ -15,6 +15,7 @@ from accountant.bayesian.noised_norms import NoisedNorms, noised_norms
 from accountant.noise import private_source
 from client.messages import TRAIN, ReplyError, TrainReply, TrainRequest, UserSplit
 from foundation.errors import FedlensError
+from foundation.profile import timed
 from server.aggregation import Aggregate, Answer, Limits, combine, noised_mean
 from server.config.tree import Config
 from server.enrolment import Federation
@@ -69,6 +70,7 @@ class PrivateStep:
         bound = largest_reply if self.record_mode else self._task.clipping_norm
         self._limits = Limits(size, bound, evidence=not self.record_mode, positive=positive)
 
+    @timed("messages")
     def gather(self, number: int, asked: Asked) -> Aggregate:
         """Draw this round's cohort, have it train, and add the sound replies up.
 
@@ -93,6 +95,7 @@ class PrivateStep:
             raise NoUsableReply(f"round {number}: no node gave a usable reply")
         return aggregate
 
+    @timed("noise")
     def evidence(self, aggregate: Aggregate, number: int) -> NoisedNorms | None:
         """The second part of the round's release: the noised histogram of the realised norms.
 
@@ -109,6 +112,7 @@ class PrivateStep:
             source=private_source(self._config.privacy.fixed_seed, number, _NORMS),
         )
 
+    @timed("noise")
     def release(self, aggregate: Aggregate, number: int) -> NDArray[np.float64]:
         """The round's release, float64 [P]. Its ledger entry must be on disk already."""
         if self.record_mode:

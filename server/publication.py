@@ -17,8 +17,10 @@ from accountant.account import Spending, statement
 from accountant.ledger.ledger import LedgerEntry
 from accountant.statement import promise
 from foundation.json_values import json_value
+from foundation.profile import timed
 from models.pixels import as_pixels
 from server.builds_on import kept_prior, with_cost
+from server.config.reading import written_digest
 from server.config.tree import Config
 from server.run_directory import RunDirectory
 from server.run_ledger import noise_source, planned
@@ -74,6 +76,7 @@ class Publication:
         self._config, self._directory, self._store = config, directory, store
         self._run_id, self._name = run_id, name
 
+    @timed("store")
     def begin(self) -> None:
         """Enter the run, with what it will guarantee when all its rounds are done."""
         config = self._config
@@ -82,7 +85,7 @@ class Publication:
                 run_id=self._run_id,
                 name=self._name,
                 config=config.flat(),
-                config_sha256=config.digest(),
+                config_sha256=written_digest(self._directory.settings_file),
                 data_name=config.data.name,
                 unit=config.privacy.unit,
                 users=config.data.users,
@@ -99,6 +102,7 @@ class Publication:
     def _planned(self) -> Spending:
         return planned(self._config, kept_prior(self._directory))
 
+    @timed("store")
     def progress(
         self,
         entries: Sequence[LedgerEntry],
@@ -143,6 +147,7 @@ class Publication:
         row = CheckpointRow(run_id=self._run_id, round=number, sha256=sha256, path=str(path))
         self._store.record_checkpoint(row)
 
+    @timed("store")
     def samples(
         self, purpose: Purpose, number: int, sampler: Sampler, sha256: str, spending: Spending
     ) -> None:
@@ -178,6 +183,7 @@ class Publication:
         )
         self._store.add_batch(batch, records)
 
+    @timed("store")
     def end(self, status: RunStatus, reason: str | None, spending: Spending) -> None:
         """Say how the run ended, and what it guarantees as it is."""
         guarantee = with_cost(statement(spending, self._config.data.users), self._directory)

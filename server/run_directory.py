@@ -33,6 +33,7 @@ from sqlalchemy import make_url
 from foundation.dates import set_file_date, today
 from foundation.errors import FedlensError
 from foundation.files import write_durably
+from foundation.profile import timed
 from server.config.reading import read_config
 from server.config.tree import Config, ConfigError
 from server.tensors import Arrays
@@ -64,7 +65,7 @@ class RunDirectory:
         self.ledger = self.path / "ledger.jsonl"
         self.evidence = self.path / "evidence.jsonl"
         self.checkpoints = self.path / "checkpoint"
-        self._config = self.path / "config.toml"
+        self.settings_file = self.path / "config.toml"
         self._filter = self.checkpoints / "filter.safetensors"
         self._lock = self.path / "lock"
         self._place = self.path / "place.json"
@@ -85,7 +86,7 @@ class RunDirectory:
             with directory.locked():
                 directory._check_free()  # another process may have begun a run meanwhile
                 directory.checkpoints.mkdir(exist_ok=True)
-                directory._write(directory._config, config.to_toml().encode())
+                directory._write(directory.settings_file, config.to_toml().encode())
         except OSError as error:
             raise RunDirectoryError(f"cannot write to {path}: {error.strerror}") from None
         return directory
@@ -106,16 +107,16 @@ class RunDirectory:
 
     def exists(self) -> bool:
         """Whether a run was begun here."""
-        return self._config.is_file() and self.checkpoints.is_dir()
+        return self.settings_file.is_file() and self.checkpoints.is_dir()
 
     def _check_free(self) -> None:
-        """Refuse a folder with anything in it but what a start that was killed at once has left."""
+        """Refuse a folder with anything in it but what a start that was killed at once left."""
         if self.exists():
             raise RunDirectoryError(
                 f"{self.path} holds a run already: `fedlens resume {self.path}` goes on with it, "
                 "or name another --out"
             )
-        left = {self.checkpoints, self._config.with_name("config.toml.part"), self._lock}
+        left = {self.checkpoints, self.settings_file.with_name("config.toml.part"), self._lock}
         if any(found not in left for found in self.path.rglob("*")):
             raise RunDirectoryError(f"{self.path} holds other files: name an empty or a new --out")
 
@@ -166,7 +167,7 @@ class RunDirectory:
             RunDirectoryError: it was damaged.
         """
         try:
-            return read_config(self._config)
+            return read_config(self.settings_file)
         except ConfigError as error:
             raise RunDirectoryError(str(error)) from None
 
@@ -236,6 +237,7 @@ class RunDirectory:
         files = [self._place, self.evidence, *sorted(self.checkpoints.glob("*.safetensors"))]
         return [file.name for file in files if file.exists() and file != self._filter]
 
+    @timed("run directory")
     def save_state(self, snapshot: Snapshot) -> None:
         """Replace the state; whole or not at all."""
         facts = json.dumps({**snapshot.facts, "round": snapshot.round})
@@ -302,6 +304,7 @@ class RunDirectory:
         arrays: Arrays = {"average": vector}
         self._write(self.faithful_path(round_number), save(_contiguous(arrays)))
 
+    @timed("run directory")
     def save_generator(self, round_number: int, arrays: Arrays) -> str:
         """Keep a generator that samples are drawn from; returns its digest.
 

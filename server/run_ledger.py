@@ -11,6 +11,8 @@ from accountant.ledger.ledger import Ledger, LedgerEntry, LedgerError
 from accountant.ledger.population import Population
 from accountant.ledger.prior import HEADER, PriorReleases
 from accountant.statement import NoiseSource
+from foundation.profile import timed
+from server.config.reading import written_digest
 from server.config.tasks import TRAINING
 from server.config.tree import Config, ConfigError
 from server.population import joined, population_folder
@@ -65,7 +67,7 @@ class RunLedger:
         else:
             header = _header(config, run_id, self._population, prior, users)
             self._ledger = Ledger.create(directory.ledger, header)
-        self._account = account_of(config, self._ledger, self._evidence)
+        self._account = account_of(config, directory, self._ledger, self._evidence)
         self._plan = _plan(config, PriorReleases.in_header(self._ledger.header))
         if self._population is not None:
             check_population(self._ledger, self._population)
@@ -95,14 +97,17 @@ class RunLedger:
         """
         Ledger.verify(self._ledger.path, expected_head=head, expected_entries=entries)
 
+    @timed("accounting")
     def spending(self) -> Spending:
         """What all entries so far have spent, by both accountants."""
         return self._account.spending()
 
+    @timed("accounting")
     def published(self) -> Spending:
         """The same with what is proved if the run ends here: see `Account.at_any_end`."""
         return self._account.at_any_end(self._plan)
 
+    @timed("accounting")
     def refusal(self, event: SubsampledGaussian, purpose: str = TRAINING) -> str | None:
         """Why one of the run's budgets, or its population's, forbids ``event``, or None.
 
@@ -125,6 +130,7 @@ class RunLedger:
             return None
         return self._population.refusal(event, purpose, self._users)
 
+    @timed("accounting")
     def charge(
         self,
         event: SubsampledGaussian,
@@ -159,13 +165,19 @@ class RunLedger:
         self._account.charge(event, norms)
 
 
-def account_of(config: Config, ledger: Ledger, evidence: EvidenceFile) -> Account:
+def account_of(
+    config: Config, directory: RunDirectory, ledger: Ledger, evidence: EvidenceFile
+) -> Account:
     """Both accountants over a ledger and the noised norms that its run released.
+
+    A run that an earlier version began is known by the settings that there were then: those that
+    came later have their defaults.
 
     Raises:
         LedgerError: the ledger was begun for another configuration.
     """
-    if ledger.header.get("config_sha256") != config.digest():
+    written = written_digest(directory.settings_file)
+    if ledger.header.get("config_sha256") not in {config.digest(), written}:
         raise LedgerError(ledger.path, 1, "belongs to another configuration than config.toml")
     prior = PriorReleases.in_header(ledger.header)
     account = _empty_account(config, prior)
@@ -208,7 +220,7 @@ def spending_of(config: Config, directory: RunDirectory) -> Spending:
         LedgerError: the ledger cannot be trusted, or is of another configuration.
     """
     ledger = Ledger.read(directory.ledger)
-    account = account_of(config, ledger, EvidenceFile(directory.evidence))
+    account = account_of(config, directory, ledger, EvidenceFile(directory.evidence))
     return account.at_any_end(_plan(config, PriorReleases.in_header(ledger.header)))
 
 

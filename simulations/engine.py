@@ -13,6 +13,7 @@ from torch import Tensor
 from accountant.account import statement
 from client.datasets.registry import spec_of
 from foundation.json_values import json_value
+from foundation.profile import timed
 from models.pixels import from_pixels
 from server.builds_on import with_cost
 from server.config.tree import Config
@@ -174,6 +175,7 @@ def simulate(
     )
 
 
+@timed("pictures")
 def draw_sheet(
     store: Store,
     directory: RunDirectory,
@@ -201,6 +203,7 @@ def draw_sheet(
     return str(target)
 
 
+@timed("pictures")
 def draw_plots(store: Store, directory: RunDirectory, run_id: str) -> str:
     """Write the plot of both ε and the losses; returns its path."""
     target = directory.path / "pictures" / "privacy.png"
@@ -208,6 +211,7 @@ def draw_plots(store: Store, directory: RunDirectory, run_id: str) -> str:
     return str(target)
 
 
+@timed("students")
 def measure_student(
     config: Config, directory: RunDirectory, *, images: int = STUDENT_IMAGES, epochs: int = 2
 ) -> StudentResult:
@@ -227,6 +231,7 @@ def measure_student(
     return tested_student(config, directory, samples, labels, epochs)
 
 
+@timed("students")
 def measure_taught_student(
     config: Config,
     directory: RunDirectory,

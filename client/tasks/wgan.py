@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 from torch.func import functional_call, grad, vmap
 
+from client.clipping import Layered
 from client.cohort_data import PaddedRecords, padded, shuffled
 from client.data import LocalData, LocalUsers
 from client.messages import TrainRequest
@@ -59,7 +60,7 @@ class WganLocalTask:
     def _record_steps(self) -> RecordSteps:
         return RecordSteps(self._users, self._request)
 
-    def record_rows(self, drawn: DrawnRecords) -> Tensor:
+    def record_rows(self, drawn: DrawnRecords) -> Layered:
         """Records' gradients of the critic as it is after the steps taken so far."""
         return self._record_steps.rows(drawn)
 

@@ -4,25 +4,21 @@ DP-SGD (Abadi et al., arXiv:1607.00133, algorithm 1): each step draws every reco
 probability q, clips its gradient to C, sums, adds N(0, (zC)^2) and divides by a fixed number, all
 of which `client.record_sums` does. A record's gradient is that of the critic's loss on the record
 itself, against generated images of its class: the latter are public, and inside the clip they
-cancel what all records have in common, which would otherwise fill it. Opacus computes the gradients
-record by record; clipping and noise are the project's own, since a record with a non-finite
-gradient must contribute nothing and the noise must come from the operating system's entropy.
+cancel what all records have in common, which would otherwise fill it. Clipping and noise are the
+project's own, since a record with a non-finite gradient must contribute nothing and the noise must
+come from the operating system's entropy.
 """
 
 from __future__ import annotations
 
-import warnings
-from typing import Any, cast
-
-import torch
-from opacus import GradSampleModule
 from torch import Tensor
-from torch.nn import functional as F
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
+from client.clipping import Layered
 from client.data import LocalUsers
 from client.messages import TrainRequest
 from client.record_batches import DrawnRecords
+from client.tasks.record_gradients import record_gradients
 from client.tasks.settings import WganSettings
 from client.tasks.wgan_networks import (
     FAKES_PER_CLASS,
@@ -31,7 +27,6 @@ from client.tasks.wgan_networks import (
     draw_fakes,
     load_networks,
 )
-from models.critics import WganCritic
 from models.limits import clamp_weights, weight_limits
 
 
@@ -55,15 +50,13 @@ class RecordSteps:
             self._against = class_slopes(self._critic, fakes, LOSSES[self._settings.loss])
         return self._against
 
-    def rows(self, drawn: DrawnRecords) -> Tensor:
-        """Each record's gradient of the loss, float32 [n, P]."""
-        data = drawn.read()
-        if not len(data.labels):
-            return torch.zeros(0, len(self._start))
+    def rows(self, drawn: DrawnRecords) -> Layered:
+        """Each record's gradient of the loss, [n, P] in all."""
+        data, against = drawn.read(), self._generated()
+        images, labels = data.images.to(against.device), data.labels.to(against.device)
         hinge = self._settings.loss == "hinge"
-        gradients = record_gradients(self._critic, data.images, data.labels, hinge=hinge)
-        against = self._generated()
-        return gradients + against[data.labels.to(against.device)]
+        parts = record_gradients(self._critic, images, labels, hinge=hinge)
+        return Layered(parts, against, labels)
 
     def take(self, release: Tensor) -> None:
         """Step against a noised mean gradient, float64 [P]."""
@@ -76,19 +69,3 @@ class RecordSteps:
     def change(self) -> Tensor:
         """How far the critic is from where it started, float64 [P]."""
         return (self._weights() - self._start).cpu().double()
-
-
-def record_gradients(critic: WganCritic, images: Tensor, labels: Tensor, *, hinge: bool) -> Tensor:
-    """Each record's own gradient of the critic's loss on real images, float32 [n, P]."""
-    device = next(critic.parameters()).device
-    wrapped = GradSampleModule(critic, loss_reduction="sum")
-    try:
-        scores = wrapped(images.to(device), labels.to(device))
-        with warnings.catch_warnings():  # PyTorch notes that no input wants a gradient: intended
-            warnings.filterwarnings("ignore", message="Full backward hook is firing")
-            (F.relu(1 - scores) if hinge else -scores).sum().backward()
-        samples = [cast(Any, p).grad_sample.flatten(1) for p in critic.parameters()]
-        return torch.cat(samples, dim=1).detach()
-    finally:
-        wrapped.zero_grad()
-        wrapped.to_standard_module()

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 from fedlens.cli.flags import add_json_flag, chosen
 from fedlens.cli.output import figure, print_json, program, round_bar, say
+from fedlens.cli.profile import show_profile
 from fedlens.presets import preset_names
 from fedlens.simulating import TRANSPORTS, chosen_config, prepare, train
 from foundation.errors import ExitStatus
+from foundation.profile import profiled
 
 if TYPE_CHECKING:
     from server.config.tree import Config
@@ -73,6 +75,9 @@ def add_training_flags(parser: argparse.ArgumentParser) -> None:
         "--transport", choices=TRANSPORTS, default="in-process", help="how messages travel"
     )
     parser.add_argument("--no-student", action="store_true", help="do not train a student")
+    parser.add_argument(
+        "--profile", action="store_true", help="say where the time went, and keep it in the run"
+    )
     add_json_flag(parser)
 
 
@@ -112,10 +117,12 @@ def finish(args: argparse.Namespace, config: Config, directory: RunDirectory) ->
 
     if warning := describe_noise(config):
         say(warning)
-    with round_bar() as observer:
+    with round_bar() as observer, profiled() as profile:
         places = chosen(args, "store", "transport")
         made = train(config, directory, **places, progress=observer, student=not args.no_student)
     summary = made.summary
+    if args.profile:
+        show_profile(profile, directory)
     _print(summary, "filtered real" if config.privatizer.active else "real")
     budget = getattr(config.privatizer, "budget", math.inf)
     if (summary.sensitive_read_nats or 0) > budget:

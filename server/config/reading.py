@@ -5,8 +5,9 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from server.config.tree import RUN_KEYS, Config, ConfigError, flatten
+from server.config.tree import RUN_KEYS, Config, ConfigError, digest_of_tree, flatten
 
 
 def read_config(path: Path, base: Config | None = None) -> Config:
@@ -15,13 +16,26 @@ def read_config(path: Path, base: Config | None = None) -> Config:
     Raises:
         ConfigError: the file is missing, is not TOML, or holds a setting that cannot be used.
     """
+    tree = _read_tree(path)
+    return (base or Config()).updated(flatten(tree))
+
+
+def written_digest(path: Path) -> str:
+    """`Config.digest` of a TOML file's settings as they stand, by whatever version written.
+
+    Raises:
+        ConfigError: the file is missing or is not TOML.
+    """
+    return digest_of_tree(_read_tree(path))
+
+
+def _read_tree(path: Path) -> dict[str, Any]:
     try:
-        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"cannot read the configuration {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not TOML: {error}") from None
-    return (base or Config()).updated(flatten(tree))
 
 
 def parse_setting(text: str) -> tuple[str, object]:

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from accountant.noise import TEST_MODE_VARIABLE, test_mode
 from foundation.errors import WrongUse
+from models.precision import Precision
 from server.config.section import (
     Count,
     NotNegative,
@@ -189,6 +190,9 @@ class GeneratorConfig(Section):
     """Decay of the moving average of the weights that samples are drawn from."""
     threads: Count = 1
     """CPU threads of the server's training. More help on an idle machine and hurt on a busy one."""
+    precision: Precision = "float32"
+    """Of products in its training: ``float32``, ``bfloat16``, or ``auto``, which is bfloat16 on a
+    processor that is faster so (AVX-512 BF16, AMX). Weights and sums are float32 always."""
 
 
 class ReleaseConfig(Section):

@@ -161,9 +161,7 @@ class Config(Section):
         The population is part of it: a run cannot leave its population, or join another, by a
         change of its settings.
         """
-        tree = {"schema": SCHEMA, **self.model_dump()}
-        text = json.dumps(tree, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()
+        return digest_of_tree(self.model_dump())
 
     # What sections ask of each other
 
@@ -303,3 +301,9 @@ def _clear_changed_kinds(tree: dict[str, Any], wanted: Mapping[str, Any]) -> Non
             continue
         if table.get("kind", tables[name]["kind"]) != tables[name]["kind"]:
             tables[name] = {k: v for k, v in tables[name].items() if k in MECHANISM}
+
+
+def digest_of_tree(tree: Mapping[str, object]) -> str:
+    """`Config.digest` of a tree of settings: what is not in it is in no way part of it."""
+    text = json.dumps({"schema": SCHEMA, **tree}, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -16,6 +16,8 @@ from flwr.serverapp import Grid
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 
+from foundation.profile import span
+
 FIRST_NODE_ID = SUPERLINK_NODE_ID + 1
 CLIENT_RAISED = 2
 """Flower's code of an error reply for a ClientApp that raised."""
@@ -89,15 +91,28 @@ class InProcessGrid(Grid):
         return [self._deliver(message) for message in messages]
 
     def _deliver(self, message: Message) -> str:
+        identity = self.identify(message)
+        with span("nodes"):
+            self.keep_reply(message, self.answer(message))
+        return identity
+
+    def identify(self, message: Message) -> str:
+        """Give a message the identity that its reply is asked for by."""
         identity = uuid.uuid4().hex
         message.metadata.__dict__["_message_id"] = identity
+        return identity
+
+    def keep_reply(self, message: Message, reply: Message) -> None:
+        """Keep a reply until it is pulled."""
+        self._replies[message.metadata.message_id] = reply
+
+    def answer(self, message: Message) -> Message:
+        """What the message's node replies."""
         context = self._contexts[message.metadata.dst_node_id]
         try:
-            reply = self._app(message, context)
+            return self._app(message, context)
         except Exception:  # as Flower does, but without the exception's text
-            reply = Message(Error(CLIENT_RAISED, "the client failed"), reply_to=message)
-        self._replies[identity] = reply
-        return identity
+            return Message(Error(CLIENT_RAISED, "the client failed"), reply_to=message)
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
         """The replies to these messages, each once."""

@@ -9,7 +9,7 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 
-from client.clipping import Blocks, Products, Updates
+from client.clipping import Blocks, Layered, Products, Updates
 from client.clipping import clip_and_sum as real
 
 HUGE, PARTS = 1e3, 10
@@ -68,6 +68,8 @@ def _first(updates: Updates) -> Updates:
         return Blocks(
             updates.values[own], updates.owners[own], updates.places[own], 1, updates.slots
         )
+    if isinstance(updates, Layered):
+        return updates.dense()[:1]
     return updates[:1]
 
 

@@ -8,7 +8,7 @@ import torch
 
 from accountant.noise import pitch
 from accountant.noise.lattice import SUM_BITS
-from client.clipping import Blocks, clip_and_sum, clip_and_sum_products
+from client.clipping import Blocks, Layered, clip_and_sum, clip_and_sum_products
 from client.silo import noised
 from client.tasks.annotator import errors
 
@@ -36,7 +36,15 @@ def products(order: torch.Tensor) -> torch.Tensor:
     return clip_and_sum_products(rows(1)[order][:, :10], rows(2)[order], CLIP)[0]
 
 
-KINDS = pytest.mark.parametrize("summed", [dense, blocks, products])
+def layered(order: torch.Tensor) -> torch.Tensor:
+    """Values of a deep network: many rows of float32, made a few at a time."""
+    wide = torch.cat([rows(4), rows(5), rows(6)], dim=1)[order].repeat(1, 20)
+    parts = (wide[:, :7], wide[:, 7:2000], wide[:, 2000:])
+    shared = torch.linspace(-0.01, 0.01, 2 * wide.shape[1]).view(2, -1)
+    return clip_and_sum(Layered(parts, shared, order % 2), CLIP)[0]
+
+
+KINDS = pytest.mark.parametrize("summed", [dense, blocks, products, layered])
 
 
 @KINDS
@@ -66,7 +74,9 @@ def test_a_sum_lies_on_its_lattice_and_near_the_sum_of_real_numbers(summed):
         exact = torch.nn.functional.normalize(rows().double()) * torch.clamp(
             rows().double().norm(dim=1, keepdim=True), max=CLIP
         )
-        assert float((whole - exact.sum(0)).abs().max()) <= ROWS * step
+        assert float((whole - exact.sum(0)).abs().max()) <= ROWS * CLIP * 2**-21
+        doubled = clip_and_sum(rows().double(), CLIP)[0]
+        assert float((doubled - exact.sum(0)).abs().max()) <= ROWS * step
 
 
 def test_an_annotators_errors_do_not_depend_on_the_other_records_to_the_last_bit():

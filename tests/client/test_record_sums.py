@@ -239,7 +239,7 @@ def test_blocks_are_clipped_as_the_rows_that_they_stand_for(filled, bound):
     keys = torch.tensor(list(filled))
     blocks = Blocks(torch.tensor(list(filled.values())), keys[:, 0], keys[:, 1], 4, 5)
     total, norms = clip_and_sum(blocks, bound)
-    expected, expected_norms = clip_and_sum(blocks.dense(), bound)
+    expected, expected_norms = clip_and_sum(blocks.dense().double(), bound)
     torch.testing.assert_close(total, expected, rtol=1e-9, atol=1e-9 * bound)
     torch.testing.assert_close(norms, expected_norms, rtol=1e-9, atol=1e-12)
 

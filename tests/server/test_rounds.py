@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import logging
 import math
+from unittest.mock import patch
 
 import numpy as np
 import pytest
+import tomli_w
 
 from accountant.ledger.ledger import Ledger, LedgerError
 from accountant.noise import NoiseUnsound, health
 from client.app import build_client_app
 from client.cohort import train
 from client.messages import TrainReply
+from server.config.tree import Config, digest_of_tree
 from server.enrolment import EnrolmentError
 from server.private_step import NoUsableReply
 from server.run_directory import RunDirectory, RunDirectoryError
@@ -302,6 +305,30 @@ def test_a_folder_that_has_come_to_hold_another_run_is_left_alone(
     with pytest.raises(RunDirectoryError, match="holds a run of another configuration"):
         run_small(small_config(seed=99))
     assert content() == before
+
+
+def test_a_run_that_an_earlier_version_began_goes_on(small_config, run_small, tmp_path):
+    """It knows nothing of a setting that came later, which has its default."""
+    config = small_config()
+    with (
+        patch.object(Config, "digest", lambda self: digest_of_tree(earlier(self))),
+        patch.object(Config, "to_toml", lambda self: tomli_w.dumps(earlier(self))),
+    ):
+        first = run_small(config)
+    path = tmp_path / "run" / "config.toml"
+    assert "precision" not in path.read_text()
+    assert run_small(config) == first
+    path.write_text(path.read_text().replace("averaging = 0.99", "averaging = 0.98"))
+    changed = RunDirectory(tmp_path / "run").config()
+    with pytest.raises(LedgerError, match="another configuration"):
+        run_small(changed)
+
+
+def earlier(config):
+    """Its settings before precision could be chosen."""
+    tree = config.model_dump()
+    del tree["generator"]["precision"]
+    return tree
 
 
 @pytest.mark.parametrize("setting", ["privacy.delta", "tasks.critic.rounds"])
