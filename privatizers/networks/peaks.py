@@ -40,6 +40,9 @@ class PeakReleaser(nn.Module):
     """
 
     noise_shape = ()
+    worth: Tensor
+    quiet: Tensor
+    busy: Tensor
 
     def __init__(
         self, *, least: float, counted: float, worth: float, quiet: float = 0.0, busy: float = 0.0
