@@ -31,7 +31,8 @@ AXES = ("value", "low", "high")
 
 ATTACKS_CAPTION = (
     "*code* has the filter's weights, as every device does, and reads the **noisy code** that a "
-    "release is computed from: by data processing it bounds all who see the release. *decode* "
+    "release is computed from: by data processing no reader of a release knows more than the "
+    "best such reader, which it estimates from below. *decode* "
     "brings a release back to its code. *x10*: ten releases of each record. The others have no "
     "weights and are **fresh**: fitted on released records of an own part, scored on others that "
     "neither they nor the filter have seen. Balanced accuracy on the sensitive attribute; bars are "

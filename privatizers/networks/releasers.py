@@ -153,6 +153,11 @@ class LstmReleaser(nn.Module):
     full privacy, where next to nothing but ``level`` is released. Four layers of 64 cells: 117,314
     parameters.
 
+    With ``gated`` the share that is kept is ``keep`` plus a number in (−1, 1), near 0 at the start,
+    that depends on the same as the correction: what is to go out as it is need not pass the cells,
+    which blunt high peaks. With ``both_ways`` the steps that follow count too: a series goes out
+    when it is complete.
+
     Args:
         channels: of a series.
         hidden: units of each layer.
@@ -165,6 +170,8 @@ class LstmReleaser(nn.Module):
         output_noise_std: standard deviation of noise on each released step, in units of the series.
             Without it a filter hides the sensitive attribute from networks by writing it small,
             where trees find it.
+        gated: the share that is kept depends on the series.
+        both_ways: the LSTM also reads the series from its end; twice as many cells.
         generator: CPU generator of the weights; ``None`` is seed 0.
 
     Raises:
@@ -183,6 +190,8 @@ class LstmReleaser(nn.Module):
         keep: float = 1.0,
         level: float = 0.0,
         output_noise_std: float = 0.0,
+        gated: bool = False,
+        both_ways: bool = False,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
@@ -193,13 +202,14 @@ class LstmReleaser(nn.Module):
         self.output_noise_std = _check_deviation(output_noise_std)
         self.noise_shape = (steps, 1 + channels if output_noise_std else 1)
         source = generator if generator is not None else torch.Generator().manual_seed(0)
+        self.channels, self.gated = channels, gated
         with unset_weights(self):
-            self.correct = nn.Linear(hidden, channels)
+            self.correct = nn.Linear(hidden * (1 + both_ways), channels * (1 + gated))
         initialise(self, source, "linear")
         with torch.no_grad():
             self.correct.weight.mul_(0.1)
         self.keep = nn.Parameter(torch.tensor(float(keep)))
-        self.lstm = build_lstm(channels + 1, hidden, layers, source)
+        self.lstm = build_lstm(channels + 1, hidden, layers, source, both_ways=both_ways)
 
     def forward(self, records: Tensor, noise: Tensor, choice: Tensor | None = None) -> Tensor:
         """Released series [n, T, channels] of series and noise, both float32 [n, T, ...].
@@ -211,7 +221,9 @@ class LstmReleaser(nn.Module):
         """
         uniform = (1 + torch.erf(noise[..., :1] / math.sqrt(2))) / 2
         states = self.lstm(torch.cat([records, uniform], 2))[0]
-        free: Tensor = self.level + self.keep * (records - self.level) + self.correct(states)
+        correction, *gate = self.correct(states).split(self.channels, 2)
+        share = self.keep + gate[0].tanh() if gate else self.keep
+        free: Tensor = self.level + share * (records - self.level) + correction
         if self.output_noise_std:
             free = free + self.output_noise_std * noise[..., 1:].reshape(records.shape)
         if self.low is None and self.high is None:

@@ -2,7 +2,8 @@
 
 Simulation only: attackers learn from raw records with known attributes, which they filter
 themselves. What each knows, how many labelled records it had and how many releases of a record it
-sees are part of its figure: an attack that knows more bounds those that know less.
+sees are part of its figure. Who knows more *can* read more; what an attacker of this module reads
+is a lower bound on that, for a better learner may come.
 """
 
 from __future__ import annotations
@@ -69,8 +70,8 @@ def attack_filter(
     """Attack by name, at each number of releases; those that do not apply are left out and told.
 
     An attacker of codes applies where the filter shows one, and one that decodes sees one release:
-    of more, the codes' reader bounds it. ``formula`` adds, to attackers of releases, the one that
-    computes the attribute, where the source has one.
+    of more, the codes' reader has all that it could find. ``formula`` adds, to attackers of
+    releases, the one that computes the attribute, where the source has one.
 
     Raises:
         AttackError: no attacker applies.
@@ -92,13 +93,18 @@ CODE_COLUMNS = ("code_reader", "code_reader_x10", "code_nats")
 
 
 def code_columns(target: FilterTarget, steps: int) -> Row:
-    """`CODE_COLUMNS` of a filter, with all labelled records; empty where it shows no code."""
+    """`CODE_COLUMNS` of a filter, with all labelled records; empty where it shows no code.
+
+    Rows also have the 95% interval of one release, ``code_low`` and ``code_high``.
+    """
     if channel_of(target.filter) is None:
         return dict.fromkeys(CODE_COLUMNS)
     effort = replace(FULL, reader_steps=steps, tree_rounds=max(10, min(250, steps // 10)))
     one, ten = attack_filter(target, ["code"], releases=(1, 10), effort=effort, formula=False)
     return {
         "code_reader": one.balanced,
+        "code_low": one.low,
+        "code_high": one.high,
         "code_reader_x10": ten.balanced,
         "code_nats": one.nats,
         "code_records": one.records,
@@ -131,7 +137,7 @@ def _attackers(
         if knowledge_of(attacker).weights and not shows_code:
             tell(f"{name}: left out, this filter shows no code")
         elif isinstance(attacker, DecodeAttacker) and releases > 1:
-            tell(f"{name}: left out at {releases} releases; the code's reader bounds it")
+            tell(f"{name}: left out at {releases} releases, which the code's reader sees")
         else:
             found[name] = attacker
     return found

@@ -7,8 +7,9 @@ the network that reads digits; then fresh attackers are fitted on released image
 nor they have met, and everything is scored on the test images.
 
 Who has the filter's weights comes first: ``code_reader`` reads the noisy code that a release is
-computed from, with all labelled images there are, and so bounds everybody who sees the release;
-``code_reader_x10`` sees ten releases of each image. The other columns are of attackers without
+computed from, with all labelled images there are: no reader of a release can know more than
+the best reader of the code, which this one estimates from below. ``code_reader_x10`` sees ten
+releases of each image. The other columns are of attackers without
 weights, as the paper has them, and flatter the filter.
 
 Reference lines come first. ``raw``: everybody reads the images as they are. ``digit``: an attacker
@@ -21,6 +22,8 @@ Attackers are scored twice: by their likeliest class, as the paper does (``attac
 their answers divided by the classes' shares (``reweighted``), which is the better strategy for
 balanced accuracy. The formula attacker knows the rule: it reads the digit with a network, counts
 the ink of that digit's row at two thresholds, and counts what each width means after the releaser.
+``tca`` is the paper's own such attacker, with its three readings of the rule's answer "normal" and
+the best of them on the test images (``tca_normal``).
 
 Simulation only. Settings are to be chosen on the attack part cut in two, never on the test part.
 """
@@ -57,6 +60,7 @@ from studies.framework.settings import check_names, parse_points
 from studies.framework.study import SeedTrial
 from studies.framework.tables import Row, number
 from studies.metrics.attacks import CODE_COLUMNS, code_columns
+from studies.metrics.labelling import read_by_rule, rule_of
 from studies.metrics.reading import (
     AttributeReading,
     build_attackers,
@@ -71,7 +75,8 @@ from studies.papers.adversarial import adversary_of, moved, train_against
 
 COLUMNS = (
     "point", "mode", "seed", "digits", *CODE_COLUMNS, "paper_digits", "attacker", "paper_attacker",
-    "attacker_formula", "reweighted", "digits_fresh", "squared_error", "seconds",
+    "attacker_formula", "tca", "tca_normal", "reweighted", "digits_fresh", "squared_error",
+    "seconds",
 )  # fmt: skip
 PAPER_RAW = (0.9725, 0.9150)
 """Digits and thickness read from raw images (Jafarzadeh Asl et al. 2023, section IV-C)."""
@@ -151,7 +156,7 @@ def run_seed(settings: AlphaImagesSettings, trial: SeedTrial) -> list[Row]:
 def reference_rows(settings: AlphaImagesSettings, split: Split, seed: int) -> list[Row]:
     """What is read from raw images, and from the digit alone."""
     began = time.perf_counter()
-    found = _read(settings, split.attack, split.test, seed)
+    found = _read(settings, split, split.attack, split.test, seed)
     head: Row = {"point": "raw", "mode": None, "seed": seed, "digits": found["digits_fresh"]}
     paper: Row = {"paper_digits": PAPER_RAW[0], "paper_attacker": PAPER_RAW[1]}
     seconds = time.perf_counter() - began
@@ -225,17 +230,20 @@ def point_row(
         "paper_digits": None,
         "paper_attacker": None,
         "squared_error": float((test.records - split.test.records).square().mean()),
-        **_read(settings, attack, test, seed),
+        **_read(settings, split, attack, test, seed),
     }
 
 
-def _read(settings: AlphaImagesSettings, attack: PrivateData, test: PrivateData, seed: int) -> Row:
+def _read(
+    settings: AlphaImagesSettings, raw: Split, attack: PrivateData, test: PrivateData, seed: int
+) -> Row:
     """What fresh networks and attackers, fitted on the attack part, read of the test part."""
     source = torch.Generator().manual_seed(seed + 7)
     net = StudentCnn(check_image(attack.shape), attack.utility_classes, generator=source)
     steps = settings.reading_steps
     reader = learn(net, attack.records, attack.utility, steps=steps, rate=2e-3, seed=seed)
     found = read_all(_attackers(settings, reader), attack, test, seed)
+    found |= read_by_rule(rule_of(raw.attack), reader, test, THRESHOLDS, seed)
     return {"digits_fresh": accuracy(reader, test.records, test.utility), **found}
 
 

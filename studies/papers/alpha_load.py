@@ -17,6 +17,8 @@ the sequence alone, ``constant`` what is left when every hour is released as the
 
 A point is an order and an error budget: the most doubt at an NE of the train part near that. With
 the two weighed against each other instead (a fixed λ) training jumps: nothing is hidden, or all.
+With ``releaser = "peaks"`` a rule takes the LSTM's place that is fitted to the budget alone,
+whatever the order: high peaks of some days go out as they are, everything else as a constant.
 
 Simulation only. Settings were chosen on the attack part cut in two; of the quick ones, the budget
 of 0.3 was added after NE of the test part had been seen at 0.2.
@@ -32,11 +34,13 @@ from pathlib import Path
 from typing import get_args
 
 import torch
+from torch import nn
 
 from client.datasets.attributes import load_private
 from client.datasets.attributes.data import PrivateData, Split
 from privatizers.alpha import AlphaObjective, AlphaPrivatizer, Mode
 from privatizers.networks.adversaries import LstmAdversary
+from privatizers.networks.peaks import fit_peaks
 from privatizers.networks.releasers import LstmReleaser
 from privatizers.protocol import FILTER, PrivatizerError
 from studies.attackers import ATTACKERS
@@ -61,8 +65,9 @@ COLUMNS = (
     "side", "point", "mode", "seed", "NE", "paper_NE", "attacker", "paper_attacker", "drop",
     "paper_drop", "reweighted", "seconds",
 )  # fmt: skip
-SIDES = {"none": "", "calendar": "", "clock": ":clock"}
-"""What adversary and attacker know besides, and what the source's name ends with for it."""
+SIDES = ("none", "calendar", "clock")
+"""What adversary and attacker know besides."""
+RELEASERS = ("lstm", "peaks")
 PAPER_RAW, PAPER_NE, PAPER_DROP = 0.90, 0.26, 0.26
 """Raw attacker (more than), error (less than) and points off it (more than), section IV-D."""
 PAPER_SIDE = 0.578
@@ -75,15 +80,20 @@ SHOWN = 5
 class AlphaLoadSettings:
     """What ``alpha_load.toml`` sets."""
 
-    data: str  # source of the loads
+    data: str  # source of the loads: household, embedded-household or eco:PATH
     sides: tuple[str, ...]  # ``none``, ``calendar`` (weekday and month) or ``clock`` (and the hour)
     points: tuple[str, ...]  # orders and error budgets without side information, ``alpha:NE``
     side_points: tuple[str, ...]  # the same with side information
     modes: tuple[Mode, ...]  # ``entropy``, ``loss`` or both
+    releaser: str  # ``lstm``, trained against an adversary, or ``peaks``, a rule
+    least_peak: float  # of the rule: kW that an hour has at least which goes out as it is
+    counted: float  # of the rule: kW above which an hour counts as one in use
     hidden: int  # units of the releaser's four layers
     adversary_hidden: int  # units of the adversary's three layers
     batch: int  # sequences of a minibatch
     meeting_steps: int  # in which the adversary alone learns, before
+    gated: bool  # whether the share that the releaser keeps of an hour depends on the load
+    whole_day: bool  # whether it sees the hours after as well, and releases a day when it is over
     keep: float  # share of a load's distance to its mean that the releaser keeps at the start
     output_noise_std: float  # deviation of noise on each released hour, kW
     penalty: float  # of NE beyond its budget, squared
@@ -98,6 +108,7 @@ class AlphaLoadSettings:
     def __post_init__(self) -> None:
         check_names("sides", self.sides, SIDES)
         check_names("modes", self.modes, get_args(Mode))
+        check_names("releaser", [self.releaser], RELEASERS)
         check_names("attackers", self.attackers, ATTACKERS)
         if not self.points:
             raise PrivatizerError("points must give at least one order and error budget")
@@ -134,10 +145,9 @@ def _side_rows(settings: AlphaLoadSettings, side: str, trial: SeedTrial) -> list
 
         def measure(mode: Mode = mode, alpha: float = alpha, budget: float = budget) -> Piece:
             began = time.perf_counter()
-            objective = objective_of(settings, split.train, mode, alpha, budget)
-            method = train_point(settings, split.train, objective, seed)
-            row = point_row(settings, method, split, raw, seed)
-            shown = released(method.networks[FILTER], some, seed).records
+            net = releaser_of(settings, split.train, mode, alpha, budget, seed)
+            row = point_row(settings, net, split, raw, seed)
+            shown = released(net, some, seed).records
             return Piece([{**row, "seconds": time.perf_counter() - began}], {"after": shown})
 
         found = trial.piece(place, measure)
@@ -155,7 +165,9 @@ def _side_rows(settings: AlphaLoadSettings, side: str, trial: SeedTrial) -> list
 
 def load_side(settings: AlphaLoadSettings, side: str, data_dir: Path | None, seed: int) -> Split:
     """The source with as much side information as ``side`` names."""
-    split = load_private(settings.data + SIDES[side], data_dir, seed)
+    clock = ",clock=yes" if ":" in settings.data else ":clock"
+    name = settings.data + (clock if side == "clock" else "")
+    split = load_private(name, data_dir, seed)
     if side != "none":
         return split
     return Split(*(replace(part, side=None) for part in (split.train, split.attack, split.test)))
@@ -191,6 +203,21 @@ def objective_of(
     )
 
 
+def releaser_of(
+    settings: AlphaLoadSettings,
+    train: PrivateData,
+    mode: Mode,
+    alpha: float,
+    budget: float,
+    seed: int,
+) -> nn.Module:
+    """The releaser of a point: trained against an adversary, or the rule of the same budget."""
+    if settings.releaser == "peaks":
+        return fit_peaks(train.records, budget, least=settings.least_peak, counted=settings.counted)
+    objective = objective_of(settings, train, mode, alpha, budget)
+    return train_point(settings, train, objective, seed).networks[FILTER]
+
+
 def train_point(
     settings: AlphaLoadSettings, train: PrivateData, objective: AlphaObjective, seed: int
 ) -> AlphaPrivatizer:
@@ -217,7 +244,8 @@ def networks(
     net = LstmReleaser(
         channels, hidden=settings.hidden, low=train.low, high=train.high, steps=steps,
         keep=settings.keep, level=float(train.records.mean()),
-        output_noise_std=settings.output_noise_std, generator=generator,
+        output_noise_std=settings.output_noise_std, gated=settings.gated,
+        both_ways=settings.whole_day, generator=generator,
     )  # fmt: skip
     side = 0 if train.side is None else train.side.shape[-1]
     adversary = LstmAdversary(
@@ -228,10 +256,10 @@ def networks(
 
 
 def point_row(
-    settings: AlphaLoadSettings, method: AlphaPrivatizer, split: Split, raw: float, seed: int
+    settings: AlphaLoadSettings, net: nn.Module, split: Split, raw: float, seed: int
 ) -> Row:
     """What fresh attackers read of released loads of test households, and how far these are off."""
-    attack, test = released_parts(method.networks[FILTER], split, seed)
+    attack, test = released_parts(net, split, seed)
     found = read_all(settings.fresh(), attack, test, seed)
     return {
         "seed": seed,

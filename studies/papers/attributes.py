@@ -12,8 +12,9 @@ that; digit against thickness on MNIST stands in for it, with another pair of at
 figures are not comparable with the paper's, which are printed beside them for their size alone.
 
 ``code_reader`` has the filter's weights and reads the noisy code that a release is computed from,
-with all labelled images there are: it bounds everybody who sees the release (``x10``: ten releases
-of each image). Filters that show no code have no such column, and may tell more than is found.
+with all labelled images there are: no reader of a release can know more than the best reader of
+the code, which this one estimates from below (``x10``: ten releases of each image). Filters that
+show no code have no such column, and may tell more than is found.
 Fresh attackers are fitted on released images that neither the filter nor its adversary has met;
 ``frozen`` is an attacker fitted on *raw* images, which flatters every filter. ``utility`` is the
 provider's unchanged network, on raw images and on released ones, both of the test part. Where the

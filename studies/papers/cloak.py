@@ -39,6 +39,7 @@ from studies.papers.cloak_training import (
     CloakSettings,
     CloakTraining,
     first_map,
+    settled,
     train_path,
     train_provider,
     train_ratio,
@@ -131,7 +132,8 @@ class _BoxPath:
 
     def _judged(self, maps: Iterator[tuple[float, NoiseMap]], wanted: float) -> list[Row]:
         start = time.perf_counter()
-        noise = next(noise for ratio, noise in maps if ratio == wanted)
+        path = next(noise for ratio, noise in maps if ratio == wanted)
+        noise = settled(self.training, path, *self.target)
         threshold = threshold_of(noise.sigma(), wanted)
         filters = {fill: self.training.mask(noise, threshold, fill) for fill in FILLS}
         train_values(self.training, filters["trained"], *self.target)

@@ -48,6 +48,8 @@ class CloakSettings:
     # along
     black_share: float
     reported: tuple[float, ...]  # those of ``ratios`` that are judged
+    settle_steps: int  # of a reported map, before its mask is taken; the path goes on without them
+    settle_gamma: float  # weight of the privacy term in these: what is kept is worth little noise
     value_steps: int  # of the trained constants
     value_rate: float  # Adam's for these
     black_box: bool  # also do it with a substitute
@@ -222,6 +224,20 @@ def train_ratio(
     last_rate = 0.1 if ratio in settings.reported else 0.5
     method = CloakPrivatizer(noise, network, CloakObjective(settings.gamma))
     training.train(method, settings.rate, max(1, round(share * steps)), last_rate, follower)
+
+
+def settled(
+    training: CloakTraining, noise: NoiseMap, network: nn.Module, follower: Follower | None = None
+) -> NoiseMap:
+    """A copy of a path's map that has learned on, at less privacy: what is given up stays so.
+
+    Along the path the privacy term says which entries are needed least. Of those that are kept it
+    takes accuracy and hides next to nothing.
+    """
+    settings, found = training.settings, copy.deepcopy(noise)
+    method = CloakPrivatizer(found, network, CloakObjective(settings.settle_gamma))
+    training.train(method, settings.rate / 3, settings.settle_steps, 0.1, follower)
+    return found
 
 
 def train_values(

@@ -18,10 +18,10 @@ and ``utility`` is how often a student of the samples (of such images, where the
 reads the class of *filtered* test images, which is what a service will get; where a run makes a
 filter and nothing else, the student has all filtered images that no user holds. ``code_reader`` has
 the filter's weights, as every node does, and reads the noisy code of a filtered image, with all
-images that no user holds: it bounds everybody who sees filtered images. Where the sensitive
-attribute is the
-strokes' thickness, an attacker that computes it is one of them. ε is the run's; of a second run's
-rows it is that of both runs together, which are about the same users.
+images that no user holds: no reader of a filtered image can know more than the best reader of the
+code, which this one estimates from below. Where the sensitive attribute is the strokes' thickness,
+an attacker that computes it is one of them. ε is the run's; of a second run's rows it is that of
+both runs together, which are about the same users.
 """
 
 from __future__ import annotations

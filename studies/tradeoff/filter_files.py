@@ -19,6 +19,7 @@ from torch import nn
 from client.datasets.attributes.data import PrivateData
 from privatizers.networks.filters import DenseFilter, LinearFilter, UNet
 from privatizers.networks.masks import MaskFilter
+from privatizers.networks.peaks import PeakReleaser
 from privatizers.networks.releasers import ConvReleaser, LstmReleaser
 from privatizers.protocol import PrivatizerError
 
@@ -38,10 +39,11 @@ _ARGUMENTS: dict[str, dict[str, str]] = {
         "output_noise_std": "output_noise_std", "low": "low", "high": "high", "choices": "choices",
     },
     "LstmReleaser": {
-        "channels": "correct.out_features", "hidden": "correct.in_features",
-        "layers": "lstm.num_layers", "low": "low", "high": "high", "steps": "noise_shape",
-        "level": "level", "output_noise_std": "output_noise_std",
+        "hidden": "lstm.hidden_size", "channels": "channels", "layers": "lstm.num_layers",
+        "low": "low", "high": "high", "steps": "noise_shape", "level": "level",
+        "output_noise_std": "output_noise_std", "gated": "gated", "both_ways": "lstm.bidirectional",
     },
+    "PeakReleaser": {"least": "least", "counted": "counted", "worth": "worth"},
     "MaskFilter": {"trained": "values"},
 }  # fmt: skip
 """Where a filter has the arguments that it was built with."""
@@ -49,6 +51,7 @@ _READ: dict[str, Callable[[Any], Any]] = {
     "noise_shape": itemgetter(0),
     "coded": bool,
     "values": lambda values: isinstance(values, nn.Parameter),
+    "worth": float,
 }
 """What such a place says, where it is not the argument itself."""
 _SHAPED = ("UNet", "DenseFilter", "ConvReleaser")  # Those whose first argument is a record's shape
@@ -151,6 +154,6 @@ _BUILDERS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any]], nn.Module]
     "MaskFilter": _mask,
     **{
         kind.__name__: lambda arguments, _, kind=kind: kind(**arguments)  # type: ignore[misc]
-        for kind in (UNet, DenseFilter, LinearFilter, ConvReleaser, LstmReleaser)
+        for kind in (UNet, DenseFilter, LinearFilter, ConvReleaser, LstmReleaser, PeakReleaser)
     },
 }

@@ -1,9 +1,10 @@
 """What one filter is worth: who still reads the utility, and who reads the attribute, each afresh.
 
-Attackers who have the filter come first: one reads its noisy code and so bounds all others. Every
-other is fitted on the *filtered* attack part, which no filter was trained on, and scored on the
-filtered test part. Beside it stands the same attacker as fitted on raw records (*frozen*):
-it flatters a filter, since a real attacker trains again.
+Attackers who have the filter come first. One reads its noisy code: no reader of a release can know
+more than the best reader of the code, which that attacker estimates from below. Every other is
+fitted on the *filtered* attack part, which no filter was trained on, and scored on the filtered
+test part. Beside it stands the same attacker as fitted on raw records (*frozen*): it flatters a
+filter, since a real attacker trains again.
 """
 
 from __future__ import annotations

@@ -177,7 +177,7 @@ def test_samples_are_a_hugging_face_data_set_where_that_is_installed(tiny_run):
     ("changes", "said"),
     [
         ({"preset": "nothing"}, "choose one of"),
-        ({"transport": "pigeon"}, "choose one of in-process, ray"),
+        ({"transport": "pigeon"}, "choose one of in-process, processes, ray"),
         ({"delta": 1e-5}, "give epsilon too"),
         ({"settings": {"privacy.delt": 1}}, "privacy.delta"),
         ({"config": "/nowhere/x.toml"}, "/nowhere/x.toml"),

@@ -150,6 +150,17 @@ def test_with_a_key_the_same_weights_with_another_limit_are_another_filter(
     assert torch.equal(first, same) and not bool((first == second).any())
 
 
+def test_with_a_key_a_filter_that_differs_in_one_bit_draws_fresh_noise() -> None:
+    """So that who supplies filters gets as many noises as filters: the docs say so."""
+    records, key = torch.rand(2, 1, SIDE, SIDE), b"k" * 32
+    one, two = (ConvReleaser((1, SIDE, SIDE), 2, code=4, output_noise_std=0.1) for _ in range(2))
+    with torch.no_grad():
+        two.encode.bias[0] = torch.nextafter(one.encode.bias[0], torch.tensor(9.0))
+    first, second = (keyed_noise(net, key)(records, (256,)) for net in (one, two))
+    assert not bool((first == second).any())
+    assert abs(float((first * second).mean())) < 0.25
+
+
 @pytest.mark.parametrize(
     ("content", "place", "message"),
     [

@@ -69,6 +69,28 @@ def test_an_adversary_that_reads_both_ways_uses_what_came_later() -> None:
     assert bool((slope != 0).all())
 
 
+def test_a_releaser_that_waits_for_the_day_uses_what_came_later() -> None:
+    net = LstmReleaser(hidden=8, layers=2, both_ways=True)
+    series = _series(1).requires_grad_()
+    (slope,) = torch.autograd.grad(net(series, _noise(net, 1))[0, 11, 0], [series])
+    assert bool((slope != 0).all())
+
+
+@pytest.mark.parametrize("keep", [0.0, 1.0])
+def test_a_gate_lets_steps_out_as_they_are_whatever_their_height(keep: float) -> None:
+    """Closed or open by its bias alone; at the start it says next to nothing."""
+    net = LstmReleaser(2, hidden=8, layers=1, keep=keep, level=0.5, gated=True)
+    series = 1000 * torch.rand(3, 24, 2, generator=torch.Generator().manual_seed(2))
+    with torch.no_grad():
+        at_first = net(series, _noise(net, 3))
+        assert float((at_first - 0.5 - keep * (series - 0.5)).abs().max()) < 0.5 * 1000
+        net.correct.weight.zero_()
+        net.correct.bias.copy_(torch.tensor([0.0, 0.0, 40.0, -40.0]))
+        released = net(series, _noise(net, 3))
+    shares = torch.tensor([keep + 1, keep - 1])
+    torch.testing.assert_close(released, 0.5 + shares * (series - 0.5))
+
+
 @pytest.mark.parametrize("keep", [0.0, 0.5, 1.0])
 def test_how_much_is_kept_at_the_start_is_chosen(keep: float) -> None:
     net = LstmReleaser(hidden=8, layers=2, keep=keep, level=0.5)

@@ -261,6 +261,11 @@ def test_eco_layout(tmp_path: Path) -> None:
     hours = (part.records[..., 0] * 10).round().int()
     assert bool(((hours[:, 1:] - hours[:, :-1]) % 24 == 1).all())
     assert torch.equal(part.sensitive, (hours >= 17).long())
+    assert part.side is not None and part.side.shape[1] == 7 + 12
+    told = load_private(f"eco:{tmp_path},clock=yes").train.side
+    assert told is not None and torch.equal(told[:, 19:].argmax(1), hours[:, 0].long())
+    with pytest.raises(PrivateDataError, match="clock=maybe is absent"):
+        load_private(f"eco:{tmp_path},clock=maybe")
     (tmp_path / "01_sm_csv" / "01" / "2012-06-30.csv").write_text("1,2\n")
     with pytest.raises(PrivateDataError, match="it needs one a second"):
         load_private(f"eco:{tmp_path}")

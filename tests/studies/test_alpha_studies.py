@@ -160,6 +160,23 @@ def test_load_study_runs_through(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.usefixtures("few_records")
+def test_the_rule_takes_the_lstms_place_and_is_fitted_to_the_budget(tmp_path: Path) -> None:
+    settings = _settings(
+        "alpha-load",
+        data="embedded-household",
+        releaser="peaks",
+        points=("1:0.3", "5:0.3", "1:0.6"),
+        attackers=("trees",),
+    )
+    rows = run_seeds(
+        STUDIES["alpha-load"], settings, seeds=[0], data_dir=None, out=tmp_path, report=print
+    )
+    raw, _, tight, other, loose = rows
+    assert tight["NE"] == other["NE"] < loose["NE"], "the order says nothing to it"
+    assert raw["attacker"] > tight["attacker"] > loose["attacker"] - 0.02
+
+
 def test_who_knows_the_clock_needs_no_load() -> None:
     settings = _settings("alpha-load", data="embedded-household", attackers=("same",))
     balanced = {}
@@ -332,6 +349,7 @@ def test_reweighting_pays_where_a_class_is_common() -> None:
         ("alpha-load", {"points": ("1:-0.2",)}, "error_budget=-0.2"),
         ("alpha-load", {"points": ("0:0.2",)}, "alpha=0.0"),
         ("alpha-load", {"penalty": -1.0}, "penalty=-1.0"),
+        ("alpha-load", {"releaser": "rule"}, "releaser: 'rule' is unknown: choose of lstm, peaks"),
         ("alpha-load", {"attackers": ()}, "at least one"),
         ("attributes", {"alphas": (), "budgets": ()}, "at least one"),
         ("attributes", {"budgets": (-0.1,)}, "budget=-0.1"),

@@ -33,6 +33,7 @@ def settings() -> CloakSettings:
         ratios=(0.0, 0.4, 0.7),
         steps=(60, 30, 60),
         reported=(0.4, 0.7),
+        settle_steps=20,
         value_steps=40,
         substitute_steps=200,
         attackers=("logistic",),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import date, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -62,6 +63,45 @@ def cifar100(root: Path) -> str:
         records[:, 0] = records[:, 1] // 5
         (root / file).write_bytes(records.tobytes())
     return f"cifar100:{root}"
+
+
+def eco(root: Path) -> str:
+    """Seconds of a meter, and of presence in the evening, of four homes."""
+    watts = "\n".join(f"{100 * hour},0,0" for hour in range(24) for _ in range(3600))
+    presence = ",".join("1" if hour >= 17 else "0" for hour in range(24) for _ in range(3600))
+    days = [date(2012, 6, 27) + timedelta(days=number) for number in range(6)]
+    for house in ("01", "02", "03", "04"):
+        meter, seen = root / f"{house}_sm_csv" / house, root / f"{house}_occupancy_csv"
+        meter.mkdir(parents=True)
+        seen.mkdir()
+        for day in days:
+            (meter / f"{day.isoformat()}.csv").write_text(watts)
+        lines = [f"{day.strftime('%d-%b-%Y')},{presence}" for day in days]
+        (seen / f"{house}_summer.csv").write_text("\n".join(lines))
+    return f"eco:{root}"
+
+
+@pytest.mark.slow
+def test_loads_of_real_homes_run_by_one_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = tmp_path / "data"
+    root.mkdir()
+    few = {
+        "data": json.dumps(eco(root)), "sides": '["none", "calendar", "clock"]',
+        "points": '["1:0.3"]', "side_points": '["0.5:0.3"]', "hidden": 4, "adversary_hidden": 4,
+        "steps": 2, "attackers": '["trees"]', "gated": "true", "whole_day": "true",
+    }  # fmt: skip
+    flags = [part for key, value in few.items() for part in ("--set", f"{key}={value}")]
+    out = str(tmp_path / "out")
+    assert main(["study", "alpha-load", "--quick", "--json", "--out", out, *flags]) == 0
+    rows = json.loads(capsys.readouterr().out.splitlines()[-1])["rows"]
+    assert [(row["side"], row["point"]) for row in rows] == [
+        (side, point)
+        for side, own in (("none", "1:0.3"), ("calendar", "0.5:0.3"), ("clock", "0.5:0.3"))
+        for point in ("raw", "constant", own)
+    ]
+    assert all(0 <= row["NE"] < 2 and 0.4 < row["attacker"] <= 1 for row in rows)
 
 
 @pytest.mark.slow

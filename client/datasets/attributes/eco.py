@@ -18,23 +18,25 @@ from client.datasets.spec import PrivateSource
 
 SECONDS = 3600
 HOUSE = re.compile(r"(\d{2})_occupancy_csv")
+CLOCKS = {"no": 0, "yes": 1}
 DATES = ("%d-%b-%Y", "%Y-%m-%d")
 
 Day = tuple[int, date, NDArray[np.float32], NDArray[np.bool_]]
 
 
 def load_eco(name: str, argument: str, data_dir: Path | None, seed: int) -> Split:
-    """``eco:PATH``: mean watts and majority occupancy of each hour.
+    """``eco:PATH,clock=no``: mean watts and majority occupancy of each hour.
 
     PATH has ``01_sm_csv/01/2012-06-27.csv`` (a line a second, all phases' watts first, -1 where the
     meter was silent) and ``01_occupancy_csv/01_summer.csv`` (a line a day: the date, then 0 or 1 a
     second), and so on for other households. Days without both, or with an hour in which the meter
-    was silent, are dropped; a header line is passed over.
+    was silent, are dropped; a header line is passed over. ``clock=yes`` tells attackers the hour.
 
     Raises:
         PrivateDataError: when files are missing or damaged, or fewer than 4 households are left.
     """
-    options = parse_options("eco", argument, {})
+    options = parse_options("eco", argument, {"clock": "no"})
+    clock = bool(CLOCKS[options.one_of("clock", CLOCKS)])
     days = list(_days(options.path))
     if not days:
         raise PrivateDataError(
@@ -49,7 +51,7 @@ def load_eco(name: str, argument: str, data_dir: Path | None, seed: int) -> Spli
         day=np.array([(day - first).days for _, day, _, _ in days], np.int64),
         weekday=np.array([day.weekday() for _, day, _, _ in days], np.int64),
     )
-    return split_households(name, found, seed)
+    return split_households(name, found, seed, clock=clock)
 
 
 def _days(root: Path) -> Iterator[Day]:

@@ -90,11 +90,10 @@ def read_labelled_folder(name: str, argument: str) -> OwnRecords:
 def _manifest(options: Options) -> Path:
     root, named = options.path, options.values["manifest"]
     if named:
-        inside(root, named, f"folder: manifest={named}")
-        return root / named
+        return inside(root, named, f"folder: manifest={named}")
     for known in ("manifest.csv", "manifest.parquet"):
         if (root / known).is_file():
-            return root / known
+            return inside(root, known, f"folder: {known}")
     found = sorted(path for path in root.iterdir() if path.suffix.lower() in SUFFIXES)
     if len(found) != 1:
         there = ", ".join(path.name for path in found) or "no .csv or .parquet file"
@@ -102,7 +101,7 @@ def _manifest(options: Options) -> Path:
             f"folder: {root} has {there}; add manifest.csv with a column for the file and one for "
             "each attribute, or name it with manifest="
         )
-    return found[0]
+    return inside(root, found[0].name, f"folder: {found[0].name}")
 
 
 def _file_column(options: Options, table: TextTable) -> str:

@@ -7,12 +7,19 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from client.datasets.attributes.data import PrivateDataError
 
+if TYPE_CHECKING:
+    import pyarrow.parquet
+
 SUFFIXES = (".csv", ".parquet")
 MOST_BYTES = 2**30
+"""Of a file, and of what a Parquet file says that it unpacks to."""
 MOST_ROWS = 5_000_000
+MOST_CELLS = 2**27
+"""Rows times columns: a column of one value packs to next to nothing."""
 ROWS_AT_ONCE = 1024
 
 
@@ -54,6 +61,8 @@ def read_table(path: Path) -> TextTable:
     with _readable(path):
         if path.stat().st_size > MOST_BYTES:
             raise PrivateDataError(f"{path}: is over 1 GiB; split it, or leave columns out")
+        if path.suffix.lower() == ".parquet":
+            _check_parquet(path)
         names, rows = _opened(path)
         kept: list[list[str]] = []
         for line, row in rows:
@@ -63,6 +72,7 @@ def read_table(path: Path) -> TextTable:
                 )
             kept.append(row)
             _check_rows(path, len(kept))
+            _check_cells(path, len(kept), len(names))
     if not kept:
         raise PrivateDataError(f"{path}: has no rows under its line of names; add some")
     return TextTable(path, {name: [row[at] for row in kept] for at, name in enumerate(names)})
@@ -119,15 +129,57 @@ def _csv(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _parquet(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Columns of plain values; lists and structures are left out. Equal texts are one object."""
     import pyarrow.parquet as parquet
 
     with parquet.ParquetFile(path) as file:
-        yield 0, list(file.schema_arrow.names)
+        plain = _plain(file)
+    texts = [one.name for one in plain if _is_text(one.type)]
+    names, held = [one.name for one in plain], dict[str, str]()
+    with parquet.ParquetFile(path, read_dictionary=texts) as file:
+        yield 0, names
         place = 0
-        for batch in file.iter_batches(batch_size=ROWS_AT_ONCE):
-            for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+        for batch in file.iter_batches(batch_size=ROWS_AT_ONCE, columns=names):
+            for row in zip(*(_texts(column, held) for column in batch.columns), strict=True):
                 place += 1
-                yield place, [_text(value) for value in row]
+                yield place, list(row)
+
+
+def _plain(file: pyarrow.parquet.ParquetFile) -> list[pyarrow.Field]:
+    import pyarrow
+
+    return [one for one in file.schema_arrow if not pyarrow.types.is_nested(one.type)]
+
+
+def _check_parquet(path: Path) -> None:
+    """Judge sizes by the file's own account, before anything is unpacked."""
+    import pyarrow.parquet as parquet
+
+    with parquet.ParquetFile(path) as file:
+        metadata, columns = file.metadata, len(_plain(file))
+    _check_rows(path, metadata.num_rows)
+    _check_cells(path, metadata.num_rows, columns)
+    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
+    if sum(group.total_byte_size for group in groups) > MOST_BYTES:
+        raise PrivateDataError(f"{path}: unpacks to over 1 GiB; split it, or leave columns out")
+
+
+def _is_text(kind: pyarrow.DataType) -> bool:
+    from pyarrow import types
+
+    tests = types.is_string, types.is_large_string, types.is_binary, types.is_large_binary
+    return any(test(kind) for test in tests)
+
+
+def _texts(part: pyarrow.Array, held: dict[str, str]) -> list[str]:
+    """Values as text; of a column that is kept as a dictionary each text is made once."""
+    import pyarrow
+
+    if not pyarrow.types.is_dictionary(part.type):
+        return [_text(value) for value in part.to_pylist()]
+    words = [_text(value) for value in part.dictionary.to_pylist()]
+    words = [held.setdefault(word, word) for word in words]
+    return ["" if place is None else words[place] for place in part.indices.to_pylist()]
 
 
 def _text(value: object) -> str:
@@ -145,6 +197,13 @@ def _check_names(path: Path, names: Sequence[str]) -> None:
 def _check_rows(path: Path, count: int) -> None:
     if count > MOST_ROWS:
         raise PrivateDataError(f"{path}: has over {MOST_ROWS} rows; split it")
+
+
+def _check_cells(path: Path, rows: int, columns: int) -> None:
+    if rows * columns > MOST_CELLS:
+        raise PrivateDataError(
+            f"{path}: has over {MOST_CELLS} values; split it, or leave columns out"
+        )
 
 
 def _first_line(error: BaseException) -> str:
