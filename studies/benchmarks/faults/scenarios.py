@@ -229,7 +229,7 @@ def databases_killed(
 def kill_server(data: Path) -> None:
     """End a PostgreSQL server and all its processes at once.
 
-    Its note of its process goes too: where no one reaps it, the dead one would pass for alive.
+    Its notes of its process go too: where no one reaps it, the dead one would pass for alive.
     """
     parent = int((data / "postmaster.pid").read_text(encoding="ascii").split()[0])
     for process in [parent, *_children(parent)]:
@@ -238,7 +238,8 @@ def kill_server(data: Path) -> None:
         except ProcessLookupError:
             continue
     time.sleep(0.5)
-    (data / "postmaster.pid").unlink(missing_ok=True)
+    for note in (data / "postmaster.pid", *data.glob(".s.PGSQL.*")):
+        note.unlink(missing_ok=True)
 
 
 def _children(parent: int) -> list[int]:
