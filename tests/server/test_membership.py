@@ -12,8 +12,10 @@ import pytest
 from accountant.ledger.ledger import Ledger
 from accountant.ledger.population import Population, PopulationTerms
 from client.app import build_client_app
+from client.data import DataOrigin
 from client.members import members_of
 from client.messages import TRAIN
+from client.secure_messages import MASKED as MASKED_TRAIN
 from server import membership
 from server.agreed import EnrolmentError
 from server.membership import QuorumMissing
@@ -54,7 +56,7 @@ class Town(InProcessGrid):
 
     def push_messages(self, messages):
         messages = list(messages)
-        if messages and messages[0].metadata.message_type == TRAIN:
+        if messages and messages[0].metadata.message_type in (TRAIN, MASKED_TRAIN):
             self.round = int(messages[0].metadata.group_id)
             self.asked.append({m.metadata.dst_node_id - FIRST_NODE_ID for m in messages})
         return super().push_messages(messages)
@@ -236,6 +238,52 @@ def test_one_of_another_schema_is_turned_away_and_the_run_goes_on(config, run_to
     outcome = run_town(town.config, town)
     assert "node 2 is turned away: its images and classes" in caplog.text
     assert [row.answered for row in presence_of(outcome).rows][:2] == [[0, 1], [0, 1]]
+
+
+def test_one_whose_data_were_prepared_under_another_contract_is_turned_away(
+    config, run_town, caplog
+):
+    other = DataOrigin(own=True, federation="other", contract="0" * 64)
+
+    def moved(number, users):
+        return replace(users, origin=other) if users.partition == 2 else users
+
+    town = Town(config(), lambda number: {2} if number == 1 else set(), moved)
+    outcome = run_town(town.config, town)
+    assert "node 2 is turned away: its data were prepared under another contract" in caplog.text
+    assert {row.users for row in presence_of(outcome).rows} == {26}
+
+
+# Sums that nodes mask
+
+
+MASKED = {
+    "aggregation__secure": True,
+    "aggregation__tolerated_dropouts": 1,
+    "tasks__critic__kind": "frozen",
+    "tasks__critic__rounds": 2,
+    "tasks__critic__faithful_steps": 1,
+}
+
+
+@pytest.mark.parametrize("noise", ["server", "distributed"])
+def test_a_node_that_is_away_counts_as_a_dropout_of_a_masked_sum(config, run_town, noise):
+    made = config(**MASKED, aggregation__noise=noise)
+    outcome = run_town(made, Town(made, lambda number: {1} if number == 2 else set()))
+    assert [row.answered for row in presence_of(outcome).rows] == [[0, 1, 2], [0, 2]]
+    assert [row.users for row in presence_of(outcome).rows] == [39, 26]
+
+
+def test_nodes_that_draw_by_themselves_cannot_leave_a_revoked_user_out(
+    config, run_town, clinic, key
+):
+    made = registered(config, **MASKED, aggregation__noise="distributed")
+    run_town(made, Town(made, **key))
+    with open_store(registry_url("clinic")) as registry:
+        gone = registry.members(clinic.identity, node=1)[0].number
+        registry.set_revoked(clinic.identity, number=gone, on=True)
+    with pytest.raises(EnrolmentError, match="nodes draw their users by themselves"):
+        run_town(made, Town(made, **key), "second")
 
 
 # Bayesian figures are means over users
