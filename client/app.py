@@ -109,7 +109,7 @@ def _answer(message: Message, work: Callable[[], RecordDict]) -> Message:
     An exception's text, type and place can all depend on the data, so nothing of it is sent or
     logged: the node's operator debugs there, with own data, by calling the handlers.
     """
-    torch.set_num_threads(1)  # nodes share a machine; also keeps sums equal on every transport
+    torch.set_num_threads(1)  # nodes share a machine; more are its operator's choice (`threads`)
     try:
         content = work()
     except (
@@ -149,6 +149,7 @@ def _train(
 ) -> RecordDict:
     policy = policy_of(context)
     request = policy.accept(TrainRequest.from_record(message.content))
+    torch.set_num_threads(policy.threads)
     users = open_users(context)
     check_members(request, users, context)
     reply = train(users, request)

@@ -83,6 +83,10 @@ class NodePolicy(BaseModel):
     """Seconds after its arrival that a request is answered, not sooner: a fixed schedule against
     those who watch the network. What takes longer is answered when it is done."""
 
+    threads: Annotated[int, Field(ge=1)] = 1
+    """Cores that a request is computed on. With more than one, the last bits of what is computed
+    may differ from those of one: fixed seeds then give the same model on this node alone."""
+
     @classmethod
     def of(cls, node_config: Mapping[str, Scalar]) -> NodePolicy:
         """Read a node's configuration; its other keys are not ours.

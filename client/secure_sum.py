@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import cast
 
 import numpy as np
+import torch
 from flwr.app import ConfigRecord, Context, RecordDict
 
 from accountant.bayesian.noised_norms import PUBLIC_BINS
@@ -104,6 +105,7 @@ def masked(
     if honest < (least := LEAST_HONEST[settings.noise]):
         raise RequestRefused(f"a sum of {honest} honest nodes: at least {least} are needed")
     asked, request = request.digest(), policy.accept(request, settings.noise)
+    torch.set_num_threads(policy.threads)
     users = open_users(context)
     check_members(request, users, context)
     if settings.noise == "distributed":

@@ -8,6 +8,7 @@ import time
 from dataclasses import replace
 
 import pytest
+import torch
 from flwr.app import Message
 
 from client.app import build_client_app
@@ -202,3 +203,23 @@ def test_a_reply_waits_for_the_nodes_fixed_time(users, make_request, drawn):
     with pytest.raises(ReplyError):
         asked(users, failing(make_request), **{"reply-after": 1.5})
     assert time.monotonic() - started >= 3
+
+
+def test_a_request_is_computed_on_as_many_cores_as_the_operator_says(users, make_request):
+    seen = []
+
+    class Watching:
+        def __len__(self):
+            return len(users)
+
+        def __getattr__(self, name):
+            seen.append(torch.get_num_threads())
+            return getattr(users, name)
+
+    for given, wanted in (({}, 1), ({"threads": 2}, 2)):
+        seen.clear()
+        asked(Watching(), make_request(0), **given)
+        assert set(seen) == {wanted}
+    torch.set_num_threads(1)
+    with pytest.raises(NodeDataError, match="threads=0"):
+        NodePolicy.of({"threads": 0})
