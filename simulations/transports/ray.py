@@ -6,6 +6,7 @@ over. Nothing is installed or looked up over a network.
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import socket
@@ -14,7 +15,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -35,6 +36,10 @@ from simulations.transports.flower_app import PROGRAMS, with_programs, write_app
 
 START_SECONDS = 60
 CONNECTION = "fedlens"
+
+
+NODE_CPUS, NODE_GPUS = "FEDLENS_NODE_CPUS", "FEDLENS_NODE_GPUS"
+"""Environment: cores, and (shares of) GPUs, that Ray keeps for each node that is at work."""
 
 
 class TransportError(FedlensError, RuntimeError):
@@ -133,11 +138,8 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 def _submit(app: Path, config: Config, home: Path, environment: dict[str, str]) -> None:
     """``flwr run``; its exit status says nothing, so the run's own state is asked afterwards."""
-    cores = os.cpu_count() or 1
-    resources = f"num-supernodes={config.data.nodes} client-resources-num-cpus=1"
-    resources += f" init-args-num-cpus={cores} init-args-log-to-driver=false"
     command = [str(home / PROGRAMS / "flwr"), "run", str(app), CONNECTION, "--stream"]
-    command += ["--federation-config", resources]
+    command += ["--federation-config", resources(config.data.nodes, os.environ)]
     with (home / "run.log").open("wb") as log:
         subprocess.run(  # noqa: S603  (our own program and arguments)
             command,
@@ -148,6 +150,37 @@ def _submit(app: Path, config: Config, home: Path, environment: dict[str, str]) 
             cwd=home,
             check=False,
         )
+
+
+def resources(nodes: int, environment: Mapping[str, str]) -> str:
+    """What Ray is told of the machine.
+
+    Nodes at work take what `NODE_CPUS` and `NODE_GPUS` say, by default a core and no GPU.
+
+    Raises:
+        TransportError: one of them is no such number.
+    """
+    cpus = _amount(environment, NODE_CPUS, "1", least=1.0)
+    gpus = _amount(environment, NODE_GPUS, "0", least=0.0)
+    told = {
+        "num-supernodes": nodes,
+        "client-resources-num-cpus": int(cpus),
+        "client-resources-num-gpus": gpus,
+        "init-args-num-cpus": os.cpu_count() or 1,
+        "init-args-log-to-driver": "false",
+    }
+    return " ".join(f"{key}={value}" for key, value in told.items())
+
+
+def _amount(environment: Mapping[str, str], name: str, usual: str, least: float) -> float:
+    text = environment.get(name, usual)
+    try:
+        amount = float(text)
+    except ValueError:
+        amount = math.nan
+    if not least <= amount < math.inf:
+        raise TransportError(f"{name}={text!r}: give a number of at least {least:g}")
+    return amount
 
 
 def _outcome(config: Config, directory: RunDirectory, store_url: str, log: str) -> Outcome:
