@@ -93,7 +93,7 @@ def test_colour_and_larger_images_train_through_all_tasks(annotated, run_small, 
     assert run_small(annotated(kind, mode), app=app).stopped is None
 
 
-@pytest.mark.parametrize("shape", [(1, 16, 16), (2, 28, 28), (1, 28, 32)])
+@pytest.mark.parametrize("shape", [(1, 14, 14), (2, 28, 28), (1, 28, 32)])
 def test_images_that_no_network_is_built_for_are_refused_before_anything_is_begun(
     annotated, run_small, tmp_path, shape
 ):
