@@ -33,7 +33,7 @@ class NodeRoster:
     numbers: Sequence[int] = ()
     """Their keyed numbers; none where the node tells none."""
     whole: bool = True
-    """Whether that is all who are enrolled there, and not a slice of them: who is not named left."""
+    """Whether that is all who are enrolled there, and no slice: who is not named has left."""
 
     def __post_init__(self) -> None:
         check_whole(self, "node")
