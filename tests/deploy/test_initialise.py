@@ -139,6 +139,12 @@ def test_an_operator_is_added_once(federation):
         add_operator(federation, "alice")
 
 
+def test_a_list_of_operators_that_is_none_is_said_in_one_line(federation):
+    (federation / "superlink" / "operators").write_bytes(b"\xff\xfe")
+    with pytest.raises(DeployError, match="list of operators"):
+        add_operator(federation, "second")
+
+
 def test_files_for_containers_are_read_by_what_reads_them(written):
     compose = json.loads((written / "containers" / "compose.yaml").read_text())
     assert set(compose["services"]) == {"superlink", "north", "south"}
