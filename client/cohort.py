@@ -17,8 +17,10 @@ from client.tasks import CLIENT_TASKS
 from client.tasks.protocol import ClientTask
 
 
-def train(users: LocalUsers, request: TrainRequest) -> TrainReply:
+def train(users: LocalUsers, request: TrainRequest, at_least: int = 0) -> TrainReply:
     """The node's reply to a request, in the unit that it names.
+
+    ``at_least`` is that of `train_cohort`.
 
     Raises:
         WrongUse: this node knows no such kind of task.
@@ -27,18 +29,24 @@ def train(users: LocalUsers, request: TrainRequest) -> TrainReply:
     """
     shown = as_asked(users, request)  # capped, and filtered where the request carries a filter
     if request.mechanism.unit == "user":
-        return train_cohort(shown, request)
+        return train_cohort(shown, request, at_least)
     update = record_reply(shown, CLIENT_TASKS[request.kind](shown, request), request)
     return TrainReply(update.numpy(), np.zeros(0, dtype=np.int64))
 
 
-def train_cohort(users: LocalUsers, request: TrainRequest) -> TrainReply:
+def train_cohort(users: LocalUsers, request: TrainRequest, at_least: int = 0) -> TrainReply:
     """Train the request's users and return the sum of their clipped updates.
 
     Guarantees: each user's contribution to ``total`` has L2 norm at most the mechanism's
     ``clipping_norm`` and depends on no other user; a user with no record, or whose update is not
     finite or cannot be computed, contributes zeros. Users are computed in chunks of one size, at
     least one, however few were drawn.
+
+    Args:
+        users: of the node.
+        request: names those drawn.
+        at_least: compute as many users as that, absent ones in place of those not drawn: how long
+            it takes then tells nothing of how many were.
 
     Raises:
         NodeDataError: the node has another number of users than the request goes by, or a user is
@@ -54,7 +62,7 @@ def train_cohort(users: LocalUsers, request: TrainRequest) -> TrainReply:
         raise NodeDataError("users must be distinct positions on this node")
     task, bound = CLIENT_TASKS[request.kind](users, request), request.mechanism.clipping_norm
     total, norms = None, torch.zeros(NORM_BINS, dtype=torch.int64)
-    for start in range(0, max(1, len(chosen)), task.chunk):
+    for start in range(0, max(1, len(chosen), at_least), task.chunk):
         part = chosen[start : start + task.chunk]
         summed, clipped = _chunk(task, users, request, part)
         total = summed if total is None else total + summed

@@ -140,6 +140,8 @@ class ArrayUsers:
     """[users], whether a user wants it hidden; None where all do."""
     ids: NDArray[np.int64] | None = None
     """[users], each user's own number. None: the positions, where users neither come nor go."""
+    people: NDArray[np.int64] | None = None
+    """[users], numbers under a secret that nodes' owners share: the same at each node."""
     declared: Mapping[str, NDArray[np.str_]] = field(default_factory=dict)
     """[users] by name: each user's value of a public attribute; empty texts where it has none."""
     slice: str = ""

@@ -59,7 +59,11 @@ _KEPT: KeptBeside[bytes] = KeptBeside(MOST_NODES)
 
 
 def _numbers(users: LocalUsers, key: bytes) -> bytes:
-    ids = (users.user_id(position) for position in range(len(users)))
+    people = getattr(users, "people", None)  # a store's own numbers differ from node to node
+    ids = (
+        users.user_id(position) if people is None else int(people[position])
+        for position in range(len(users))
+    )
     numbers = [keyed_seed(key, "member", identity) for identity in ids]
     if len(set(numbers)) < len(numbers):
         raise NodeDataError("two users of this node have one number: give each an id of its own")

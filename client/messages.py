@@ -48,9 +48,9 @@ class Description(BaseModel):
 
     model_config = STRICT
 
-    partition: Natural
+    partition: Annotated[int, Field(ge=0, lt=2**31)]
     """Position among the nodes, the order in which sums are added up."""
-    users: Natural
+    users: Annotated[int, Field(ge=0, lt=2**53)]
     """Users enrolled on the node."""
     shape: Annotated[tuple[Natural, Natural, Natural], BeforeValidator(tuple)]
     """Channels, height, width of an image."""
@@ -106,7 +106,7 @@ class Mechanism(BaseModel):
     """C: L2 bound of one user's (or record's) contribution, the sensitivity of the sum."""
     denominator: float
     """What the noised sum is divided by, fixed beforehand."""
-    steps: int
+    steps: Annotated[int, Field(ge=1)]
     """Noised steps on a node that a round is made of in record mode; 1 in user mode."""
     fixed_seed: int
     """Tests only: where record mode's draws come from; -1 for the operating system."""
@@ -189,8 +189,7 @@ class TrainRequest:
     key: bytes
     """The run's, for the seeds of users' batches and of a filter's noise: see `client.keyed`."""
     records_per_user: int
-    """User mode: the records that a user contributes at most, and that a user is computed as if
-    having, whatever there are. 0 where the run leaves it to the node."""
+    """User mode: records that a user has at most and is computed as if having; 0: the node's."""
     filter: FilterSettings | None = None
     split: UserSplit | None = None
     """User mode: whose users count; all others are as users without records."""
@@ -221,7 +220,8 @@ class TrainRequest:
         digest = hashlib.sha256(json.dumps(config, sort_keys=True).encode())
         for name, array in sorted(record.array_records["weights"].items()):
             values = array.numpy()
-            digest.update(f"{name} {values.dtype.str} {values.shape}".encode() + values.tobytes())
+            parts = name.encode(), f"{values.dtype.str} {values.shape}".encode(), values.tobytes()
+            digest.update(b"".join(hashlib.sha256(part).digest() for part in parts))
         return digest.digest()
 
     @classmethod

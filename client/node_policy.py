@@ -190,7 +190,7 @@ class NodePolicy(BaseModel):
             raise RequestRefused("nodes' own noise must be secret, or needs allow-no-noise=true")
         if request.split is not None and self.forbid_splits:
             raise RequestRefused("the run is on one side of a private split: forbid-splits=true")
-        self._count(mechanism.steps)
+        self._count(mechanism.steps if mechanism.unit == "record" else 1)
         wanted = request.records_per_user, self.records_per_user
         most = min([records for records in wanted if records > 0], default=USUAL_RECORDS)
         return replace(request, records_per_user=most)

@@ -12,6 +12,7 @@ and the system reads the pages that a request touches.
 | ``index.npy`` | int64 [records]: records in the order of their users |
 | ``offsets.npy`` | int64 [users + 1]: user i has ``index[offsets[i]:offsets[i + 1]]`` |
 | ``ids.npy`` | int64 [users]: hashes of users' names under the node's secret, ascending |
+| ``people.npy`` | int64 [users]: hashes of names under the owners' secret, where there is one |
 | ``sensitive.npy`` | int64 [records], where the contract has a sensitive attribute |
 | ``declared_NAME.npy`` | text [users], a public attribute that the contract declares |
 | ``left-out.csv`` | what was left out, and why; for the owner |
@@ -33,7 +34,7 @@ from client.data import ArrayUsers, DataOrigin, NodeDataError
 
 STORE, CONTRACT, LEFT_OUT, LOOKS = "store.json", "federation.toml", "left-out.csv", "looks.png"
 LAYOUT = 1
-DECLARED = "declared_"
+DECLARED, PEOPLE = "declared_", "people"
 ARRAYS = ("images", "labels", "index", "offsets", "ids")
 
 
@@ -75,6 +76,7 @@ class NodeStore:
             sensitive_attribute="" if sensitive is None else sensitive.attribute,
             sensitive_classes=0 if sensitive is None else len(sensitive.values),
             ids=arrays["ids"],
+            people=arrays.get(PEOPLE),
             origin=DataOrigin(True, self.contract.name, self.facts.contract),
             declared={
                 name: arrays[DECLARED + name]
@@ -152,4 +154,6 @@ def _shapes(
     }
     if contract.sensitive is not None:
         wanted["sensitive"] = (records, "i")
+    if PEOPLE in arrays:
+        wanted[PEOPLE] = (users, "i")
     return wanted | {name: (users, "U") for name in arrays if name.startswith(DECLARED)}

@@ -18,7 +18,7 @@ import torch
 from flwr.app import ConfigRecord, Context, RecordDict
 
 from accountant.bayesian.noised_norms import PUBLIC_BINS
-from accountant.noise import chosen, private_source
+from accountant.noise import chosen, most_chosen, private_source
 from client import secure_messages as wire
 from client.cohort import train
 from client.data import LocalUsers
@@ -108,9 +108,12 @@ def masked(
     torch.set_num_threads(policy.threads)
     users = open_users(context)
     check_members(request, users, context)
+    at_least = 0
     if settings.noise == "distributed":
         request = replace(request, users=_own_cohort(mechanism, len(users), party))
-    reply = train(users, request)
+        # the server does not know how many were drawn, and must not see it by the clock
+        at_least = most_chosen(len(users), mechanism.sampling_rate)
+    reply = train(users, request, at_least)
     policy.check_length(len(reply.total))
     words = _words(reply, mechanism, settings, party)
     sent = party.masked(words, wire.read_sealed(content), asked)

@@ -61,6 +61,7 @@ def in_slice(users: ArrayUsers, wanted: str) -> ArrayUsers:
         indices=users.indices[places],
         offsets=np.concatenate([[0], ends]).astype(np.int64),
         hides=None if users.hides is None else users.hides[members],
+        people=None if users.people is None else users.people[members],
         ids=members.astype(np.int64) if users.ids is None else users.ids[members],
         declared={name: values[members] for name, values in users.declared.items()},
         slice=wanted,

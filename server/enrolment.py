@@ -116,15 +116,37 @@ def describe(grid: Grid, nodes: Iterable[int], deadline: float) -> tuple[Enrolle
     found = []
     for node, reply in replies.items():
         try:
-            found.append(EnrolledNode(node, Description.from_record(reply)))
+            found.append(EnrolledNode(node, _with_sound_numbers(Description.from_record(reply))))
         except ReplyError as error:
             logger.warning("a node cannot take part: %s; see that node's own log", error)
     return tuple(sorted(found, key=lambda node: node.partition))
 
 
+def _with_sound_numbers(told: Description) -> Description:
+    """What a node says, if it names none of its users or each by one number that can be kept.
+
+    More numbers than users would have the server count fewer users than there are.
+
+    Raises:
+        ReplyError: it does not.
+    """
+    packed = told.members
+    if packed and len(packed) != told.users * MEMBER_BYTES:
+        raise ReplyError("it names more or fewer users than it says that it has")
+    if any(first >= 128 for first in packed[::MEMBER_BYTES]):
+        raise ReplyError("it gives a user a number of 2^63 or more")
+    return told
+
+
 def lacks(roster: Roster, config: Config) -> str | None:
     """Which part of the quorum a roster lacks, in words; None where it has it."""
-    data, least = config.data, config.membership
+    data, least, masked = config.data, config.membership, config.aggregation
+    if masked.secure and len(roster.node_ids) < (needed := masked.survivors(data.nodes)):
+        return (
+            f"{len(roster.node_ids)} of the {data.nodes} nodes that data.nodes declares take part, "
+            f"and {needed} have to for a masked sum (aggregation.tolerated_dropouts = "
+            f"{masked.tolerated_dropouts}): start the others"
+        )
     if len(roster.node_ids) < least.least_nodes * data.nodes:
         return (
             f"{len(roster.node_ids)} of the {data.nodes} nodes that data.nodes declares take part, "

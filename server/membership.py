@@ -49,12 +49,15 @@ class QuorumMissing(EnrolmentError):
 class UserRegistry:
     """A population's list of nodes and users, which all its runs share."""
 
-    def __init__(self, store: Store, population: str) -> None:
-        self._store, self._population = store, population
+    def __init__(self, store: Store, population: str, *, whole: bool = True) -> None:
+        """Take part in a population's list; ``whole``: nodes answer for all users, not a slice."""
+        self._store, self._population, self._whole = store, population, whole
 
     def note(self, nodes: Sequence[EnrolledNode]) -> None:
         """Take in how nodes describe themselves."""
-        rosters = [NodeRoster(node.partition, node.told.users, node.numbers) for node in nodes]
+        rosters = [
+            NodeRoster(node.partition, node.told.users, node.numbers, self._whole) for node in nodes
+        ]
         self._store.note_nodes(self._population, rosters)
 
     def revoked(self) -> Revoked:
@@ -75,7 +78,7 @@ def registry_of(config: Config) -> Iterator[UserRegistry | None]:
         yield None
         return
     with open_store(registry_url(config.privacy.population), create=True) as store:
-        yield UserRegistry(store, population.identity)
+        yield UserRegistry(store, population.identity, whole=not config.data.slice)
 
 
 @dataclass

@@ -17,6 +17,7 @@ from client.messages import TRAIN, ReplyError, TrainReply, TrainRequest, UserSpl
 from foundation.errors import FedlensError
 from foundation.profile import timed
 from server.aggregation import Aggregate, Answer, Limits, combine, noised_mean
+from server.agreed import EnrolmentError
 from server.config.tree import Config
 from server.enrolment import Federation
 from server.exchange import exchange
@@ -74,8 +75,18 @@ class PrivateStep:
         self._limits = Limits(size, bound, evidence=not self.record_mode, positive=positive)
 
     def meet(self, roster: Roster) -> None:
-        """Go by who is there now, where that is no longer who was enrolled at first."""
+        """Go by who is there now, where that is no longer who was enrolled at first.
+
+        Raises:
+            EnrolmentError: users are to be left out, and nodes of record mode take all they hold.
+        """
         self._roster = roster
+        if self.record_mode and any(roster.left_out):
+            raise EnrolmentError(
+                "users are revoked, or enrolled on two nodes, and with privacy.unit = 'record' "
+                "nodes go by all records that they hold: have the nodes leave them out of their "
+                "data, or take unit = 'user'"
+            )
 
     @timed("messages")
     def gather(self, number: int, asked: Asked) -> Aggregate:

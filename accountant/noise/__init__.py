@@ -7,7 +7,7 @@ the product is drawn here.
 """
 
 from accountant.noise.bits import BitSource
-from accountant.noise.chances import chosen
+from accountant.noise.chances import chosen, most_chosen
 from accountant.noise.health import NoiseUnsound, require_sound_noise
 from accountant.noise.lattice import add_noise, gaussian, on_lattice, pitch
 from accountant.noise.sources import (
@@ -25,6 +25,7 @@ __all__ = [
     "add_noise",
     "chosen",
     "gaussian",
+    "most_chosen",
     "on_lattice",
     "pitch",
     "private_source",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from array import array
 from fractions import Fraction
 
@@ -12,6 +13,7 @@ from accountant.noise.bits import BitSource
 from foundation.errors import WrongUse
 
 _BLOCK = 2048
+_RARE = 40 * math.log(2)
 
 
 def chosen(count: int, probability: float, bits: BitSource) -> NDArray[np.int64]:
@@ -35,3 +37,18 @@ def chosen(count: int, probability: float, bits: BitSource) -> NDArray[np.int64]
         below = words < np.uint64(threshold) if threshold < 2**64 else words >= np.uint64(0)
         found.extend((start + np.flatnonzero(below)).tolist())
     return np.array(found, dtype=np.int64)
+
+
+def most_chosen(count: int, probability: float) -> int:
+    """How many `chosen` draws at most, but with a probability below 2^-40.
+
+    By Bernstein's inequality, P[X ≥ np + t] ≤ exp(−t² / (2 (np(1 − p) + t/3))).
+
+    Raises:
+        WrongUse: a probability outside [0, 1].
+    """
+    if not 0 <= probability <= 1:
+        raise WrongUse(f"probability {probability} of being drawn: give one in [0, 1]")
+    variance = count * probability * (1 - probability)
+    above = _RARE / 3 + math.sqrt((_RARE / 3) ** 2 + 2 * variance * _RARE)
+    return min(count, math.ceil(count * probability + above))

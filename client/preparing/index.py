@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from client.contract import FederationContract
-from client.node_store import DECLARED
+from client.node_store import DECLARED, PEOPLE
 from client.preparing.growing import GrowingArray
-from client.preparing.identities import IdentityError, own_number
+from client.preparing.identities import IdentityError, fingerprint, own_number, person_numbers
 
 ROWS = 65_536
 
@@ -44,13 +45,9 @@ def write_index(
 def _enrolled(folder: Path, roster: Path, secret: bytes) -> NDArray[np.int64]:
     """Numbers of the users who are named in a file, a line each."""
     part = folder / "roster.part"
-    try:
-        with roster.open(encoding="utf-8-sig") as lines, GrowingArray(part, "<i8") as numbers:
-            for line in lines:
-                if name := line.strip():
-                    numbers.append(own_number(secret, name))
-    except (OSError, UnicodeDecodeError) as error:
-        raise IdentityError(f"--roster {roster}: cannot be read ({error})") from None
+    with GrowingArray(part, "<i8") as numbers:
+        for name in _names(roster):
+            numbers.append(own_number(secret, name))
     found: NDArray[np.int64] = np.load(part)
     part.unlink()
     return found
@@ -70,3 +67,40 @@ def _write_declared(
             own[held] = codes[order[firsts[held]]]
             column.append(texts[own])
     part.unlink()
+
+
+def write_people(
+    folder: Path, federation: str, secrets: tuple[bytes, bytes], roster: Path | None
+) -> None:
+    """Write each user's number under the owners' secret, by which nodes know a person as one.
+
+    Comes after `write_index`, while ``prints.part`` has each record's fingerprint.
+
+    Args:
+        folder: of the store.
+        federation: the contract's name.
+        secrets: the node's own and the owners'.
+        roster: names of enrolled users, those without records too.
+    """
+    ids, offsets = np.load(folder / "ids.npy"), np.load(folder / "offsets.npy")
+    order = np.load(folder / "index.npy", mmap_mode="r")
+    prints = np.load(folder / "prints.part", mmap_mode="r")
+    people = np.zeros(len(ids), "<i8")
+    held = np.flatnonzero(offsets[:-1] < offsets[1:])
+    for start in range(0, len(held), ROWS):
+        some = held[start : start + ROWS]
+        people[some] = person_numbers(prints[order[offsets[some]]])
+    if roster is not None:
+        own, owners = secrets
+        for name in _names(roster):
+            found = np.frombuffer(fingerprint(owners, federation, name), np.uint8)
+            people[np.searchsorted(ids, own_number(own, name))] = person_numbers(found[None])[0]
+    np.save(folder / f"{PEOPLE}.npy", people)
+
+
+def _names(roster: Path) -> Iterator[str]:
+    try:
+        with roster.open(encoding="utf-8-sig") as lines:
+            yield from (name for line in lines if (name := line.strip()))
+    except (OSError, UnicodeDecodeError) as error:
+        raise IdentityError(f"--roster {roster}: cannot be read ({error})") from None

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from client.datasets.sources.formats import RecordSource
 from client.node_store import CONTRACT, LAYOUT, LOOKS, STORE, NodeStoreFacts
-from client.preparing.index import write_index
+from client.preparing.index import write_index, write_people
 from client.preparing.intake import Intake, Preparation, PrepareError, Told
 from client.preparing.report import NodeReport, report_on
 from foundation.files import flush_folder, write_durably
@@ -84,6 +84,9 @@ def _prepared(source: RecordSource, wanted: Preparation, folder: Path, told: Tol
         one.run(told)
     one.check()
     facts = write_index(folder, wanted.contract, wanted.secret, wanted.roster)
+    if wanted.owners_secret is not None:
+        both = wanted.secret, wanted.owners_secret
+        write_people(folder, wanted.contract.name, both, wanted.roster)
     one.write_fingerprints()
     (folder / LOOKS).write_bytes(one.looks.png())
     write_durably(folder / CONTRACT, wanted.contract.to_toml().encode(), private=True)

@@ -52,6 +52,8 @@ def read_token(path: Path) -> str:
         return path.read_text(encoding="ascii").strip()
     except OSError as error:
         raise DeployError(f"{path}: {error.strerror}; put the operator's token there") from None
+    except UnicodeDecodeError:
+        raise DeployError(f"{path} holds no token: put the operator's there") from None
 
 
 def ask(address: Address, page: str, timeout: float = 10.0) -> Any:

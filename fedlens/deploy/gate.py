@@ -92,7 +92,9 @@ class Gate:
     def _operates(self, scope: Scope, path: str) -> bool:
         name = self._operator(scope)
         if name is None:
-            logger.warning("refused %s: it had no operator's token", path)
+            asked = path.removeprefix(CONTROL)
+            named = asked if asked in OPERATIONS else "what it does not offer"  # a stranger's text
+            logger.warning("refused %s: it had no operator's token", named)
         elif path.removeprefix(CONTROL) in CHANGES:
             logger.info("operator %s: %s", name, path.removeprefix(CONTROL))
         return name is not None

@@ -199,7 +199,10 @@ def add_operator(folder: Path, name: str) -> Path:
     superlink = folder / "superlink"
     settings: SuperLinkSettings = read_role(superlink, SuperLinkSettings)
     made, listed = folder / "operators" / name, superlink / "operators"
-    text = listed.read_text(encoding="ascii")
+    try:
+        text = listed.read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError):
+        raise DeployError(f"{listed} cannot be read as the list of operators: restore it") from None
     if made.exists() or any(line.split()[:1] == [name] for line in text.splitlines()):
         raise DeployError(f"there is an operator {name!r} already: choose another name")
     place = f"{settings.names[0]}:{settings.port}"

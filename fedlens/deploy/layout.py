@@ -83,8 +83,8 @@ class NodeSettings(_Folder):
     def node_config(self, folder: Path) -> dict[str, bool | int | float | str]:
         """What Flower is given as the node's configuration; relative paths are of ``folder``."""
         found = {"data": str((folder / self.data).absolute()), **self.node}
-        for key in ("data", "rounds-file", "federation"):
-            if key in found:
+        for key in ("data", "rounds-file", "federation", "identity", "roster", "members-key-file"):
+            if found.get(key):
                 found[key] = str((folder / str(found[key])).absolute())
         return found
 
@@ -154,7 +154,7 @@ def _check_floor(path: Path, found: NodeSettings, folder: Path) -> None:
     from client.node_policy import NodePolicy
 
     known = {name.replace("_", "-") for name in NodePolicy.model_fields}
-    known |= {"data", "partition-id", "declared", "federation"}
+    known |= {"data", "partition-id", "declared", "federation", "members-key-file"}
     if strange := sorted(set(found.node) - known):
         raise DeployError(f"{path}: [node] {strange[0]} is no key of a node: {sorted(known)}")
     try:

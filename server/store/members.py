@@ -32,6 +32,8 @@ class NodeRoster:
     """Users enrolled on it."""
     numbers: Sequence[int] = ()
     """Their keyed numbers; none where the node tells none."""
+    whole: bool = True
+    """Whether that is all who are enrolled there, and no slice: who is not named has left."""
 
     def __post_init__(self) -> None:
         check_whole(self, "node")
@@ -160,7 +162,8 @@ def _note_node(session: Session, population: str, roster: NodeRoster) -> None:
             )
         )
         return
-    known.users, known.seen = roster.users, today()
+    known.seen = today()
+    known.users = roster.users if roster.whole else max(known.users, roster.users)
 
 
 def _note_members(session: Session, population: str, roster: NodeRoster) -> None:
@@ -175,7 +178,8 @@ def _note_members(session: Session, population: str, roster: NodeRoster) -> None
     for start in range(0, len(new), _AT_ONCE):
         session.execute(insert(MemberTable), new[start : start + _AT_ONCE])
     _set_until(session, here, [n for n in known.keys() & now if known[n] is not None], None)
-    _set_until(session, here, [n for n in known.keys() - now if known[n] is None], today())
+    gone = known.keys() - now if roster.whole else set[int]()
+    _set_until(session, here, [n for n in gone if known[n] is None], today())
     _keep_revoked(session, population, [row["number"] for row in new])
 
 

@@ -19,6 +19,7 @@ from accountant.noise import (
     gaussian,
     health,
     lattice,
+    most_chosen,
     normal,
     pitch,
     private_source,
@@ -298,3 +299,16 @@ def test_noise_that_is_not_noise_is_found(monkeypatch, fault):
 def tested_anew():
     yield
     health._test_process.cache_clear()
+
+
+@pytest.mark.parametrize(("count", "rate"), [(13, 0.1), (100, 0.1), (10_000, 0.01), (500, 1.0)])
+def test_more_are_drawn_than_the_most_once_in_two_to_the_forty(count, rate):
+    most = most_chosen(count, rate)
+    assert stats.binom.sf(most, count, rate) <= 2.0**-40
+    assert most <= count and most <= count * rate + 40 + 10 * math.sqrt(count * rate)
+
+
+@pytest.mark.parametrize("rate", [-0.1, 1.1, math.nan])
+def test_no_rate_outside_its_range_has_a_most(rate):
+    with pytest.raises(WrongUse):
+        most_chosen(10, rate)

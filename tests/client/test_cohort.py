@@ -129,3 +129,22 @@ def test_the_frozen_update_is_the_mean_feature_vector_of_each_class(users, make_
     expected = torch.zeros(users.classes, rows.shape[1]).index_add_(0, data.labels, rows)
     expected /= len(rows)
     torch.testing.assert_close(update, expected.reshape(-1), atol=1e-6, rtol=1e-5)
+
+
+def test_as_many_chunks_are_computed_as_are_asked_for_whoever_was_drawn(
+    users, make_request, monkeypatch
+):
+    from client import cohort
+
+    computed, real = [], cohort._computed
+    monkeypatch.setattr(cohort, "_computed", lambda *given: computed.append(1) or real(*given))
+    chunk = CLIENT_TASKS["frozen"](users, make_request(0)).chunk
+    counts = []
+    for drawn in ((), (0,), (0, 1, 4, 5)):
+        before = len(computed)
+        padded_out = train_cohort(users, make_request(*drawn), 2 * chunk + 1)
+        counts.append(len(computed) - before)
+        plain = train_cohort(users, make_request(*drawn))
+        np.testing.assert_array_equal(padded_out.total, plain.total)
+        np.testing.assert_array_equal(padded_out.norms, plain.norms)
+    assert counts == [3, 3, 3]

@@ -148,3 +148,11 @@ def test_a_reply_comes_back_and_a_failure_is_told_from_it():
 def test_a_reply_of_another_dtype_is_refused(total):
     with pytest.raises(ReplyError, match="another dtype"):
         TrainReply.from_record(TrainReply(total, np.arange(2)).to_record())
+
+
+def test_no_array_is_read_as_the_name_of_another_in_a_requests_digest(make_request):
+    text = b"sixteen letters!"  # bytes of an array that are text
+    value = np.ones(1, np.float32)
+    two = replace(make_request(0), weights={"a": np.frombuffer(text, "<f4"), "m": value})
+    one = replace(make_request(0), weights={f"a <f4 (4,){text.decode()}m": value})
+    assert two.digest() != one.digest()

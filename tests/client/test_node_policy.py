@@ -124,6 +124,29 @@ def test_each_noised_step_of_record_mode_counts(users, make_request, tmp_path):
         policy.accept(request)
 
 
+@pytest.mark.parametrize("steps", [0, -100])
+@pytest.mark.parametrize("changes", [{}, {"kind": "wgan", **RECORD}], ids=["user", "record"])
+def test_no_request_counts_for_nothing_or_takes_rounds_back(
+    users, make_request, tmp_path, changes, steps
+):
+    file = tmp_path / "rounds"
+    own = {"most-rounds": 3, "rounds-file": str(file)}
+    request = make_request(0, **changes)
+    assert asked(users, request, **own).total.any()
+    counted = file.read_text()
+    lying = replace(request, mechanism=request.mechanism.model_copy(update={"steps": steps}))
+    with pytest.raises(ReplyError):
+        asked(users, lying, **own)
+    assert file.read_text() == counted
+
+
+def test_a_round_of_users_counts_once_whatever_the_request_says(make_request, tmp_path):
+    policy = NodePolicy(most_rounds=2, rounds_file=str(tmp_path / "rounds"))
+    request = make_request(0)
+    policy.accept(replace(request, mechanism=request.mechanism.model_copy(update={"steps": 9})))
+    assert (tmp_path / "rounds").read_text() == "1\n"
+
+
 def test_nodes_that_race_for_the_last_rounds_get_exactly_these(make_request, tmp_path):
     policy = NodePolicy(most_rounds=10, rounds_file=str(tmp_path / "rounds"))
     got = []

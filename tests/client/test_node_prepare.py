@@ -16,6 +16,7 @@ from client.contract import FederationContract
 from client.data import NodeDataError
 from client.datasets.sources.formats import open_source
 from client.datasets.sources.records import SourceError
+from client.members import members_of
 from client.node_file import open_node_users
 from client.node_store import open_store
 from client.preparing.checking import store_faults
@@ -30,6 +31,7 @@ from client.preparing.identities import (
 from client.preparing.intake import Preparation, PrepareError
 from client.preparing.labels import AgreedNames, parse_map
 from client.preparing.prepare import look_through, prepare
+from client.slices import in_slice
 from foundation.errors import WrongUse
 
 KEY, SHARED = b"k" * 32, b"s" * 32
@@ -213,6 +215,30 @@ def test_users_of_two_nodes_are_found_and_left_out(folder, tmp_path):
         made(folder, tmp_path / "d", without=lists[0])
     with pytest.raises(IdentityError, match="no list of fingerprints"):
         read_fingerprints(folder / "manifest.csv")
+
+
+def test_a_person_has_one_members_number_at_nodes_of_one_owners_secret(folder, tmp_path):
+    """Stores hash names under secrets of their own, so their ids can never meet."""
+    key, roster = tmp_path / "members.key", tmp_path / "enrolled"
+    key.write_bytes(bytes(range(32)))
+    roster.write_text("ann\nbob\ncy\nzoe\n")
+    numbers = []
+    for name, own, shared in (("a", b"a", SHARED), ("b", b"b", SHARED), ("c", b"c", None)):
+        wanted = Preparation(contract(), own * 32, owners_secret=shared, roster=roster)
+        prepare(open_source(folder), wanted, tmp_path / name)
+        users = opened(tmp_path / name)
+        packed = members_of(users, {"members-key-file": str(key)})
+        numbers.append({packed[i : i + 8] for i in range(0, len(packed), 8)})
+        assert len(users) == 4 and not store_faults(tmp_path / name)
+    assert len(numbers[0]) == 4 and numbers[0] == numbers[1]
+    assert not numbers[0] & numbers[2]
+    agreed = contract(declared={"ward": ("0", "1", "2")})
+    wanted = Preparation(agreed, b"d" * 32, owners_secret=SHARED)
+    prepare(open_source(folder), wanted, tmp_path / "d")
+    whole = opened(tmp_path / "d")
+    one = in_slice(whole, "ward=1")
+    assert one.people.tolist() == whole.people[whole.declared["ward"] == "1"].tolist()
+    assert len(one) == 1
 
 
 def test_another_federation_or_secret_has_other_fingerprints():

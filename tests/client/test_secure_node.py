@@ -457,3 +457,23 @@ def test_an_advert_of_another_party_is_not_taken(users, make_request):
     advert = wire.read_advert(run.ask(1, wire.KEYS, wire.keys_request(run.terms, 1)))
     assert isinstance(advert, Advert)
     assert "another party" in run.collector.take_advert(2, advert)
+
+
+def test_how_many_a_node_drew_by_itself_does_not_show_in_what_it_computes(
+    users, make_request, monkeypatch
+):
+    from accountant.noise import most_chosen
+    from client import secure_sum
+
+    asked = []
+
+    def watched(users, request, at_least=0):
+        asked.append((len(request.users), at_least))
+        return train(users, request, at_least)
+
+    monkeypatch.setattr(secure_sum, "train", watched)
+    rate = 0.5
+    run = Round(users, make_request(0, sampling_rate=rate), noise="distributed").keys().shares()
+    run.mask()
+    assert {least for _, least in asked} == {most_chosen(len(users), rate)}
+    assert len(asked) == NODES and all(drawn <= least for drawn, least in asked)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient
 
+from fedlens.deploy.asking import read_token
 from fedlens.deploy.gate import Gate
 from fedlens.deploy.keys import Operators, new_token, token_line
+from fedlens.deploy.layout import DeployError
 
 FAR, HERE = ("203.0.113.9", 4000), ("127.0.0.1", 4000)
 
@@ -109,3 +113,20 @@ def test_metrics_are_for_operators_and_this_machine(gate, token):
 
 def test_a_token_is_kept_hashed(tmp_path, token):
     assert token not in (tmp_path / "operators").read_text()
+
+
+def test_no_strangers_text_gets_into_the_log(gate, caplog):
+    with caplog.at_level(logging.WARNING):
+        gate(FAR).post("/v1/control/%0A2026-11-24 operator alice: start-run")
+        gate(FAR).post("/v1/control/start-run")
+    said = [record.getMessage() for record in caplog.records if "refused" in record.getMessage()]
+    assert said[1] == "refused start-run: it had no operator's token"
+    assert "alice" not in said[0] and "\n" not in said[0]
+
+
+def test_a_token_that_is_no_text_is_said_in_one_line(tmp_path):
+    path = tmp_path / "token"
+    path.write_bytes(b"\xff\xfe")
+    path.chmod(0o600)
+    with pytest.raises(DeployError, match="holds no token"):
+        read_token(path)

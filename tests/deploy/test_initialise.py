@@ -54,6 +54,18 @@ def test_a_nodes_folder_says_what_it_may_and_what_it_runs(written):
     assert Path(config["data"]).is_absolute()
 
 
+def test_files_of_a_nodes_floor_are_named_from_its_folder(written):
+    folder = written / "nodes" / "south"
+    files = {"identity": "node.key", "roster": "nodes.pub", "members-key-file": "members.key"}
+    path = folder / "deploy.toml"
+    lines = "".join(f'{key} = "{name}"\n' for key, name in files.items())
+    path.write_text(path.read_text().replace("[node]\n", f"[node]\n{lines}"))
+    config = read_folder(folder).node_config(folder)
+    assert {key: config[key] for key in files} == {
+        key: str((folder / name).absolute()) for key, name in files.items()
+    }
+
+
 def test_the_keys_are_a_pair_that_flower_takes(written):
     private = (written / "nodes" / "north" / "node.key").read_bytes()
     key = serialization.load_ssh_private_key(private, password=None)
@@ -125,6 +137,12 @@ def test_an_operator_is_added_once(federation):
     assert len((federation / "superlink" / "operators").read_text().splitlines()) == 2
     with pytest.raises(DeployError, match="already"):
         add_operator(federation, "alice")
+
+
+def test_a_list_of_operators_that_is_none_is_said_in_one_line(federation):
+    (federation / "superlink" / "operators").write_bytes(b"\xff\xfe")
+    with pytest.raises(DeployError, match="list of operators"):
+        add_operator(federation, "second")
 
 
 def test_files_for_containers_are_read_by_what_reads_them(written):

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import client.app
 from accountant.ledger.ledger import Ledger
 from accountant.ledger.population import Population, PopulationTerms
 from client.app import build_client_app
@@ -18,11 +19,14 @@ from client.messages import TRAIN
 from client.secure_messages import MASKED as MASKED_TRAIN
 from server import membership
 from server.agreed import EnrolmentError
+from server.enrolment import enrol
 from server.membership import QuorumMissing
 from server.population import population_folder, registry_url
+from server.private_step import PrivateStep
 from server.run_directory import RunDirectory
 from server.run_ledger import account_of
 from server.run_plan import ENROLLED
+from server.schedule import scheduled
 from server.store import StoreError, open_store
 from server.training import train
 from simulations.federation.apps import node_users
@@ -274,6 +278,15 @@ def test_a_node_that_is_away_counts_as_a_dropout_of_a_masked_sum(config, run_tow
     assert [row.users for row in presence_of(outcome).rows] == [39, 26]
 
 
+def test_a_masked_sum_waits_for_as_many_nodes_as_it_needs_and_is_not_charged_without_them(
+    config, run_town, tmp_path
+):
+    made = config(**MASKED, membership__least_users=0.3)
+    with pytest.raises(QuorumMissing, match="tolerated_dropouts = 1"):
+        run_town(made, Town(made, lambda number: {1, 2} if number == 2 else set()))
+    assert len(Ledger.verify(tmp_path / "run" / "ledger.jsonl")) == 1
+
+
 def test_nodes_that_draw_by_themselves_cannot_leave_a_revoked_user_out(
     config, run_town, clinic, key
 ):
@@ -355,6 +368,41 @@ def test_a_revoked_user_is_never_drawn_again(config, run_town, clinic, key, monk
     outcome = run_town(made, Town(made, **key), "second")
     assert sorted(drawn[:3]) == [12, 13, 13] and sum(drawn) == 4 * 38
     assert {row.users for row in presence_of(outcome).rows} == {38}
+
+
+def test_nodes_of_record_mode_cannot_leave_a_revoked_user_out(config, run_town, clinic, key):
+    record = {"privacy__unit": "record", "privacy__delta": 1e-5, "data__records_per_node": 100}
+    users = registered(config)
+    run_town(users, Town(users, **key))
+    with open_store(registry_url("clinic")) as registry:
+        gone = registry.members(clinic.identity, node=1)[0].number
+        registry.set_revoked(clinic.identity, number=gone, on=True)
+    made = config(**record, tasks__critic__sampling_rate=0.2)
+    grid = Town(made, **key)
+    federation = enrol(grid, made, ((gone,), ()))
+    task = scheduled(made)[0]
+    step = PrivateStep(made, task, grid, federation, 9, 1.0)
+    with pytest.raises(EnrolmentError, match="nodes go by all records that they hold"):
+        step.meet(federation.roster)
+
+
+@pytest.mark.parametrize("members", [b"x" * 14 * 8, b"x" * 8, b"\xff" * 13 * 8, b"x"], ids=len)
+def test_a_node_that_gives_its_users_no_number_each_takes_no_part(
+    config, monkeypatch, caplog, members
+):
+    """More numbers than users would hide users from the bound, and large ones fit no store."""
+    made = config()
+    monkeypatch.setattr(client.app, "members_of", lambda users, own: members)
+    with pytest.raises(EnrolmentError, match="no node can take part"):
+        enrol(Town(made), made)
+    assert "a node cannot take part" in caplog.text
+
+
+def test_a_node_at_an_endless_position_takes_no_part(config):
+    made = config()
+    far = Town(made, moved=lambda number, users: replace(users, partition=users.partition + 2**31))
+    with pytest.raises(EnrolmentError, match="no node can take part"):
+        enrol(far, made)
 
 
 def test_a_revoked_node_is_not_asked(config, run_town, clinic, key):

@@ -76,3 +76,10 @@ def test_coverage_in_words() -> None:
         "on average, the last one for 100%."
     )
     assert not Coverage((there(1, 30, (0, 1)),)).whole, "an empty node that is missing is missing"
+
+
+def test_a_node_that_answers_for_a_slice_has_lost_no_one(store):
+    store.note_nodes("p", [NodeRoster(0, 3, (5, 7, 9))])
+    store.note_nodes("p", [NodeRoster(0, 1, (7,), whole=False)])
+    assert [member.until for member in store.members("p")] == [None] * 3
+    assert [node.users for node in store.member_nodes("p")] == [3]
