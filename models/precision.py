@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
 Precision = Literal["float32", "bfloat16", "auto"]
 _FAST = ("avx512_bf16", "amx_bf16", "bf16")
@@ -14,12 +15,16 @@ _FAST = ("avx512_bf16", "amx_bf16", "bf16")
 
 def has_fast_bfloat16() -> bool:
     """Whether this processor multiplies bfloat16 faster than float32."""
+    import torch  # settings name a precision, and reading them shall load no framework
+
     found = torch.cpu.get_capabilities()
     return any(found.get(name, False) for name in _FAST)
 
 
 def chosen(precision: Precision) -> torch.dtype:
     """The type of products: what is asked for, ``auto`` being the faster on this machine."""
+    import torch
+
     if precision == "auto":
         precision = "bfloat16" if has_fast_bfloat16() else "float32"
     return torch.bfloat16 if precision == "bfloat16" else torch.float32
@@ -27,6 +32,8 @@ def chosen(precision: Precision) -> torch.dtype:
 
 def multiplying_in(dtype: torch.dtype, device: torch.device) -> AbstractContextManager[None]:
     """Inside it, products and convolutions are of ``dtype``; sums and weights stay float32."""
+    import torch
+
     low = dtype != torch.float32
     context = torch.autocast(device.type, dtype=torch.bfloat16 if low else None, enabled=low)
     return cast("AbstractContextManager[None]", context)

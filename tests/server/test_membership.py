@@ -363,7 +363,9 @@ def test_a_revoked_user_is_never_drawn_again(config, run_town, clinic, key, monk
     monkeypatch.setattr(
         cohort,
         "train_cohort",
-        lambda users, request: drawn.append(len(request.users)) or real(users, request),
+        lambda users, request, *more: (
+            drawn.append(len(request.users)) or real(users, request, *more)
+        ),
     )
     outcome = run_town(made, Town(made, **key), "second")
     assert sorted(drawn[:3]) == [12, 13, 13] and sum(drawn) == 4 * 38

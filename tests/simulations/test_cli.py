@@ -310,8 +310,21 @@ def test_every_help_has_an_example():
         assert re.search(r"examples?:\s+fedlens", parser.format_help()), words
 
 
-SILENT = {("completion",), ("dashboard",), ("ledger", "export")}
-"""What serves or prints a file, and computes nothing."""
+SILENT = {
+    ("backup",),
+    ("completion",),
+    ("dashboard",),
+    ("deploy", "code"),
+    ("deploy", "init"),
+    ("deploy", "operator"),
+    ("deploy", "renew"),
+    ("deploy", "start"),
+    ("deploy", "stop"),
+    ("ledger", "export"),
+    ("node", "secret"),
+    ("restore",),
+}
+"""What serves, prints or writes files, and computes nothing."""
 
 
 def test_every_verb_that_computes_can_answer_in_json():
