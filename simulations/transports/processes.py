@@ -8,10 +8,12 @@ node's answer depends on where it is made.
 from __future__ import annotations
 
 import multiprocessing
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
-from typing import Any
 
 from flwr.app import Error, Message
 from flwr.clientapp import ClientApp
@@ -42,17 +44,14 @@ class ProcessesGrid(InProcessGrid):
             processes: how many share them, at least 1.
         """
         super().__init__(ClientApp(), nodes, run_config)
-        spawn = multiprocessing.get_context("spawn")
         self._lines: list[Connection] = []
-        self._workers = []
+        self._workers: list[subprocess.Popen[bytes]] = []
         for _ in range(min(processes, nodes)):
-            ours, theirs = spawn.Pipe()
-            given = (theirs, make_app, nodes, dict(run_config))
-            worker = spawn.Process(target=_answer, args=given, daemon=True)
-            worker.start()
+            ours, theirs = multiprocessing.Pipe()
+            self._workers.append(_started(theirs))
             theirs.close()
+            ours.send((make_app, nodes, dict(run_config)))
             self._lines.append(ours)
-            self._workers.append(worker)
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """Have each process answer its nodes' messages; returns the messages' ids."""
@@ -75,9 +74,11 @@ class ProcessesGrid(InProcessGrid):
         for line in self._lines:
             line.close()
         for worker in self._workers:
-            worker.join(timeout=5)
-            if worker.is_alive():
+            try:
+                worker.wait(timeout=5)
+            except subprocess.TimeoutExpired:
                 worker.kill()
+                worker.wait()
 
 
 @contextmanager
@@ -92,17 +93,29 @@ def several_processes(
         grid.close()
 
 
-def _answer(
-    line: Connection, make_app: ClientAppFactory, nodes: int, run_config: dict[str, Any]
-) -> None:
-    """What a process does until its line is closed."""
-    grid = InProcessGrid(make_app(), nodes, run_config)
-    while True:
-        try:
+def _started(line: Connection) -> subprocess.Popen[bytes]:
+    """A process of this Python and its path; it imports the script that runs here in no case."""
+    number = line.fileno()
+    code = f"from {__name__} import answer; answer({number})"
+    return subprocess.Popen(  # noqa: S603  (our own program and arguments)
+        [sys.executable, "-c", code],
+        pass_fds=[number],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def answer(number: int) -> None:
+    """What a process does until its line, a file descriptor, is closed."""
+    line = Connection(number)
+    try:
+        make_app, nodes, run_config = line.recv()
+        grid = InProcessGrid(make_app(), nodes, run_config)
+        while True:
             messages: list[Message] = line.recv()
-        except EOFError:
-            return
-        line.send([grid.answer(message) for message in messages])
+            line.send([grid.answer(message) for message in messages])
+    except (EOFError, BrokenPipeError):
+        return
 
 
 def _send(line: Connection, messages: Sequence[Message]) -> None:
