@@ -18,7 +18,10 @@ from foundation.errors import FedlensError
 from foundation.files import flush_folder, make_folder_durably, write_durably
 
 MANIFEST, VERSION = "fedlens-backup.json", 1
-STORE, NOT_KEPT = "store.db", frozenset({"lock", "store.db", "store.db-wal", "store.db-shm"})
+STORE, PLACE = "store.db", "place.json"
+NOT_KEPT = frozenset({"lock", PLACE, STORE, f"{STORE}-wal", f"{STORE}-shm"})
+"""Where a run lay is left out: a file that is restored may come to have the number of the lost one,
+and the run would go on unasked."""
 LARGEST = 1 << 34
 
 
