@@ -39,6 +39,7 @@ from studies.benchmarks.faults.victim import Mishap, Victim
 
 ENGINES = ("sqlite", "postgres")
 SLOTTED = {"rounds__slot": 0.05}
+HASTY = {"rounds__deadline": 1.0, "membership__least_nodes": 0.3, "membership__least_users": 0.3}
 
 
 @contextmanager
@@ -87,7 +88,7 @@ Kinds = dict[str, Callable[[], Outcomes]]
 def all_kinds(places: Places, count: int) -> Kinds:
     """Every kind of fault that needs no server of its own, by its name."""
     source, fewer = np.random.default_rng(3), max(1, count // 5)
-    slotted = settings(**SLOTTED)
+    slotted, hasty = settings(**SLOTTED), settings(**HASTY)
 
     def kind(name: str, mishaps: Iterator[Mishap], number: int, **more: Any) -> Outcomes:
         return befallen(name, mishaps, number, places, **more)
@@ -98,7 +99,7 @@ def all_kinds(places: Places, count: int) -> Kinds:
         "power cut": lambda: kind("power", kills(source), fewer, afterwards=cut_power),
         "disk full": lambda: kind("disk", full_disks(source), fewer),
         "clock wrong": lambda: kind("clock", wrong_clocks(source), fewer, config=slotted),
-        "network loses": lambda: kind("network", bad_networks(source), fewer),
+        "network loses": lambda: kind("network", bad_networks(source), fewer, config=hasty),
     }
 
 
