@@ -235,7 +235,7 @@ def test_a_privatizers_method_is_known_and_looks_at_what_is_set(changes, said):
 
 
 def test_an_unknown_kind_of_privatizer_lists_what_there_is():
-    with pytest.raises(ConfigError, match="one of none, federated, synthetic, pretrained"):
+    with pytest.raises(ConfigError, match="one of none, federated, moments, synthetic, pretrained"):
         Config().updated({"privatizer.kind": "magic"})
     with pytest.raises(ConfigError, match=r"kind = \['none'\]: choose one of none, federated"):
         Config().updated({"privatizer.kind": ["none"]})

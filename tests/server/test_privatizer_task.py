@@ -185,7 +185,7 @@ def test_the_privatizer_comes_first_and_shares_budget_and_scaling(config):
 BAD = [
     (
         {"privatizer.kind": "magic"},
-        r"privatizer.* 'magic'.* none, federated, synthetic, pretrained",
+        r"privatizer.* 'magic'.* none, federated, moments, synthetic, pretrained",
     ),
     ({"privatizer.kind": "none"}, r"privatizer\.kind = 'none'.* belong together"),
     ({"privatizer.sensitive_attribute": ""}, r"privatizer\.sensitive_attribute = ''"),
