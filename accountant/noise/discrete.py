@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 
 from accountant.noise.bits import BitSource, Words
 from accountant.noise.decisions import accepted_at
-from accountant.noise.normal import DOUBT, LARGEST_SCALE, Integers, cells_of
+from accountant.noise.normal import DOUBT, LARGEST_SCALE, Integers, cells_of, drawn_until_kept
 from foundation.errors import WrongUse
 
-_BLOCK = 1 << 15
 _PLACE_BITS = 63
 
 
@@ -34,13 +33,7 @@ def discrete_normal(size: int, scale: int, bits: BitSource) -> Integers:
     """
     if not 1 <= scale <= LARGEST_SCALE:
         raise WrongUse(f"scale {scale} of discrete normal noise: give one in 1 .. 2^52")
-    found, missing = [np.empty(0, dtype=np.int64)], size
-    while missing > 0:
-        proposals = min(_BLOCK, 2 * missing + 16)
-        kept = _kept(bits.words(3 * proposals), scale, bits)[:missing]
-        found.append(kept)
-        missing -= len(kept)
-    return np.concatenate(found)
+    return drawn_until_kept(size, bits, lambda words: _kept(words, scale, bits))
 
 
 def _kept(words: Words, scale: int, spare: BitSource, doubt: float = DOUBT) -> Integers:

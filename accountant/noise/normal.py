@@ -10,6 +10,7 @@ bits (`accountant.noise.decisions`). So the same bits give the same integers on 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,12 +70,22 @@ def rounded_normal(size: int, scale: int, bits: BitSource) -> Integers:
     if not 1 <= scale <= LARGEST_SCALE:
         raise WrongUse(f"scale {scale} of rounded normal noise: give one in 1 .. 2^52")
     places = _Places.of(2 * scale)
+    return drawn_until_kept(size, bits, lambda words: _kept(words, places, bits))
+
+
+def drawn_until_kept(size: int, bits: BitSource, kept: Callable[[Words], Integers]) -> Integers:
+    """The first ``size`` draws that are kept, int64 [size].
+
+    Args:
+        size: how many.
+        bits: makes three words a proposal.
+        kept: the draws that some proposals' words make, those that are kept, in their order.
+    """
     found, missing = [np.empty(0, dtype=np.int64)], size
     while missing > 0:
         proposals = min(_BLOCK, 2 * missing + 16)
-        kept = _kept(bits.words(3 * proposals), places, bits)[:missing]
-        found.append(kept)
-        missing -= len(kept)
+        found.append(kept(bits.words(3 * proposals))[:missing])
+        missing -= len(found[-1])
     return np.concatenate(found)
 
 

@@ -1,4 +1,4 @@
-"""Secure sums: exact for whoever remains, and nothing to see for a server that has no shares."""
+"""Secure sums: exact for those who remain, and nothing to see for a server that has no shares."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Sum:
         return sum(self.values[index] for index in self.collector.survivors)
 
 
-# Exact, for whoever remains
+# Exact, for those who remain
 
 
 @settings(max_examples=25, deadline=None)
