@@ -12,10 +12,11 @@ from flwr.serverapp import Grid
 
 from accountant.account import Spending
 from accountant.ledger.ledger import Ledger
+from server.agreed import EnrolmentError
 from server.config.tree import Config
 from server.enrolment import enrol
 from server.learner import Learner
-from server.membership import Membership, QuorumMissing, registry_of
+from server.membership import Membership, registry_of
 from server.population import check_room
 from server.pretrained_filter import pretrained_filter
 from server.private_split import private_split
@@ -122,7 +123,7 @@ def train(
         try:
             stopped = training.run()
         except BaseException as error:
-            missing = isinstance(error, QuorumMissing)
+            missing = isinstance(error, EnrolmentError)  # says public facts of nodes alone
             interrupted = missing or isinstance(error, KeyboardInterrupt)
             status: RunStatus = "interrupted" if interrupted else "failed"
             why = str(error) if missing else f"ended by {type(error).__name__}"

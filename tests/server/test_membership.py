@@ -288,7 +288,7 @@ def test_a_masked_sum_waits_for_as_many_nodes_as_it_needs_and_is_not_charged_wit
 
 
 def test_nodes_that_draw_by_themselves_cannot_leave_a_revoked_user_out(
-    config, run_town, clinic, key
+    config, run_town, clinic, key, tmp_path
 ):
     made = registered(config, **MASKED, aggregation__noise="distributed")
     run_town(made, Town(made, **key))
@@ -297,6 +297,9 @@ def test_nodes_that_draw_by_themselves_cannot_leave_a_revoked_user_out(
         registry.set_revoked(clinic.identity, number=gone, on=True)
     with pytest.raises(EnrolmentError, match="nodes draw their users by themselves"):
         run_town(made, Town(made, **key), "second")
+    with open_store(RunDirectory(tmp_path / "second").default_store) as store:
+        (run,) = store.runs()
+    assert run.status == "interrupted" and "nodes draw their users" in str(run)
 
 
 # Bayesian figures are means over users
