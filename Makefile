@@ -53,7 +53,7 @@ quick-tests: setup
 
 test: setup ## run every test, two files at a time
 	$(BIN)/python tests/browser_setup.py
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 40
 
 lint: setup ## format check, lint, types, import floors
 	$(BIN)/ruff format --check .

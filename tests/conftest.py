@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 from dashboard.options import STORE_VARIABLE, USER_VARIABLE
+from foundation.logs import OURS
 
 os.environ["FEDLENS_TEST_MODE"] = "1"
 os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
@@ -40,6 +42,17 @@ def no_store_left_behind() -> Iterator[None]:
     yield
     for name in (STORE_VARIABLE, USER_VARIABLE):
         os.environ.pop(name, None)
+
+
+@pytest.fixture(autouse=True)
+def logs_as_they_were() -> Iterator[None]:
+    """A service started inside a test writes logs from then on; the next test begins without."""
+    loggers = [logging.getLogger(name) for name in OURS]
+    before = [(logger, logger.level, list(logger.handlers)) for logger in loggers]
+    yield
+    for logger, level, handlers in before:
+        logger.setLevel(level)
+        logger.handlers[:] = handlers
 
 
 @pytest.fixture(scope="session")

@@ -8,18 +8,7 @@ import logging
 import pytest
 
 from foundation.code_digest import NODE_PACKAGES, CodeError, code_sha256
-from foundation.logs import FORMAT_VARIABLE, OURS, set_up_logs
-
-
-@pytest.fixture(autouse=True)
-def as_before():
-    kept = {
-        name: (logging.getLogger(name).level, logging.getLogger(name).handlers[:]) for name in OURS
-    }
-    yield
-    for name, (level, handlers) in kept.items():
-        logging.getLogger(name).setLevel(level)
-        logging.getLogger(name).handlers[:] = handlers
+from foundation.logs import FORMAT_VARIABLE, set_up_logs
 
 
 def test_a_line_is_one_json_object(monkeypatch, capsys):
