@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from store_template import stores_from_a_template
 
 from dashboard.options import STORE_VARIABLE, USER_VARIABLE
 from foundation.logs import OURS
@@ -34,6 +35,13 @@ LONGEST = REPOSITORY / "tests" / "transports" / "test_ray.py"
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the longest file, or one worker runs it alone when the others are done."""
     items.sort(key=lambda item: item.path != LONGEST)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_stores() -> Iterator[None]:
+    """New stores are copies of one; not in ``tests/store``."""
+    with stores_from_a_template():
+        yield
 
 
 @pytest.fixture(autouse=True)
