@@ -11,15 +11,26 @@ import tempfile
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from threading import get_ident
+from threading import Lock, get_ident, local
 from unittest.mock import patch
 
-from server.store import upgrade, upgrades
+from sqlalchemy import Connection
+
+from server.store import StoreStatus, upgrade, upgrades
 from server.store.engine import Location, prepare_file
+from server.store.upgrades import _status as _compared
+from server.store.upgrades import head
+
+_MAKING = Lock()
+
+
+def _template() -> bytes:
+    with _MAKING, stores_from_migrations():
+        return _migrated()
 
 
 @cache
-def _template() -> bytes:
+def _migrated() -> bytes:
     with tempfile.TemporaryDirectory(prefix="fedlens-template-") as folder:
         path = Path(folder) / "store.db"
         assert upgrade(path).ok
@@ -35,22 +46,35 @@ def copy_template(path: Path) -> None:
     made.unlink()
 
 
+_copied = local()
+"""``now``: whether this thread's upgrade began with a copy, which has the template's status."""
+
+
 def _prepare(location: Location, *, create: bool) -> None:
     prepare_file(location, create=create)
-    if create and location.path is not None and not location.path.exists():
-        copy_template(location.path)
+    path = location.path
+    _copied.now = create and path is not None and not path.exists()
+    if _copied.now and path is not None:
+        copy_template(path)
+
+
+def _status(connection: Connection) -> StoreStatus:
+    if _copied.now:
+        return StoreStatus(head(), head(), [])
+    return _compared(connection)
 
 
 @contextlib.contextmanager
 def stores_from_a_template() -> Iterator[None]:
     """Have `upgrade` begin with a copy where there is no file."""
-    _template()
-    with patch.object(upgrades, "prepare_file", _prepare):
+    new = {"prepare_file": _prepare, "_status": _status}
+    with patch.multiple(upgrades, **new):
         yield
 
 
 @contextlib.contextmanager
 def stores_from_migrations() -> Iterator[None]:
     """Have it begin with nothing again, as it does outside tests."""
-    with patch.object(upgrades, "prepare_file", prepare_file):
+    real = {"prepare_file": prepare_file, "_status": _compared}
+    with patch.multiple(upgrades, **real):
         yield
