@@ -26,7 +26,7 @@ from server.faithful import faithful_sampler
 from server.kept_releases import keep_release
 from server.learner import Asked, Learner
 from server.membership import Membership
-from server.private_step import NoUsableReply, PrivateStep
+from server.private_step import NoUsableReply, PrivateStep, StepPlan
 from server.publication import Publication, round_facts
 from server.round_slots import RoundSlots
 from server.run_directory import RunDirectory, Snapshot, load_generator
@@ -179,13 +179,20 @@ class TrainingRun:
 
     def _step_of(self, task: ScheduledTask) -> PrivateStep:
         if task.name not in self._steps:
-            state, nodes = self._learner.task(task), (self._grid, self._federation)
-            sizes = state.size, state.largest_reply
-            key = kept_key(self._config, self._directory)
-            positive = task.settings.positive
+            state = self._learner.task(task)
+            plan = StepPlan(
+                config=self._config,
+                task=task,
+                grid=self._grid,
+                federation=self._federation,
+                size=state.size,
+                largest_reply=state.largest_reply,
+                key=kept_key(self._config, self._directory),
+                positive=task.settings.positive,
+                split=self._split,
+            )
             kind = SecureStep if self._config.aggregation.secure else PrivateStep
-            step = kind(self._config, task, *nodes, *sizes, key, positive, self._split)
-            self._steps[task.name] = step
+            self._steps[task.name] = kind(plan)
         return self._steps[task.name]
 
     # Post-processing
