@@ -19,7 +19,9 @@ from numpy.typing import NDArray
 from accountant.account import Spending
 from accountant.ledger.population import OutOfBudget
 from client.messages import UserSplit
+from models.generators import Generator
 from models.vectors import to_vector
+from server.ahead import Ahead, has_spare_cores
 from server.config.tree import Config
 from server.enrolment import Federation
 from server.faithful import faithful_sampler
@@ -81,6 +83,7 @@ class TrainingRun:
         self._done = 0
         self._history: list[dict[str, Any]] = []
         self._lost: set[int] = set()
+        self._ahead: Ahead[Generator] | None = None
 
     def run(self) -> str | None:
         """Train until the declared rounds of all tasks are done or the budget forbids the next.
@@ -94,7 +97,15 @@ class TrainingRun:
         """
         self._resume()
         self._status.began(self._done, len(self._federation.roster.node_ids))
+        try:
+            return self._all_rounds()
+        finally:
+            if self._ahead is not None:
+                self._ahead.stop()
+
+    def _all_rounds(self) -> str | None:
         while self._done < self._rounds:
+            self._begin_faithful()
             number = self._done + 1
             task = task_at(self._config, number)
             self._learner.prepare(task)
@@ -250,9 +261,7 @@ class TrainingRun:
             return
         path = self._directory.faithful_path(number)
         if not path.exists():
-            made = self._learner.faithful(
-                number, self._kept_generator, lambda step, n: self._show(number, step / n)
-            )
+            made = self._made_faithful(number)
             if made is not None:
                 self._directory.save_faithful(number, to_vector(made))
         sampler = faithful_sampler(self._directory, number, sampler)
@@ -260,6 +269,27 @@ class TrainingRun:
         spending = self._run_ledger.published()
         self._publication.samples("faithful", number, sampler, sha256, spending)
         self._directory.date_folders()
+
+    def _made_faithful(self, number: int) -> Generator | None:
+        def show(step: int, steps: int) -> None:
+            self._show(number, step / steps)
+
+        if self._ahead is None or not self._learner.has_faithful(number):
+            return self._learner.faithful(number, self._kept_generator, show)
+        return self._ahead.result(show)
+
+    def _begin_faithful(self) -> None:
+        """Train the generator of faithful samples beside the rounds to come, on a core of its own.
+
+        It is the same as if it were trained after them: nothing that it is made of changes any
+        more.
+        """
+        trained = self._ahead is not None or self._directory.faithful_path(self._rounds).exists()
+        if trained or not self._learner.settles_faithful(self._done):
+            return
+        if has_spare_cores(self._config.generator.threads):
+            learner, kept = self._learner, self._kept_generator
+            self._ahead = Ahead(lambda on_step: learner.train_faithful(kept, on_step))
 
     def _kept_generator(self, number: int) -> NDArray[np.float32] | None:
         """The last generator that was kept up to a round, if any was."""

@@ -24,6 +24,9 @@ from server.mechanism import largest_sum
 from server.tasks.protocol import GeneratorSteps, Request, Samples, TaskContext, settings_of
 from server.tensors import Arrays
 
+HINTED = 4
+"""Every how manieth image the annotator judges in a guided step."""
+
 
 class AnnotatorTask:
     """An annotator's weight over its rounds, and the mean of its last iterates.
@@ -119,10 +122,10 @@ class AnnotatorTask:
     def loss(self, images: Tensor, labels: Tensor) -> Tensor:
         """Weighted cross-entropy of requested classes; differentiable in the images.
 
-        Every other image is enough of a hint, and the annotator's features are the dear part.
+        Every fourth image is enough of a hint, and the annotator's features are the dear part.
         """
-        answers = self._mean(images[::2]) * self._settings.sharpness
-        return F.cross_entropy(answers, labels[::2]) * self._settings.weight
+        answers = self._mean(images[::HINTED]) * self._settings.sharpness
+        return F.cross_entropy(answers, labels[::HINTED]) * self._settings.weight
 
     def state(self) -> Arrays:
         """All that `restore` needs to go on bit for bit."""
