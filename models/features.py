@@ -103,7 +103,8 @@ class PatchFeatures(FixedFeatures):
         small = _angles(pixels, self.small_weight, self.small_phase, stride=3, padding=3)
         large = _angles(pixels, self.large_weight, self.large_phase, stride=4, padding=4)
         longest = math.sqrt(1 - self.mass**2) * (1 - ROUNDING_SLACK)
-        rows: Tensor = _BoundedCosines.apply(whole, small, large, longest, self.mass)
+        banks = whole, small, large
+        rows: Tensor = _BoundedCosines.apply(*banks, longest, self.mass)  # type: ignore[no-untyped-call]
         return rows
 
 
@@ -115,12 +116,14 @@ class _BoundedCosines(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, whole: Tensor, small: Tensor, large: Tensor, longest: float, mass: float) -> Tensor:  # type: ignore[override]
+    def forward(
+        ctx: Any, whole: Tensor, small: Tensor, large: Tensor, longest: float, mass: float
+    ) -> Tensor:  # type: ignore[override]
         """[n, 2 x whole + small + large + 1] of arguments [n, whole], [n, small], [n, large]."""
         sizes = [whole.shape[1], whole.shape[1], small.shape[1], large.shape[1]]
         rows = whole.new_empty(len(whole), sum(sizes) + 1)
         waves = rows[:, :-1]
-        cosines, sines, near, wide = waves.split(sizes, 1)
+        cosines, sines, near, wide = torch.split(waves, sizes, 1)
         # each bank's norm is about 1 in expectation; the sines are the first bank a quarter on
         for wave, angle, part, count in (
             (torch.cos, whole, cosines, 2 * sizes[0]),
@@ -146,8 +149,8 @@ class _BoundedCosines(torch.autograd.Function):
         inward = torch.bmm(along[:, None], waves[:, :, None])[:, 0] / ctx.longest**2
         inward.masked_fill_(norms < 1, 0.0)
         across = torch.addcmul(along, waves, inward, value=-1)
-        cosines, sines, _, _ = waves.split(ctx.sizes, 1)
-        to_cosines, to_sines, to_near, to_wide = across.split(ctx.sizes, 1)
+        cosines, sines, _, _ = torch.split(waves, ctx.sizes, 1)
+        to_cosines, to_sines, to_near, to_wide = torch.split(across, ctx.sizes, 1)
         to_whole = (to_sines * cosines).addcmul_(to_cosines, sines, value=-1)
         to_angles = [
             angle.sin().mul_(towards).mul_(factors * -_scale(angle.shape[1]))

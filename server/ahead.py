@@ -40,7 +40,7 @@ class Ahead(Generic[Made]):
             self._made.append(self._make(self._told))
         except _Stopped:
             pass
-        except BaseException as error:  # noqa: BLE001: it is raised where the result is asked for
+        except BaseException as error:  # raised where the result is asked for
             self._error = error
 
     def _told(self, step: int, steps: int) -> None:

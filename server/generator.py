@@ -106,8 +106,8 @@ class GeneratorTrainer:
     def _follow(self) -> None:
         # early on, follow faster: the first weights are noise
         decay = min(self._settings.averaging, (1 + self._steps) / (10 + self._steps))
-        means, values = (list(net.parameters()) for net in (self.average, self.network))
-        torch._foreach_lerp_(means, values, 1 - decay)
+        means: list[Tensor] = list(self.average.parameters())
+        torch._foreach_lerp_(means, list[Tensor](self.network.parameters()), 1 - decay)
         buffers = zip(self.average.buffers(), self.network.buffers(), strict=True)
         for copied, buffer in buffers:
             copied.copy_(buffer)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ from server.run_key import kept_key
 from server.run_ledger import RunLedger
 from server.run_status import Attendance, RunStatusFile
 from server.sampler import kept_arrays
-from server.schedule import ScheduledTask, task_at, total_rounds
+from server.schedule import ScheduledTask, expected_work, task_at, total_rounds
 from server.secure_step import SecureStep
 from server.store import Purpose
 from server.tensors import digest_of
@@ -50,6 +51,8 @@ class Progress:
     rounds: int
     share: float
     """Share of the present round's generator steps that are done."""
+    whole: float
+    """Share of the run's expected work that is done, for the time that is left."""
     spending: Spending
 
 
@@ -77,6 +80,7 @@ class TrainingRun:
         self._membership = membership or Membership(config, grid, federation)
         self._run_ledger, self._publication, self._observer = run_ledger, publication, observer
         self._rounds = total_rounds(config)
+        self._work = list(accumulate(expected_work(config), initial=0))
         self._status, self._attendance = RunStatusFile(directory, self._rounds), Attendance()
         self._slots = RoundSlots(config.rounds)
         self._steps: dict[str, PrivateStep] = {}
@@ -218,8 +222,12 @@ class TrainingRun:
         self._status.finished_round(number, self._attendance, self._run_ledger.spending())
 
     def _show(self, number: int, share: float) -> None:
-        if self._observer is not None:
-            self._observer(Progress(number, self._rounds, share, self._run_ledger.spending()))
+        if self._observer is None:
+            return
+        behind, before = self._work[number], self._work[number - 1]
+        whole = (before + share * (behind - before)) / self._work[-1]
+        spending = self._run_ledger.spending()
+        self._observer(Progress(number, self._rounds, share, whole, spending))
 
     def _publish(self, task: ScheduledTask, number: int) -> None:
         entry = self._run_ledger.entries[number - 1 : number]

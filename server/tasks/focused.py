@@ -110,7 +110,8 @@ class FocusedTask(CriticSteps):
 
         ``labels`` must hold every class equally often, in blocks.
         """
-        means, some = _MeansAndSome.apply(self._warmup.rows(images), self._classes, EVERY)
+        rows = self._warmup.rows(images)
+        means, some = _MeansAndSome.apply(rows, self._classes, EVERY)  # type: ignore[no-untyped-call]
         placed, apart = some @ self._lens, means @ self._lens - self._aimed
         groups = placed.view(self._classes, -1, placed.shape[1])
         spread = groups.var(1).sum() / (len(labels) // self._classes)

@@ -121,7 +121,7 @@ def discrepancy(rows: Tensor, targets: Tensor, roots: Tensor) -> Tensor:
         targets: float32 [classes, dim].
         roots: of the coordinates' weights, float32 [dim].
     """
-    loss: Tensor = _Discrepancy.apply(rows, targets, roots)
+    loss: Tensor = _Discrepancy.apply(rows, targets, roots)  # type: ignore[no-untyped-call]
     return loss
 
 
