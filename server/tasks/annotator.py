@@ -24,9 +24,6 @@ from server.mechanism import largest_sum
 from server.tasks.protocol import GeneratorSteps, Request, Samples, TaskContext, settings_of
 from server.tensors import Arrays
 
-HINTED = 4
-"""Every how manieth image the annotator judges in a guided step."""
-
 
 class AnnotatorTask:
     """An annotator's weight over its rounds, and the mean of its last iterates.
@@ -122,10 +119,11 @@ class AnnotatorTask:
     def loss(self, images: Tensor, labels: Tensor) -> Tensor:
         """Weighted cross-entropy of requested classes; differentiable in the images.
 
-        Every fourth image is enough of a hint, and the annotator's features are the dear part.
+        It judges some of the images, each class alike: its features are the dear part.
         """
-        answers = self._mean(images[::HINTED]) * self._settings.sharpness
-        return F.cross_entropy(answers, labels[::HINTED]) * self._settings.weight
+        every = self._settings.judged_every
+        answers = self._mean(images[::every]) * self._settings.sharpness
+        return F.cross_entropy(answers, labels[::every]) * self._settings.weight
 
     def state(self) -> Arrays:
         """All that `restore` needs to go on bit for bit."""
