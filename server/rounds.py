@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,9 @@ from numpy.typing import NDArray
 from accountant.account import Spending
 from accountant.ledger.population import OutOfBudget
 from client.messages import UserSplit
+from models.generators import Generator
 from models.vectors import to_vector
+from server.ahead import Ahead, has_spare_cores
 from server.config.tree import Config
 from server.enrolment import Federation
 from server.faithful import faithful_sampler
@@ -34,7 +37,7 @@ from server.run_key import kept_key
 from server.run_ledger import RunLedger
 from server.run_status import Attendance, RunStatusFile
 from server.sampler import kept_arrays
-from server.schedule import ScheduledTask, task_at, total_rounds
+from server.schedule import ScheduledTask, expected_work, task_at, total_rounds
 from server.secure_step import SecureStep
 from server.store import Purpose
 from server.tensors import digest_of
@@ -48,6 +51,8 @@ class Progress:
     rounds: int
     share: float
     """Share of the present round's generator steps that are done."""
+    whole: float
+    """Share of the run's expected work that is done, for the time that is left."""
     spending: Spending
 
 
@@ -75,12 +80,14 @@ class TrainingRun:
         self._membership = membership or Membership(config, grid, federation)
         self._run_ledger, self._publication, self._observer = run_ledger, publication, observer
         self._rounds = total_rounds(config)
+        self._work = list(accumulate(expected_work(config), initial=0))
         self._status, self._attendance = RunStatusFile(directory, self._rounds), Attendance()
         self._slots = RoundSlots(config.rounds)
         self._steps: dict[str, PrivateStep] = {}
         self._done = 0
         self._history: list[dict[str, Any]] = []
         self._lost: set[int] = set()
+        self._ahead: Ahead[Generator] | None = None
 
     def run(self) -> str | None:
         """Train until the declared rounds of all tasks are done or the budget forbids the next.
@@ -94,7 +101,15 @@ class TrainingRun:
         """
         self._resume()
         self._status.began(self._done, len(self._federation.roster.node_ids))
+        try:
+            return self._all_rounds()
+        finally:
+            if self._ahead is not None:
+                self._ahead.stop()
+
+    def _all_rounds(self) -> str | None:
         while self._done < self._rounds:
+            self._begin_faithful()
             number = self._done + 1
             task = task_at(self._config, number)
             self._learner.prepare(task)
@@ -214,8 +229,12 @@ class TrainingRun:
         self._status.finished_round(number, self._attendance, self._run_ledger.spending())
 
     def _show(self, number: int, share: float) -> None:
-        if self._observer is not None:
-            self._observer(Progress(number, self._rounds, share, self._run_ledger.spending()))
+        if self._observer is None:
+            return
+        behind, before = self._work[number], self._work[number - 1]
+        whole = (before + share * (behind - before)) / self._work[-1]
+        spending = self._run_ledger.spending()
+        self._observer(Progress(number, self._rounds, share, whole, spending))
 
     def _publish(self, task: ScheduledTask, number: int) -> None:
         entry = self._run_ledger.entries[number - 1 : number]
@@ -257,9 +276,7 @@ class TrainingRun:
             return
         path = self._directory.faithful_path(number)
         if not path.exists():
-            made = self._learner.faithful(
-                number, self._kept_generator, lambda step, n: self._show(number, step / n)
-            )
+            made = self._made_faithful(number)
             if made is not None:
                 self._directory.save_faithful(number, to_vector(made))
         sampler = faithful_sampler(self._directory, number, sampler)
@@ -267,6 +284,27 @@ class TrainingRun:
         spending = self._run_ledger.published()
         self._publication.samples("faithful", number, sampler, sha256, spending)
         self._directory.date_folders()
+
+    def _made_faithful(self, number: int) -> Generator | None:
+        def show(step: int, steps: int) -> None:
+            self._show(number, step / steps)
+
+        if self._ahead is None or not self._learner.has_faithful(number):
+            return self._learner.faithful(number, self._kept_generator, show)
+        return self._ahead.result(show)
+
+    def _begin_faithful(self) -> None:
+        """Train the generator of faithful samples beside the rounds to come, on a core of its own.
+
+        It is the same as if it were trained after them: nothing that it is made of changes any
+        more.
+        """
+        trained = self._ahead is not None or self._directory.faithful_path(self._rounds).exists()
+        if trained or not self._learner.settles_faithful(self._done):
+            return
+        if has_spare_cores(self._config.generator.threads):
+            learner, kept = self._learner, self._kept_generator
+            self._ahead = Ahead(lambda on_step: learner.train_faithful(kept, on_step))
 
     def _kept_generator(self, number: int) -> NDArray[np.float32] | None:
         """The last generator that was kept up to a round, if any was."""
