@@ -44,6 +44,7 @@ from simulations.engine import train_in_process
 from simulations.students.students import train_student
 from studies.attackers import ATTACKERS
 from studies.attackers.formula import with_formula
+from studies.framework.charts import plot_sheet
 from studies.framework.errors import StudyError
 from studies.framework.settings import check_names
 from studies.framework.study import SeedTrial
@@ -59,6 +60,7 @@ COLUMNS = (
     "epsilon", "delta",
 )  # fmt: skip
 PRESETS = Path(simulations.__file__).parent / "presets"
+SHOWN = 10  # Images of the sheet
 EPOCHS = 3  # of attackers that are networks, at least
 TRAINED = (
     "federated",
@@ -103,7 +105,10 @@ def run_seed(settings: FederatedSettings, trial: SeedTrial) -> list[Row]:
     first = _trained(config, trial.out / f"run-{seed}", report)
     spent = _guarantee(config, first)
     report(f"seed {seed}: trained, {_words(spent)}")
-    found = _rows(settings, opened(config, first, seed), trial.rows)
+    filtered = opened(config, first, seed)
+    if trial.first:
+        _plot_before_and_after(filtered, trial.out / "federated-sheet.png")
+    found = _rows(settings, filtered, trial.rows)
     rows = [{"seed": seed, **row, **spent} for row in found]
     if settings.second:
         second = RunDirectory(trial.out / f"second-{seed}")
@@ -128,7 +133,13 @@ def _coded(row: Row) -> str:
 
 
 def draw(rows: Sequence[Row], settings: FederatedSettings, out: Path) -> None:
-    """Nothing: the runs' own folders have their pictures."""
+    """Nothing: the sheet needs records, and the runs' own folders have their pictures."""
+
+
+def _plot_before_and_after(trained: FilteredRun, path: Path) -> None:
+    """Test images as they are and as the run's filter releases them."""
+    few = trained.test.take(slice(0, SHOWN))
+    plot_sheet({"raw": few.records, "filtered": trained.filtered(few).records}, path)
 
 
 def seconded(config: Config, folder: Path) -> Config:

@@ -94,6 +94,7 @@ def test_a_run_is_trained_attacked_and_taken_up_again(monkeypatch, tmp_path):
     assert rows[3]["utility"] is None and rows[0]["utility"] is not None
     assert sum(not line.startswith("round ") for line in told) == 1 + len(FIRST)
     assert [line for line in told if line.startswith("round ")], "progress while it trains"
+    assert (tmp_path / "federated-sheet.png").is_file()
     assert run() == rows, "a finished seed is read"
     shutil.rmtree(tmp_path / "trials")
     assert run() == rows, "a finished run is taken up"
