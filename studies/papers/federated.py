@@ -35,7 +35,7 @@ import simulations
 from accountant.dp.differential import DifferentialAccountant
 from accountant.ledger.ledger import Ledger
 from client.datasets.attributes.data import PrivateData
-from server.config.reading import read_config
+from server.config.reading import parse_setting, read_config
 from server.config.tree import Config
 from server.rounds import Observer, Progress
 from server.run_directory import RunDirectory
@@ -85,9 +85,19 @@ class FederatedSettings:
     samples: int  # drawn from the generator, half to train attackers and half to test them
     epochs: int  # of the student
     second: bool = False  # whether a second run follows, with the first one's filter on its nodes
+    run: tuple[str, ...] = ()  # settings of the run over its preset's, ``tasks.critic.rounds=2``
 
     def __post_init__(self) -> None:
         check_names("attackers", self.attackers, ATTACKERS)
+        self.changes()
+
+    def changes(self) -> dict[str, Any]:
+        """The run's own settings, by dotted key.
+
+        Raises:
+            ConfigError: one is not KEY=VALUE.
+        """
+        return dict(parse_setting(one) for one in self.run)
 
 
 SETTINGS = FederatedSettings
@@ -186,7 +196,8 @@ def _rounds_told(report: Report) -> Observer:
 
 
 def _config(settings: FederatedSettings, seed: int, data_dir: Path | None) -> Config:
-    config = read_config(PRESETS / f"{settings.preset}.toml").updated({"seed": seed})
+    config = read_config(PRESETS / f"{settings.preset}.toml")
+    config = config.updated({**settings.changes(), "seed": seed})
     if config.privatizer.kind not in TRAINED:
         raise StudyError(f"preset {settings.preset!r} trains no privatizer: name one that does")
     return config if data_dir is None else config.updated({"data.dir": str(data_dir.absolute())})
