@@ -93,7 +93,8 @@ class TrainingRun:
             QuorumMissing: too few nodes are there for a round; nothing is charged for it.
         """
         self._resume()
-        self._status.began(self._done, len(self._federation.roster.node_ids))
+        nodes = len(self._federation.roster.node_ids)
+        self._status.began(self._done, nodes, self._learner.computed_by)
         while self._done < self._rounds:
             number = self._done + 1
             task = task_at(self._config, number)

@@ -45,10 +45,16 @@ class WganTask(CriticSteps):
         clamp_weights(self._critic, self._limits)  # or users would spend their clip on it
         self._optimiser = _optimiser(settings.optimiser, self._critic, settings.rate)
         self._generator, self._networks = context.generator_weights, context.config.generator
-        self._applied = 0
+        self._applied, self._user_mode = 0, context.config.privacy.unit == "user"
         self._engine, self._precision = engine_for(settings, self._critic)
         self.largest_reply = 2 * limits_norm(self._critic, self._limits)
         self.size = sum(p.numel() for p in self._critic.parameters())
+
+    @property
+    def computed_by(self) -> str:
+        """How nodes compute several local steps: engine and type of products."""
+        several = self._user_mode and self._settings.local_steps > 1
+        return f"{self._engine}, {self._precision}" if several else ""
 
     def weights(self) -> Vector:
         """Flat parameters, float32 [P]."""

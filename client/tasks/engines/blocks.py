@@ -70,7 +70,7 @@ class StridedLayer:
             size = rows * columns * self.channels
             part = patches[..., place : place + size]
             inside = blocks[..., down : down + reach, right : right + reach, :rows, :columns, :]
-            yield inside, part.unflatten(-1, (rows, columns, self.channels))
+            yield inside, part.view(*part.shape[:-1], rows, columns, self.channels)
             place += size
 
     def blocks_shape(self) -> tuple[int, ...]:

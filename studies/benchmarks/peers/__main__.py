@@ -80,7 +80,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=Path("build/bench"), help="folder to write to")
     given = parser.parse_args()
     given.cohort = given.cohort or (16 if given.quick else 64)
-    given.turns = given.turns or (2 if given.quick else 5)
+    given.turns = given.turns or (2 if given.quick else 4)
     return given
 
 
@@ -93,7 +93,7 @@ def ways_of(grid: Any, name: str, cohort: int) -> dict[str, Round]:
 
 
 def memory(cohort: int, flower: float, tell: Callable[[str], None]) -> dict[str, float]:
-    """Megabytes of a fresh process that takes one round of the large critic; Ray's for Flower."""
+    """Megabytes that one round of the large critic takes; for Flower those of Ray's processes."""
     found = {FLOWER: flower}
     for name in (*ENGINES, PFL):
         if name != PFL or apple.is_there():

@@ -14,8 +14,8 @@ from studies.benchmarks.peers.ours import our_round
 from studies.benchmarks.peers.turns import Round, take_turns
 from studies.benchmarks.peers.work import SIZES
 
-COHORTS, POPULATIONS = (4, 16, 64, 128), (1_000, 10_000, 100_000, 1_000_000)
-TURNS = 2
+COHORTS, POPULATIONS = (16, 64, 128), (1_000, 30_000, 1_000_000)
+TURNS = 1
 OURS = {"fedlens": "fedlens, columns", "fedlens, bfloat16": "fedlens, columns in bfloat16"}
 COLOURS = {
     "fedlens": "#1f5fa8",

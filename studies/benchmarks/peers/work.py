@@ -74,7 +74,7 @@ def plain_steps(critic: WganCritic, images: Tensor, labels: Tensor, seed: int) -
     optimiser = torch.optim.SGD(critic.parameters(), lr=RATE)
     limits = weight_limits(critic, LIMIT)
     for _ in range(STEPS * BATCH // len(labels)):
-        for batch in torch.from_numpy(source.permutation(len(labels))).split(BATCH):
+        for batch in torch.split(torch.from_numpy(source.permutation(len(labels))), BATCH):
             optimiser.zero_grad()
             critic_loss(critic, images[batch], labels[batch], source).backward()  # type: ignore[no-untyped-call]
             optimiser.step()
@@ -87,5 +87,5 @@ def critic_loss(
     """The Wasserstein loss of real images against generated ones of the same classes."""
     places = torch.from_numpy(source.integers(FAKES_PER_CLASS, size=len(labels)))
     fakes = pool().to(real.device)[labels, places.to(labels.device)]
-    scores = critic(torch.cat([real, fakes]), torch.cat([labels, labels]))
+    scores: Tensor = critic(torch.cat([real, fakes]), torch.cat([labels, labels]))
     return scores[len(labels) :].mean() - scores[: len(labels)].mean()
