@@ -100,7 +100,8 @@ class TrainingRun:
             QuorumMissing: too few nodes are there for a round; nothing is charged for it.
         """
         self._resume()
-        self._status.began(self._done, len(self._federation.roster.node_ids))
+        nodes = len(self._federation.roster.node_ids)
+        self._status.began(self._done, nodes, self._learner.computed_by)
         try:
             return self._all_rounds()
         finally:
