@@ -211,9 +211,12 @@ class Sampler:
 
     def _candidates(self, labels: Tensor, seed: int, places: Tensor) -> Tensor:
         """The images at ``places``; the noise of all is drawn, so each has its own."""
-        noise = _normals(len(labels), self.latent, seed)
-        parts = [self.generator(noise[i], labels[i]) for i in torch.split(places, BATCH)]
-        return torch.cat(parts)
+        noise, first = _normals(len(labels), self.latent, seed), 0
+        images = torch.empty(len(places), *self.generator.shape)  # never held twice
+        for some in torch.split(places, BATCH):
+            images[first : first + len(some)] = self.generator(noise[some], labels[some])
+            first += len(some)
+        return images
 
 
 def _probabilities(annotator: Annotator, images: Tensor) -> Tensor:
