@@ -209,11 +209,13 @@ def _in_measure(question: AskedProbe, value: float) -> float:
 
 
 def _released_mean(made: Run) -> float:
+    from server.round_history import RoundHistory
     from server.run_directory import RunDirectoryError
     from server.tasks.probe import ANSWER as FIGURE
 
     snapshot = made.directory.load_state()
-    metrics = {} if snapshot is None else snapshot.facts["history"][-1]["metrics"]
+    last = {} if snapshot is None else RoundHistory(made.directory).last(snapshot)
+    metrics = last.get("metrics", {})
     if FIGURE not in metrics:
         raise RunDirectoryError(
             f"{made.path}: the answer was lost with a process; it stays paid for, ask anew"

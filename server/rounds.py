@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
 
 import numpy as np
 from flwr.serverapp import Grid
@@ -26,11 +25,12 @@ from server.ahead import Ahead, has_spare_cores
 from server.config.tree import Config
 from server.enrolment import Federation
 from server.faithful import faithful_sampler
-from server.kept_releases import keep_release
+from server.kept_releases import ReleaseShelf
 from server.learner import Asked, Learner
 from server.membership import Membership
 from server.private_step import NoUsableReply, PrivateStep, StepPlan
 from server.publication import Publication, round_facts
+from server.round_history import Facts, RoundHistory
 from server.round_slots import RoundSlots
 from server.run_directory import RunDirectory, Snapshot, load_generator
 from server.run_key import kept_key
@@ -85,7 +85,10 @@ class TrainingRun:
         self._slots = RoundSlots(config.rounds)
         self._steps: dict[str, PrivateStep] = {}
         self._done = 0
-        self._history: list[dict[str, Any]] = []
+        self._history, self._shelf = (
+            RoundHistory(directory),
+            ReleaseShelf(directory, config, federation),
+        )
         self._lost: set[int] = set()
         self._ahead: Ahead[Generator] | None = None
 
@@ -114,7 +117,7 @@ class TrainingRun:
             number = self._done + 1
             task = task_at(self._config, number)
             self._learner.prepare(task)
-            if number > len(self._run_ledger.entries):
+            if number > len(self._run_ledger):
                 try:
                     self._spend(task, number)
                 except OutOfBudget as spent:
@@ -167,7 +170,7 @@ class TrainingRun:
         self._attendance = step.attendance
         presence = self._membership.answered(accepted)
         self._directory.save_release(number, release, presence)
-        keep_release(self._directory, self._config, self._federation, task, asked, number, release)
+        self._shelf.keep(task, asked, number, release)
 
     def _spend_masked(
         self, step: SecureStep, task: ScheduledTask, number: int, asked: Asked
@@ -226,7 +229,7 @@ class TrainingRun:
         self._history.append(facts)
         self._directory.save_state(self._snapshot())
         self._directory.drop_release(number)
-        self._publish(task, number)
+        self._publish(task, number, facts)
         self._status.finished_round(number, self._attendance, self._run_ledger.spending())
 
     def _show(self, number: int, share: float) -> None:
@@ -237,9 +240,9 @@ class TrainingRun:
         spending = self._run_ledger.spending()
         self._observer(Progress(number, self._rounds, share, whole, spending))
 
-    def _publish(self, task: ScheduledTask, number: int) -> None:
-        entry = self._run_ledger.entries[number - 1 : number]
-        self._publication.progress(entry, self._lost, self._history[-1:])
+    def _publish(self, task: ScheduledTask, number: int, facts: Facts) -> None:
+        entry = self._run_ledger.between(number - 1, number)
+        self._publication.progress(entry, self._lost, [facts])
         self._directory.date_folders()
         if not self._learner.showable(task):
             return
@@ -317,9 +320,8 @@ class TrainingRun:
 
     def _snapshot(self) -> Snapshot:
         facts = {
-            "history": self._history,
             "lost": sorted(self._lost),
-            "ledger_entries": len(self._run_ledger.entries),
+            "ledger_entries": len(self._run_ledger),
             "ledger_head": self._run_ledger.head,
             "shape": list(self._federation.shape),
             "classes": self._federation.drawn_classes,
@@ -333,9 +335,9 @@ class TrainingRun:
         self._run_ledger.check(snapshot.facts["ledger_head"], snapshot.facts["ledger_entries"])
         self._learner.restore(snapshot.arrays)
         self._done = snapshot.round
-        self._history = list(snapshot.facts["history"])
         self._lost = set(snapshot.facts["lost"])
-        entries = self._run_ledger.entries[: self._done]
-        self._publication.progress(entries, self._lost, self._history)
+        history = self._history.load(snapshot)
+        entries = self._run_ledger.between(0, self._done)
+        self._publication.progress(entries, self._lost, history)
         self._directory.drop_release(self._done)
-        self._publish(task_at(self._config, self._done), self._done)
+        self._publish(task_at(self._config, self._done), self._done, history[-1])

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from client.datasets.dataset import Dataset, DatasetError, build_dataset
 from client.datasets.spec import DatasetSpec
+from client.mapped import mapped_member
 
 REQUIRED = ("train_images", "train_labels", "test_images", "test_labels")
 SENSITIVE = ("train_sensitive", "test_sensitive")
@@ -78,11 +79,17 @@ def _read(path: Path) -> dict[str, NDArray[np.generic]]:
             )
         wanted = [*REQUIRED, *(key for key in OPTIONAL if key in archive.files)]
         try:
-            return {key: archive[key] for key in wanted}
+            return {key: _array(path, archive, key) for key in wanted}
         except Exception as error:  # as above
             raise DatasetError(
                 f"{path}: an array cannot be read ({error}); write plain numbers with numpy.savez"
             ) from error
+
+
+def _array(path: Path, archive: np.lib.npyio.NpzFile, key: str) -> NDArray[np.generic]:
+    """An array of an archive; a large one that lies there uncompressed stays on the disk."""
+    found = None if archive.zip is None else mapped_member(path, archive.zip, f"{key}.npy")
+    return archive[key] if found is None else found
 
 
 def _images(path: Path, key: str, arrays: dict[str, NDArray[np.generic]]) -> NDArray[np.uint8]:
