@@ -171,3 +171,11 @@ class ArrayUsers:
         if self.hides is not None:
             choice = torch.full((len(records), 1), float(self.hides[position]))
         return LocalData(from_pixels(self.images[records]), labels, sensitive, choice)
+
+
+def is_simulated(context: Context) -> bool:
+    """Whether Flower's simulation runs this node: it tells each of its number and of all nodes.
+
+    Where in doubt it is a deployed one, wherever its users come from.
+    """
+    return "num-partitions" in context.node_config and "data" not in context.node_config
