@@ -50,6 +50,9 @@ class SuperLinkSettings(_Folder):
     trusted_bundles: tuple[str, ...] = Field(default=(), alias="trusted-bundles")
     """SHA-256 of app bundles whose code operators may run here. One without code, as
     ``fedlens deploy run`` submits it, needs no entry; every other one is refused."""
+    paths: tuple[str, ...] = ()
+    """Folders besides this one whose files a run's settings may name (``run.out``, ``run.store``,
+    ``privacy.population``, ``split.model``, ``data.name``); all others are refused."""
     state: str = ""
     """Folder of what Flower keeps while it runs; emptied at every start and stop. By default in
     memory (``/dev/shm``), where there is one."""
