@@ -180,7 +180,7 @@ def _manifest(source: Path, tar: tarfile.TarFile, entry: tarfile.TarInfo) -> dic
 
 
 def _may_come_back(name: str) -> bool:
-    """Whether a backup may bring a file back: relative, plain, and not what says where a run lay."""
+    """Whether a backup may bring a file back: a plain name, and not what says where a run lay."""
     path = PurePosixPath(name)
     plain = str(path) == name and name.isprintable() and ".." not in path.parts
     named = plain and path.name != "" and not path.is_absolute()

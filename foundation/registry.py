@@ -7,14 +7,17 @@ group, and it is then found by its name like ours:
     [project.entry-points."fedlens.datasets"]
     scans = "our_package.scans:SCANS"
 
-Nothing is imported before it is asked for, so a broken package disturbs only who names it.
+Nothing is imported before it is asked for, so a broken package disturbs only who names it. What is
+installed is looked up once a process: a package that is installed later is found by the next one.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Generic, TypeVar
@@ -83,7 +86,7 @@ class Registry(Mapping[str, Plugin], Generic[Plugin]):
             self._loaded[name] = real
 
     def _foreign(self) -> list[EntryPoint]:
-        return sorted(entry_points(group=self.group), key=lambda point: point.name)
+        return list(_foreign_points(self.group, tuple(sys.path), entry_points))
 
     def _load(self, name: str) -> Plugin:
         found = [point for point in self._foreign() if point.name == name]
@@ -110,3 +113,11 @@ class Registry(Mapping[str, Plugin], Generic[Plugin]):
         close = difflib.get_close_matches(name, list(self), n=1)
         meant = f"; did you mean {close[0]!r}?" if close else ""
         return f"there is no {self.kind} {name!r}: choose one of {', '.join(self)}{meant}"
+
+
+@lru_cache(maxsize=64)
+def _foreign_points(
+    group: str, _path: tuple[str, ...], find: Callable[..., Iterable[EntryPoint]]
+) -> tuple[EntryPoint, ...]:
+    """A group's entry points by name; each look reads the metadata of all that is installed."""
+    return tuple(sorted(find(group=group), key=lambda point: point.name))

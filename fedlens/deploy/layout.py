@@ -129,7 +129,7 @@ def read_folder(folder: Path, *, floor: bool = True) -> DeploySettings:
         raise DeployError(
             f"{path}: {error.strerror}; name a folder that `fedlens deploy init` wrote"
         ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DeployError(f"{path} is not TOML: {error}") from None
     kind = _KINDS.get(str(tree.get("role", "")))
     if kind is None:

@@ -62,7 +62,7 @@ CHANGES: dict[str, Callable[[ModuleType], None]] = {
 
 
 class _Changing(importlib.abc.MetaPathFinder):
-    """Finds the modules of `CHANGES` as all others are found, and changes them when they are run."""
+    """Finds the modules of `CHANGES` as others are found, and changes them when they are run."""
 
     def __init__(self) -> None:
         self._looking = False
