@@ -24,6 +24,7 @@ from server.enrolment import (
     doubles,
     lacks,
     misfit,
+    outweighs,
     roster_of,
 )
 from server.population import joined, registry_url
@@ -211,7 +212,7 @@ class Membership:
         active = roster_of([*others.values(), node], self._revoked[0]).active
         if active > data.users:
             return f"there would be {active} users, and data.users = {data.users} is a bound"
-        return misfit(node, self.federation, self.config)
+        return outweighs(node, self.config) or misfit(node, self.federation, self.config)
 
     def _ask_later(self, node_id: int) -> None:
         self._retries.setdefault(node_id, _Retry()).later(time.monotonic())
