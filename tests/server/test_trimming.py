@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
+from flwr.app import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from client.messages import TRAIN, TrainReply
+from accountant.ledger.ledger import Ledger
+from client.messages import TRAIN, Description, TrainReply, failure
 from server.config.tree import ConfigError
-from server.enrolment import outweighs
-from server.run_directory import RunDirectory
+from server.enrolment import enrol
+from server.learner import Learner
+from server.mechanism import denominator, release_deviation
+from server.private_step import NoUsableReply, PrivateStep
+from server.schedule import scheduled
 from server.trimming import TooFewUsers, Trimming
 from simulations.federation.apps import client_app
+from simulations.transports.inprocess import InProcessGrid
 
 CLIP = 0.3
 NODES = st.lists(st.integers(1, 12), min_size=3, max_size=9)
@@ -124,7 +128,7 @@ def test_large_federations_are_summed_exactly_too():
     assert Trimming(100, 1000, CLIP).sensitivity(130_000) < (1 + 1e-6) * CLIP
 
 
-TEN = {
+FIVE = {
     "data__users": 50,
     "data__nodes": 5,
     "tasks__critic__kind": "frozen",
@@ -147,56 +151,80 @@ def flipped(message, context):
     return reply
 
 
-def release_of(tmp_path, name):
-    return RunDirectory(tmp_path / name).load_release(1)
+def gathered(config, app):
+    """A round's sum before the noise, over its weight."""
+    grid = InProcessGrid(app, config.data.nodes, config.flat())
+    federation, task = enrol(grid, config), scheduled(config)[0]
+    learner = Learner(config, federation)
+    learner.prepare(task)
+    state = learner.task(task)
+    step = PrivateStep(config, task, grid, federation, state.size, state.largest_reply)
+    return step.gather(1, learner.asked(task)).total / denominator(config, task.settings)
 
 
-def test_a_run_with_a_hostile_node_releases_nearly_what_it_would_without(
-    small_config, run_small, tmp_path
-):
-    """The noise is next to none here, so that what differs is the hostile node's doing."""
-    for name, share, app in (
-        ("sound", 0.0, client_app),
-        ("hit", 0.0, flipped),
-        ("trimmed", 0.2, flipped),
-    ):
-        outcome = run_small(small_config(**TEN, aggregation__trimmed_share=share), name, app)
-        assert outcome.rounds == 1
-    sound, hit, trimmed = (release_of(tmp_path, name) for name in ("sound", "hit", "trimmed"))
-    assert np.linalg.norm(hit - sound) > 3 * np.linalg.norm(trimmed - sound)
+def test_a_hostile_node_moves_a_trimmed_sum_by_little(small_config):
+    """Of five nodes one sends the worst that is taken; the others' users differ as users do."""
+    plain, trimmed = (small_config(**FIVE, aggregation__trimmed_share=s) for s in (0.0, 0.2))
+    sound = gathered(plain, client_app)
+    bias = np.linalg.norm(gathered(trimmed, client_app) - sound)
+    hit = np.linalg.norm(gathered(plain, flipped) - sound)
+    held = np.linalg.norm(gathered(trimmed, flipped) - sound)
+    assert bias < held < hit / 2
 
 
-def test_a_trimmed_run_is_charged_as_any_other(small_config, run_small):
-    plain = run_small(small_config(**TEN), "plain").spending
-    trimmed = run_small(small_config(**TEN, aggregation__trimmed_share=0.3), "trimmed").spending
-    assert trimmed.dp_epsilon == plain.dp_epsilon
+def test_a_trimmed_run_is_charged_as_any_other_and_divided_by_what_is_left(small_config):
+    plain, trimmed = (small_config(**FIVE, aggregation__trimmed_share=s) for s in (0.0, 0.3))
+    one, other = (scheduled(config)[0] for config in (plain, trimmed))
+    assert one.event == other.event
+    assert denominator(trimmed, other.settings) == 0.4 * denominator(plain, one.settings)
+    noise = release_deviation(trimmed, other.settings) / release_deviation(plain, one.settings)
+    assert noise == pytest.approx(2.5)
 
 
-def test_a_node_of_more_users_than_are_trimmed_takes_no_part(small_config, run_small, caplog):
+def test_a_round_of_too_few_users_fails_and_is_charged(small_config, run_small, tmp_path):
+    def silent(message, context):
+        if context.node_config["partition-id"] > 1 and message.metadata.message_type == TRAIN:
+            return Message(content=failure(), reply_to=message)
+        return client_app(message, context)
+
+    with pytest.raises(NoUsableReply, match="trimmed_share"):
+        run_small(small_config(**FIVE, aggregation__trimmed_share=0.2), app=silent)
+    assert [entry.round for entry in Ledger.verify(tmp_path / "run" / "ledger.jsonl")] == [1]
+
+
+def test_a_node_of_more_users_than_are_trimmed_takes_no_part(small_config, caplog):
     """Users are dealt out as equally as can be, so only a node by itself can be too large here."""
-    fits = small_config(**TEN, aggregation__trimmed_share=0.2)
-    run_small(fits, "fits")
-    assert "turned away" not in caplog.text
-    uneven = {**TEN, "data__users": 52, "data__samples_per_user": 0}
-    crowded = small_config(**uneven, aggregation__trimmed_share=0.2)  # 11 of 52: all fit
-    run_small(crowded, "uneven")
-    described = SimpleNamespace(told=SimpleNamespace(users=11), partition=0)
-    assert outweighs(described, crowded) is None
-    assert "trims 10" in outweighs(described, fits)
+    config = small_config(**FIVE, aggregation__trimmed_share=0.2)
+    roster = enrol(InProcessGrid(client_app, 5, config.flat()), config).roster
+    assert roster.users == (10,) * 5 and "turned away" not in caplog.text
+
+    def larger(message, context):
+        reply = client_app(message, context)
+        told = Description.from_record(reply.content)
+        if told.partition == 3:
+            reply.content = told.model_copy(update={"users": 11}).to_record()
+        return reply
+
+    grid = InProcessGrid(larger, 5, config.flat())
+    assert enrol(grid, config).roster.users == (10,) * 4
+    assert "node 3 is turned away: it enrols 11 users" in caplog.text
 
 
 @pytest.mark.parametrize(
     ("changes", "word"),
     [
         ({"aggregation__secure": True}, "masked"),
-        ({"privacy__unit": "record", "data__records_per_node": 50}, "record mode"),
+        (
+            {"privacy__unit": "record", "privacy__delta": 1e-6, "data__records_per_node": 50},
+            "record mode",
+        ),
         ({"data__nodes": 2}, "3 nodes"),
         ({"aggregation__trimmed_share": 0.1}, "could not be trimmed"),
         ({"aggregation__trimmed_share": 0.499}, "cut off at either end"),
-        ({"aggregation__trimmed_share": 0.5}, "less than 0.5"),
+        ({"aggregation__trimmed_share": 0.5}, "below 0.5"),
     ],
 )
 def test_what_cannot_be_trimmed_is_refused_by_name(small_config, changes, word):
     with pytest.raises(ConfigError, match=word) as told:
-        small_config(**{**TEN, "aggregation__trimmed_share": 0.25, **changes})
+        small_config(**{**FIVE, "aggregation__trimmed_share": 0.25, **changes})
     assert "trimmed_share" in str(told.value)
