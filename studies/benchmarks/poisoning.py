@@ -61,14 +61,25 @@ class Harm:
     """Share of samples with a white corner."""
 
 
+class KeepingDirectory(RunDirectory):
+    """A run's folder that remembers its last release."""
+
+    kept: Numbers | None = None
+
+    def save_release(self, round_number: int, release: Numbers, presence: object = None) -> None:
+        """As of any run."""
+        self.kept = release
+        super().save_release(round_number, release, presence)
+
+
 def released(config: Config, folder: Path, attack: str) -> tuple[RunDirectory, Numbers]:
     """Carry a run out in a folder; returns it, and what its one round released."""
-    directory = RunDirectory.create(folder, config)
+    RunDirectory.create(folder, config)
+    directory = KeepingDirectory(folder)
     train(config, directory, InProcessGrid(hostile(attack), config.data.nodes, config.flat()))
-    release = directory.load_release(1)
-    if release is None:
+    if directory.kept is None:
         raise WrongUse("the run released nothing: see its log")
-    return directory, release
+    return directory, directory.kept
 
 
 @lru_cache
