@@ -40,13 +40,13 @@ def with_trigger(users: ArrayUsers) -> ArrayUsers:
 
 def by_data(poison: Callable[[ArrayUsers], ArrayUsers]) -> Answering:
     """Honest code over poisoned records."""
-    made: dict[int, LocalUsers] = {}
+    made: dict[LocalUsers, LocalUsers] = {}
 
     def opened(context: Context) -> LocalUsers:
         users = open_simulated_users(context)
-        if users.partition not in made and isinstance(users, ArrayUsers):
-            made[users.partition] = poison(users)
-        return made[users.partition]
+        if users not in made and isinstance(users, ArrayUsers):
+            made[users] = poison(users)
+        return made[users]
 
     return build_client_app(opened, simulated_policy)
 
@@ -94,12 +94,12 @@ def towards(poison: Callable[[ArrayUsers], ArrayUsers]) -> Callable[[Message, Co
 
 ATTACKS: dict[str, Answering] = {
     "none": client_app,
-    "sum turned round": by_sum(against),
-    "random sum": by_sum(anywhere),
-    "labels moved": by_data(others_labels),
-    "labels moved, boosted": by_sum(towards(others_labels)),
-    "trigger": by_data(with_trigger),
     "trigger, boosted": by_sum(towards(with_trigger)),
+    "labels moved, boosted": by_sum(towards(others_labels)),
+    "sum turned round": by_sum(against),
+    "trigger": by_data(with_trigger),
+    "labels moved": by_data(others_labels),
+    "random sum": by_sum(anywhere),
 }
 """What a hostile node answers to a request to train."""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from pathlib import Path
@@ -21,9 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
-from foundation.errors import WrongUse
 from server.config.tree import Config
+from server.enrolment import enrol
+from server.learner import Learner
+from server.mechanism import denominator, release_deviation
+from server.private_step import PrivateStep
 from server.run_directory import RunDirectory
+from server.schedule import scheduled
 from server.training import train
 from simulations.engine import measure_student
 from simulations.reading import fresh_samples, kept_sampler
@@ -54,41 +58,32 @@ class Harm:
     """What an attack did to one run."""
 
     moved: float
-    """Distance of the release from that of the same run without noise or attack, over its norm."""
+    """Distance of the sum before the noise from that without attack or trimming, over its norm."""
+    noise: float
+    """Norm of the noise that is added to it, over the same norm."""
     accuracy: float
     """Of a student of its samples, on real test pictures."""
     triggered: float
     """Share of samples with a white corner."""
 
 
-class KeepingDirectory(RunDirectory):
-    """A run's folder that remembers its last release."""
-
-    kept: Numbers | None = None
-
-    def save_release(self, round_number: int, release: Numbers, presence: object = None) -> None:
-        """As of any run."""
-        self.kept = release
-        super().save_release(round_number, release, presence)
-
-
-def released(config: Config, folder: Path, attack: str) -> tuple[RunDirectory, Numbers]:
-    """Carry a run out in a folder; returns it, and what its one round released."""
-    RunDirectory.create(folder, config)
-    directory = KeepingDirectory(folder)
-    train(config, directory, InProcessGrid(hostile(attack), config.data.nodes, config.flat()))
-    if directory.kept is None:
-        raise WrongUse("the run released nothing: see its log")
-    return directory, directory.kept
+def config_of(trimmed: float, seed: int) -> Config:
+    """A run that trims this share at either end."""
+    return Config().updated({**SETTINGS, "seed": seed, "aggregation.trimmed_share": trimmed})
 
 
 @lru_cache
-def undisturbed(seed: int) -> Numbers:
-    """The release of a run without noise or attack: float64 [P]."""
-    still = {"tasks.critic.noise_multiplier": 0.0, "tasks.critic.generator_steps": 1}
-    config = Config().updated({**SETTINGS, "seed": seed, **still})
-    with tempfile.TemporaryDirectory() as folder:
-        return released(config, Path(folder) / "run", "none")[1]
+def mean_update(attack: str, trimmed: float, seed: int) -> Numbers:
+    """A round's sum before the noise over its weight, float64 [P]."""
+    config = config_of(trimmed, seed)
+    grid = InProcessGrid(hostile(attack), config.data.nodes, config.flat())
+    federation, task = enrol(grid, config), scheduled(config)[0]
+    learner = Learner(config, federation)
+    learner.prepare(task)
+    state = learner.task(task)
+    step = PrivateStep(config, task, grid, federation, state.size, state.largest_reply)
+    found: Numbers = step.gather(1, learner.asked(task)).total / denominator(config, task.settings)
+    return found
 
 
 def harm(attack: str, trimmed: float, seed: int) -> Harm:
@@ -99,15 +94,18 @@ def harm(attack: str, trimmed: float, seed: int) -> Harm:
         trimmed: ``aggregation.trimmed_share``.
         seed: of the run: how users are dealt out, and the generator.
     """
-    config = Config().updated({**SETTINGS, "seed": seed, "aggregation.trimmed_share": trimmed})
-    honest = undisturbed(seed)
+    config, honest = config_of(trimmed, seed), mean_update("none", 0.0, seed)
+    length = float(np.linalg.norm(honest))
+    moved = float(np.linalg.norm(mean_update(attack, trimmed, seed) - honest)) / length
+    deviation = release_deviation(config, scheduled(config)[0].settings)
     with tempfile.TemporaryDirectory() as folder:
-        directory, release = released(config, Path(folder) / "run", attack)
-        moved = np.linalg.norm(release - honest) / np.linalg.norm(honest)
+        directory = RunDirectory.create(Path(folder) / "run", config)
+        train(config, directory, InProcessGrid(hostile(attack), config.data.nodes, config.flat()))
         samples, _ = fresh_samples(kept_sampler(directory), SAMPLES, 1)
         corner = samples[:, :, :TRIGGER, :TRIGGER].mean(dim=(1, 2, 3))
         accuracy = measure_student(config, directory, images=STUDENT_IMAGES, epochs=2).accuracy
-    return Harm(float(moved), accuracy, float((corner > 0).double().mean()))
+    noise = deviation * len(honest) ** 0.5 / length
+    return Harm(moved, noise, accuracy, float((corner > 0).double().mean()))
 
 
 def mean_harm(found: Sequence[Harm]) -> Harm:
@@ -115,31 +113,40 @@ def mean_harm(found: Sequence[Harm]) -> Harm:
     return Harm(*(float(np.mean([getattr(one, f.name) for one in found])) for f in fields(Harm)))
 
 
-def table(seeds: Sequence[int]) -> Iterator[str]:
-    """The table's lines, each as soon as its runs are done."""
-    yield "| one node of ten | trimmed | release moved | student | samples with a trigger |"
-    yield "|---|---|---|---|---|"
-    for attack in ATTACKS:
-        for trimmed in TRIMMED:
-            one = mean_harm([harm(attack, trimmed, seed) for seed in seeds])
-            yield (
-                f"| {attack} | {trimmed:g} | {one.moved:.2f} | {one.accuracy:.1%} | "
-                f"{one.triggered:.0%} |"
-            )
+HEAD = (
+    "| one node of ten | trimmed | sum moved | noise | student | samples with a trigger | runs |\n"
+    "|---|---|---|---|---|---|---|"
+)
+
+
+def table(found: dict[tuple[str, float], list[Harm]]) -> str:
+    """The table of what is measured so far."""
+    rows = []
+    for (attack, trimmed), runs in found.items():
+        one = mean_harm(runs)
+        rows.append(
+            f"| {attack} | {trimmed:g} | {one.moved:.0%} | {one.noise:.0%} | {one.accuracy:.1%} | "
+            f"{one.triggered:.0%} | {len(runs)} |"
+        )
+    return "\n".join([HEAD, *rows])
 
 
 def main() -> None:
-    """Print the table, and write it where asked."""
+    """Print the table, and write it after each run where asked."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--markdown", type=Path)
     given = parser.parse_args()
-    console, lines = Console(), []
-    for line in table(range(given.seeds)):
-        console.print(line, highlight=False, soft_wrap=True)
-        lines.append(line)
-        if given.markdown:
-            given.markdown.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    found: dict[tuple[str, float], list[Harm]] = {
+        (attack, trimmed): [] for attack in ATTACKS for trimmed in TRIMMED
+    }
+    for seed in range(given.seeds):
+        for (attack, trimmed), runs in found.items():
+            runs.append(harm(attack, trimmed, seed))
+            if given.markdown:
+                done = {key: value for key, value in found.items() if value}
+                given.markdown.write_text(table(done) + "\n", encoding="utf-8")
+    Console().print(table(found), highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":
