@@ -110,6 +110,7 @@ class Membership:
     _roster: Roster = field(default_factory=lambda: Roster((), ()))
     _revoked: Revoked = ((), ())
     _doubles: int = 0
+    _nameless: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         self._there = {node.partition: node for node in self.federation.nodes}
@@ -237,6 +238,21 @@ class Membership:
             self._lose(position, "was revoked")
         self._roster = roster_of(self._there.values(), self._revoked[0])
         self._tell_of_doubles()
+        self._tell_of_nodes_without_numbers()
+
+    def _tell_of_nodes_without_numbers(self) -> None:
+        """Say once which nodes name none of their users while others do."""
+        hosting = {p: node for p, node in self._there.items() if node.told.users}
+        without = tuple(sorted(p for p, node in hosting.items() if not node.told.members))
+        without = without if len(without) < len(hosting) else ()
+        if without and without != self._nameless:
+            logger.warning(
+                "the nodes with partition-id %s give no keyed numbers of their users, and others "
+                "do: a person who is there and elsewhere counts twice, and none of their users "
+                "can be revoked alone; give them the same members-key-file",
+                list(without),
+            )
+        self._nameless = without
 
     def _tell_of_doubles(self) -> None:
         """Say once how many users have one number on several nodes."""
