@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from accountant.account import Spending
 from accountant.ledger.population import OutOfBudget
 from client.messages import UserSplit
+from foundation.traces import traced
 from models.vectors import to_vector
 from server.config.tree import Config
 from server.enrolment import Federation
@@ -97,16 +98,25 @@ class TrainingRun:
         while self._done < self._rounds:
             number = self._done + 1
             task = task_at(self._config, number)
-            self._learner.prepare(task)
-            if number > len(self._run_ledger.entries):
-                try:
-                    self._spend(task, number)
-                except OutOfBudget as spent:
-                    self._release_samples()
-                    return str(spent)
-            self._learn(task, number)
+            try:
+                with traced("round", round=number, task=task.name):
+                    self._carry_out(task, number)
+            except OutOfBudget as spent:
+                self._release_samples()
+                return str(spent)
         self._release_samples()
         return None
+
+    def _carry_out(self, task: ScheduledTask, number: int) -> None:
+        """One round.
+
+        Raises:
+            OutOfBudget: it is not begun.
+        """
+        self._learner.prepare(task)
+        if number > len(self._run_ledger.entries):
+            self._spend(task, number)
+        self._learn(task, number)
 
     @property
     def rounds_done(self) -> int:
