@@ -11,12 +11,15 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from walk_steps import Shell, Walk, draw_pictures, of_this_checkout, outside, read_walk
+from walk_steps import Shell, Walk, draw_pictures, logs, of_this_checkout, outside, read_walk
+
+from accountant.ledger.ledger import Ledger
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
 MOST_COMMANDS, MOST_SECONDS = 12, 600.0
 FRESH = "FEDLENS_FRESH_WALK"
+SECURE = '\n[aggregation]\nsecure = true\nnoise = "distributed"\n'
 
 
 @pytest.fixture
@@ -40,6 +43,7 @@ def test_the_walk_of_the_docs(walk, repository, tmp_path):
     shell = Shell(tmp_path, of_this_checkout(tmp_path, repository, sys.executable))
     try:
         carry_out(walk.commands, shell)
+        secure_sums_go_through(walk, shell, tmp_path)
         strangers_get_nothing(shell, tmp_path)
         nothing_is_left_open(tmp_path)
     finally:
@@ -74,6 +78,20 @@ def carry_out(commands: tuple[str, ...], shell: Shell) -> None:
     assert "round 1 of 1: DP ε" in run and "Bayesian DP ε" in run and "output in" in run
 
 
+def secure_sums_go_through(walk: Walk, shell: Shell, folder: Path) -> None:
+    """A second run over the same SuperNodes: masked by their keys, with noise of their own."""
+    masked = walk.files["first.toml"] + SECURE
+    (folder / "secure.toml").write_text(masked.replace("deadline = 120.0", "deadline = 600.0"))
+    operator = "federation/operators/operator"
+    said = shell(f"fedlens deploy run {operator} --config secure.toml --name second")
+    assert "round 1 of 1: DP ε" in said and "3 of 3 nodes answered" in said
+    run = folder / "federation/superlink/runs/second"
+    (entry,) = Ledger.verify(run / "ledger.jsonl")
+    assert entry.event.released.endswith("by nodes")
+    assert "ledger" in shell(f"fedlens ledger verify {run}")
+    assert "no roster" not in logs(folder)  # each node knew the others' keys
+
+
 def nothing_runs_on(folder: Path) -> None:
     """The run says that it finished, and no state of Flower's is left."""
     state = json.loads((folder / "federation/superlink/runs/first/status.json").read_text())
@@ -104,4 +122,4 @@ def nothing_is_left_open(folder: Path) -> None:
         assert path.stat().st_mode & 0o077 == 0, path
     with urllib.request.urlopen("http://127.0.0.1:9501/metrics") as answer:
         text = answer.read().decode()
-    assert {"fedlens_node_connected 1", "fedlens_node_messages_total 2"} <= set(text.splitlines())
+    assert {"fedlens_node_connected 1", "fedlens_node_messages_total 8"} <= set(text.splitlines())
