@@ -61,6 +61,8 @@ class Harm:
     """Distance of the sum before the noise from that without attack or trimming, over its norm."""
     noise: float
     """Norm of the noise that is added to it, over the same norm."""
+    seen: float
+    """The distance in standard deviations of the noise: how far it stands out along itself."""
     accuracy: float
     """Of a student of its samples, on real test pictures."""
     triggered: float
@@ -105,7 +107,8 @@ def harm(attack: str, trimmed: float, seed: int) -> Harm:
         corner = samples[:, :, :TRIGGER, :TRIGGER].mean(dim=(1, 2, 3))
         accuracy = measure_student(config, directory, images=STUDENT_IMAGES, epochs=2).accuracy
     noise = deviation * len(honest) ** 0.5 / length
-    return Harm(moved, noise, accuracy, float((corner > 0).double().mean()))
+    seen = moved * length / deviation
+    return Harm(moved, noise, seen, accuracy, float((corner > 0).double().mean()))
 
 
 def mean_harm(found: Sequence[Harm]) -> Harm:
@@ -114,8 +117,8 @@ def mean_harm(found: Sequence[Harm]) -> Harm:
 
 
 HEAD = (
-    "| one node of ten | trimmed | sum moved | noise | student | samples with a trigger | runs |\n"
-    "|---|---|---|---|---|---|---|"
+    "| one node of ten | trimmed | sum moved | noise | stands out by | student | with a trigger | "
+    "runs |\n|---|---|---|---|---|---|---|---|"
 )
 
 
@@ -125,8 +128,8 @@ def table(found: dict[tuple[str, float], list[Harm]]) -> str:
     for (attack, trimmed), runs in found.items():
         one = mean_harm(runs)
         rows.append(
-            f"| {attack} | {trimmed:g} | {one.moved:.0%} | {one.noise:.0%} | {one.accuracy:.1%} | "
-            f"{one.triggered:.0%} | {len(runs)} |"
+            f"| {attack} | {trimmed:g} | {one.moved:.0%} | {one.noise:.0%} | {one.seen:.1f} | "
+            f"{one.accuracy:.1%} | {one.triggered:.0%} | {len(runs)} |"
         )
     return "\n".join([HEAD, *rows])
 

@@ -64,7 +64,7 @@ def test_the_whole_walk_from_a_fresh_clone(walk, repository, tmp_path):
     finally:
         shell("fedlens deploy stop federation/superlink federation/nodes/*")
     nothing_runs_on(tmp_path)
-    print(f"{shell.seconds:6.1f} s  in all")
+    print(f"{shell.seconds:6.1f} s  ({shell.processor:.1f} of a processor)  in all")
     assert shell.seconds <= MOST_SECONDS
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import shlex
 import subprocess
 import time
@@ -45,13 +46,15 @@ class Shell:
     environment: dict[str, str]
     seconds: float = 0.0
     """That all commands took together."""
+    processor: float = 0.0
+    """Processor seconds of them, without what runs on in the background."""
     exported: list[str] = field(default_factory=list)
 
     def __call__(self, command: str, *, fails: bool = False) -> str:
         """What a command printed; it must end well, or with ``fails`` badly."""
         if command.startswith("export "):
             self.exported.append(command)
-        began = time.monotonic()
+        began, worked = time.monotonic(), processor_seconds()
         done = subprocess.run(
             ["bash", "-c", "\n".join([*self.exported, command])],
             cwd=self.folder,
@@ -59,12 +62,18 @@ class Shell:
             capture_output=True,
             text=True,
         )
-        took = time.monotonic() - began
-        self.seconds += took
+        took, worked = time.monotonic() - began, processor_seconds() - worked
+        self.seconds, self.processor = self.seconds + took, self.processor + worked
         said = done.stdout + done.stderr
-        print(f"{took:6.1f} s  {command}")
+        print(f"{took:6.1f} s  ({worked:.1f} of a processor)  {command}")
         assert (done.returncode != 0) == fails, f"$ {command}\n{said}\n{logs(self.folder)}"
         return said
+
+
+def processor_seconds() -> float:
+    """Of all children that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def logs(folder: Path) -> str:
