@@ -8,17 +8,15 @@ release: it stays paid for, the round goes by without an update, and no noise is
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
-from accountant.account import Spending
 from accountant.ledger.population import OutOfBudget
 from client.messages import UserSplit
+from foundation.traces import traced
 from models.generators import Generator
 from models.vectors import to_vector
 from server.ahead import Ahead, has_spare_cores
@@ -29,6 +27,7 @@ from server.kept_releases import ReleaseShelf
 from server.learner import Asked, Learner
 from server.membership import Membership
 from server.private_step import NoUsableReply, PrivateStep, StepPlan
+from server.progress import Observer, Progress
 from server.publication import Publication, round_facts
 from server.round_history import Facts, RoundHistory
 from server.round_slots import RoundSlots
@@ -41,22 +40,6 @@ from server.schedule import ScheduledTask, expected_work, task_at, total_rounds
 from server.secure_step import SecureStep
 from server.store import Purpose
 from server.tensors import digest_of
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a run is, for displays."""
-
-    round: int
-    rounds: int
-    share: float
-    """Share of the present round's generator steps that are done."""
-    whole: float
-    """Share of the run's expected work that is done, for the time that is left."""
-    spending: Spending
-
-
-Observer = Callable[[Progress], None]
 
 
 class TrainingRun:
@@ -85,10 +68,8 @@ class TrainingRun:
         self._slots = RoundSlots(config.rounds)
         self._steps: dict[str, PrivateStep] = {}
         self._done = 0
-        self._history, self._shelf = (
-            RoundHistory(directory),
-            ReleaseShelf(directory, config, federation),
-        )
+        self._history = RoundHistory(directory)
+        self._shelf = ReleaseShelf(directory, config, federation)
         self._lost: set[int] = set()
         self._ahead: Ahead[Generator] | None = None
 
@@ -116,16 +97,25 @@ class TrainingRun:
             self._begin_faithful()
             number = self._done + 1
             task = task_at(self._config, number)
-            self._learner.prepare(task)
-            if number > len(self._run_ledger):
-                try:
-                    self._spend(task, number)
-                except OutOfBudget as spent:
-                    self._release_samples()
-                    return str(spent)
-            self._learn(task, number)
+            try:
+                with traced("round", round=number, task=task.name):
+                    self._carry_out(task, number)
+            except OutOfBudget as spent:
+                self._release_samples()
+                return str(spent)
         self._release_samples()
         return None
+
+    def _carry_out(self, task: ScheduledTask, number: int) -> None:
+        """One round.
+
+        Raises:
+            OutOfBudget: it is not begun.
+        """
+        self._learner.prepare(task)
+        if number > len(self._run_ledger):
+            self._spend(task, number)
+        self._learn(task, number)
 
     @property
     def rounds_done(self) -> int:
