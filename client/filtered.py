@@ -30,6 +30,7 @@ from client.kept import KeptBeside
 from client.keyed import keyed_seed
 from client.messages import FilterSettings, TrainRequest
 from client.split_users import on_side
+from models import devices
 from models.vectors import load_vector
 from privatizers.networks.design import FilterNetwork, filter_network
 
@@ -110,7 +111,7 @@ class FilteredUsers(UsersAround):
             return cls(users, None, key, conditioned=True)
         network = filter_network(settings.model_dump(), users.shape)
         load_vector(network, vector)
-        made = cls(users, network.eval(), key, settings.pairs, least)
+        made = cls(users, network.eval().to(devices.best_device()), key, settings.pairs, least)
         # one that cannot be run must fail the node, not pass for users who cannot be read
         made._released(no_records(users), 0, 1)
         return made
@@ -181,10 +182,12 @@ class FilteredUsers(UsersAround):
         if choice is not None and data.choice is not None:
             choice[:count] = data.choice
         parts: list[Tensor] = []
+        device = devices.device_of(self.network)
         for first in range(0, size, AT_ONCE):
             part = slice(first, first + AT_ONCE)
-            bits = None if choice is None else choice[part]
-            parts.append(self.network(images[part], noise[part], bits))
+            bits = None if choice is None else choice[part].to(device)
+            released = self.network(images[part].to(device), noise[part].to(device), bits)
+            parts.append(released.cpu())
         return torch.cat([*parts, images[:0]])[:count]
 
     def _noise(self, user: int, image: Tensor, network: FilterNetwork) -> Tensor:

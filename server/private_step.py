@@ -22,11 +22,12 @@ from server.config.tree import Config
 from server.enrolment import Federation
 from server.exchange import exchange
 from server.learner import Asked
-from server.mechanism import denominator, mechanism, round_noise
+from server.mechanism import denominator, mechanism, round_noise, trimming_of
 from server.run_key import new_key
 from server.run_status import Attendance
 from server.sampling import Cohort, Roster, draw_cohort, everyone
 from server.schedule import ScheduledTask
+from server.trimming import TooFewUsers
 
 logger = logging.getLogger(__name__)
 
@@ -76,6 +77,7 @@ class PrivateStep:
         self._limits = Limits(
             plan.size, bound, evidence=not self.record_mode, positive=plan.positive
         )
+        self._trimming = trimming_of(config, self._task)
 
     def meet(self, roster: Roster) -> None:
         """Go by who is there now, where that is no longer who was enrolled at first.
@@ -98,7 +100,7 @@ class PrivateStep:
         In user mode the result is private and must be noised; in record mode the nodes noised it.
 
         Raises:
-            NoUsableReply: no node gave a sound reply.
+            NoUsableReply: no node gave a sound reply, or too few for a trimmed sum.
         """
         cohort = self._draw(number)
         requests = self._requests(number, cohort, asked)
@@ -110,7 +112,10 @@ class PrivateStep:
             deadline=self._config.rounds.wait,
         )
         answers = self._read(records, cohort)
-        aggregate = combine(answers, self._limits)
+        try:
+            aggregate = combine(answers, self._limits, self._trimming)
+        except TooFewUsers as error:
+            raise NoUsableReply(f"round {number}: {error}") from None
         self._report(number, aggregate)
         if len(answers) == len(aggregate.refused):
             raise NoUsableReply(f"round {number}: no node gave a usable reply")
@@ -144,6 +149,7 @@ class PrivateStep:
             clipping_norm=self._task.clipping_norm,
             denominator=denominator(self._config, self._task),
             source=private_source(self._config.privacy.fixed_seed, number, _NOISE),
+            sensitivity=self._trimming.sensitivity(self._limits.size) if self._trimming else 0.0,
         )
 
     def _draw(self, number: int) -> Cohort:
@@ -191,7 +197,8 @@ class PrivateStep:
             except ReplyError:
                 continue
             place = position[node]
-            answers.append(Answer(place, len(cohort[place]), reply))
+            enrolled = self._roster.active_on((place,))
+            answers.append(Answer(place, len(cohort[place]), reply, enrolled))
         return answers
 
     def _report(self, number: int, aggregate: Aggregate) -> None:

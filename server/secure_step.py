@@ -62,6 +62,11 @@ class SecureStep(PrivateStep):
         return SecureSum(self._grid, roster.node_ids, self._plan, self._config.rounds.wait)
 
     @property
+    def plan(self) -> SumPlan:
+        """What every round's sum is."""
+        return self._plan
+
+    @property
     def has_norms(self) -> bool:
         """Whether the round's release has a histogram of norms."""
         return self._plan.layout.norms.size > 0

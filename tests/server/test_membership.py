@@ -439,6 +439,22 @@ def test_a_user_on_two_nodes_counts_on_the_first_alone(config, run_town, clinic,
     assert len(numbers) - len(set(numbers)) == 1
 
 
+def test_nodes_without_a_key_are_named_where_others_have_one(config, key, caplog):
+    made = config()
+
+    def warned(town):
+        caplog.clear()
+        there = membership.Membership(made, town, enrol(town, made))
+        there.ready()
+        return [m for m in caplog.messages if "no keyed numbers" in m]
+
+    some = Town(made, **key)
+    del some._contexts[FIRST_NODE_ID + 1].node_config["members-key-file"]
+    (said,) = warned(some)  # once, however often it looks
+    assert "partition-id [1]" in said and "members-key-file" in said
+    assert warned(Town(made, **key)) == warned(Town(made)) == []
+
+
 def test_a_user_put_in_anothers_place_is_noticed(config, run_town, clinic, key):
     """As many users as before, but others: positions mean somebody else, so the server asks."""
 

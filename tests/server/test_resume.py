@@ -14,6 +14,7 @@ from power_cuts import interrupted
 from accountant.ledger.ledger import Ledger, LedgerError
 from server.generator import GeneratorTrainer
 from server.publication import Publication
+from server.round_history import RoundHistory
 from server.run_directory import RunDirectory, RunDirectoryError
 from server.run_ledger import RunLedger
 from server.store import Store, open_store
@@ -21,6 +22,8 @@ from server.store import Store, open_store
 POST_PROCESSING = [
     (GeneratorTrainer, "train", "before"),
     (GeneratorTrainer, "train", "after"),
+    (RoundHistory, "append", "before"),
+    (RoundHistory, "append", "after"),
     (RunDirectory, "save_state", "before"),
     (RunDirectory, "save_state", "after"),
     (Publication, "progress", "before"),
