@@ -76,7 +76,7 @@ class FrozenReader:
         settings = FrozenSettings.model_validate(rounds[0].settings)
         self.key: tuple[object, ...] = ("patches", shape, settings.feature_seed)
         self._rounds, self._classes = rounds, classes
-        self._features = public_features(shape, settings.feature_seed)
+        self._features = public_features(shape, settings.feature_seed, torch.device("cpu"))
 
     def features(self, images: Tensor) -> Tensor:
         """The critic's frozen features, [n, dim]."""

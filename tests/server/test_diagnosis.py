@@ -301,9 +301,8 @@ def test_what_cannot_be_diagnosed_is_refused_with_the_mend(released, reference):
 
 
 @pytest.mark.slow
-def test_a_real_run_is_diagnosed_by_the_command(
-    tmp_path, capsys, few_hypotheses, few_images_for_the_frame
-):
+def test_a_real_run_is_diagnosed_by_the_command(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("server.diagnosis.diagnose.library", fewer)
     settings = {
         **SMALL,
         "data.fault": "rotate90:0.4",
