@@ -103,7 +103,8 @@ class PatchFeatures(FixedFeatures):
         small = _angles(pixels, self.small_weight, self.small_phase, stride=3, padding=3)
         large = _angles(pixels, self.large_weight, self.large_phase, stride=4, padding=4)
         longest = math.sqrt(1 - self.mass**2) * (1 - ROUNDING_SLACK)
-        banks = whole, small, large
+        # products may be less precise than what they are made of
+        banks = (angles.to(images.dtype) for angles in (whole, small, large))
         rows: Tensor = _BoundedCosines.apply(*banks, longest, self.mass)  # type: ignore[no-untyped-call]
         return rows
 

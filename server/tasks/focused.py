@@ -113,7 +113,7 @@ class FocusedTask(CriticSteps):
         rows = self._warmup.rows(images)
         means, some = _MeansAndSome.apply(rows, self._classes, EVERY)  # type: ignore[no-untyped-call]
         placed, apart = some @ self._lens, means @ self._lens - self._aimed
-        groups = placed.view(self._classes, -1, placed.shape[1])
+        groups = placed.float().view(self._classes, -1, placed.shape[1])
         spread = groups.var(1).sum() / (len(labels) // self._classes)
         loss: Tensor = apart.square().sum() - spread
         return loss
