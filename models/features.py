@@ -119,7 +119,7 @@ class _BoundedCosines(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, whole: Tensor, small: Tensor, large: Tensor, longest: float, mass: float
-    ) -> Tensor:  # type: ignore[override]
+    ) -> Tensor:
         """[n, 2 x whole + small + large + 1] of arguments [n, whole], [n, small], [n, large]."""
         sizes = [whole.shape[1], whole.shape[1], small.shape[1], large.shape[1]]
         rows = whole.new_empty(len(whole), sum(sizes) + 1)

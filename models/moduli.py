@@ -74,7 +74,7 @@ class _Strength(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, maps: Tensor, waves: Waves) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, maps: Tensor, waves: Waves) -> Tensor:
         sums, differences = _folded(maps, waves)
         across, along = (matrix.to(maps.device) for matrix in _matrices(waves))
         even, odd = sums @ across, differences @ along

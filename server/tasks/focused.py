@@ -152,7 +152,7 @@ class _MeansAndSome(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, rows: Tensor, classes: int, every: int) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+    def forward(ctx: Any, rows: Tensor, classes: int, every: int) -> tuple[Tensor, Tensor]:
         groups = rows.view(classes, -1, rows.shape[1])
         ctx.count, ctx.every = groups.shape[1], _step(groups.shape[1], every)
         return groups.mean(1), groups[:, :: ctx.every].flatten(0, 1)
