@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from foundation.profile import timed
+from models import devices
 from models.generators import Generator
 from models.precision import chosen, multiplying_in
 from models.shapes import ImageShape
@@ -37,7 +38,7 @@ class GeneratorTrainer:
         self._source = torch.Generator().manual_seed(config.seed + 1)
         self.network = Generator(
             shape, classes, config.generator.width, config.generator.latent, generator=self._source
-        )
+        ).to(devices.best_device())
         self.average = copy.deepcopy(self.network).eval()
         self._optimiser = torch.optim.Adam(
             self.network.parameters(), lr=FIRST_RATE, betas=(0.5, 0.99), foreach=True
@@ -81,11 +82,12 @@ class GeneratorTrainer:
         if min(steps, done) < 0 or done + steps > planned:
             raise ValueError(f"steps={steps} after done={done} do not fit in planned={planned}")
         torch.set_num_threads(self._settings.threads)
-        labels = self._labels()
+        labels = self._labels().to(device := devices.device_of(self.network))
         total = 0.0
         for step in range(steps):
             self._optimiser.param_groups[0]["lr"] = rate * _cosine((done + step) / planned)
             noise = torch.randn(len(labels), self.network.latent, generator=self._source)
+            noise = noise.to(device)
             with multiplying_in(self.precision, noise.device):
                 value = loss(self.network(noise, labels).float(), labels)
             self._optimiser.zero_grad()

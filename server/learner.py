@@ -29,7 +29,13 @@ from server.sampler import Sampler, sampler_of
 from server.schedule import ScheduledTask, scheduled, total_rounds
 from server.tasks import server_task
 from server.tasks.annotator import AnnotatorTask
-from server.tasks.protocol import FittingTask, NothingLearned, ServerTask, TaskContext
+from server.tasks.protocol import (
+    EngineTask,
+    FittingTask,
+    NothingLearned,
+    ServerTask,
+    TaskContext,
+)
 from server.tensors import Arrays, under, within
 
 FRAME_SEED = 4_000_003
@@ -99,6 +105,12 @@ class Learner:
         )
 
     # What nodes are asked
+
+    @property
+    def computed_by(self) -> dict[str, str]:
+        """How nodes compute tasks that leave a choice, by the tasks' names."""
+        tasks = {k: task for k, task in self._tasks.items() if isinstance(task, EngineTask)}
+        return {name: task.computed_by for name, task in tasks.items() if task.computed_by}
 
     def task(self, scheduled: ScheduledTask) -> ServerTask:
         """The state of a scheduled task."""

@@ -8,29 +8,28 @@ release: it stays paid for, the round goes by without an update, and no noise is
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
 
 import numpy as np
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
-from accountant.account import Spending
 from accountant.ledger.population import OutOfBudget
 from client.messages import UserSplit
+from foundation.traces import traced
 from models.generators import Generator
 from models.vectors import to_vector
 from server.ahead import Ahead, has_spare_cores
 from server.config.tree import Config
 from server.enrolment import Federation
 from server.faithful import faithful_sampler
-from server.kept_releases import keep_release
+from server.kept_releases import ReleaseShelf
 from server.learner import Asked, Learner
 from server.membership import Membership
-from server.private_step import NoUsableReply, PrivateStep
+from server.private_step import NoUsableReply, PrivateStep, StepPlan
+from server.progress import Observer, Progress
 from server.publication import Publication, round_facts
+from server.round_history import Facts, RoundHistory
 from server.round_slots import RoundSlots
 from server.run_directory import RunDirectory, Snapshot, load_generator
 from server.run_key import kept_key
@@ -41,22 +40,6 @@ from server.schedule import ScheduledTask, expected_work, task_at, total_rounds
 from server.secure_step import SecureStep
 from server.store import Purpose
 from server.tensors import digest_of
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a run is, for displays."""
-
-    round: int
-    rounds: int
-    share: float
-    """Share of the present round's generator steps that are done."""
-    whole: float
-    """Share of the run's expected work that is done, for the time that is left."""
-    spending: Spending
-
-
-Observer = Callable[[Progress], None]
 
 
 class TrainingRun:
@@ -85,7 +68,8 @@ class TrainingRun:
         self._slots = RoundSlots(config.rounds)
         self._steps: dict[str, PrivateStep] = {}
         self._done = 0
-        self._history: list[dict[str, Any]] = []
+        self._history = RoundHistory(directory)
+        self._shelf = ReleaseShelf(directory, config, federation)
         self._lost: set[int] = set()
         self._ahead: Ahead[Generator] | None = None
 
@@ -100,7 +84,8 @@ class TrainingRun:
             QuorumMissing: too few nodes are there for a round; nothing is charged for it.
         """
         self._resume()
-        self._status.began(self._done, len(self._federation.roster.node_ids))
+        nodes = len(self._federation.roster.node_ids)
+        self._status.began(self._done, nodes, self._learner.computed_by)
         try:
             return self._all_rounds()
         finally:
@@ -112,16 +97,25 @@ class TrainingRun:
             self._begin_faithful()
             number = self._done + 1
             task = task_at(self._config, number)
-            self._learner.prepare(task)
-            if number > len(self._run_ledger.entries):
-                try:
-                    self._spend(task, number)
-                except OutOfBudget as spent:
-                    self._release_samples()
-                    return str(spent)
-            self._learn(task, number)
+            try:
+                with traced("round", round=number, task=task.name):
+                    self._carry_out(task, number)
+            except OutOfBudget as spent:
+                self._release_samples()
+                return str(spent)
         self._release_samples()
         return None
+
+    def _carry_out(self, task: ScheduledTask, number: int) -> None:
+        """One round.
+
+        Raises:
+            OutOfBudget: it is not begun.
+        """
+        self._learner.prepare(task)
+        if number > len(self._run_ledger):
+            self._spend(task, number)
+        self._learn(task, number)
 
     @property
     def rounds_done(self) -> int:
@@ -166,7 +160,7 @@ class TrainingRun:
         self._attendance = step.attendance
         presence = self._membership.answered(accepted)
         self._directory.save_release(number, release, presence)
-        keep_release(self._directory, self._config, self._federation, task, asked, number, release)
+        self._shelf.keep(task, asked, number, release)
 
     def _spend_masked(
         self, step: SecureStep, task: ScheduledTask, number: int, asked: Asked
@@ -194,13 +188,20 @@ class TrainingRun:
 
     def _step_of(self, task: ScheduledTask) -> PrivateStep:
         if task.name not in self._steps:
-            state, nodes = self._learner.task(task), (self._grid, self._federation)
-            sizes = state.size, state.largest_reply
-            key = kept_key(self._config, self._directory)
-            positive = task.settings.positive
+            state = self._learner.task(task)
+            plan = StepPlan(
+                config=self._config,
+                task=task,
+                grid=self._grid,
+                federation=self._federation,
+                size=state.size,
+                largest_reply=state.largest_reply,
+                key=kept_key(self._config, self._directory),
+                positive=task.settings.positive,
+                split=self._split,
+            )
             kind = SecureStep if self._config.aggregation.secure else PrivateStep
-            step = kind(self._config, task, *nodes, *sizes, key, positive, self._split)
-            self._steps[task.name] = step
+            self._steps[task.name] = kind(plan)
         return self._steps[task.name]
 
     # Post-processing
@@ -218,7 +219,7 @@ class TrainingRun:
         self._history.append(facts)
         self._directory.save_state(self._snapshot())
         self._directory.drop_release(number)
-        self._publish(task, number)
+        self._publish(task, number, facts)
         self._status.finished_round(number, self._attendance, self._run_ledger.spending())
 
     def _show(self, number: int, share: float) -> None:
@@ -229,9 +230,9 @@ class TrainingRun:
         spending = self._run_ledger.spending()
         self._observer(Progress(number, self._rounds, share, whole, spending))
 
-    def _publish(self, task: ScheduledTask, number: int) -> None:
-        entry = self._run_ledger.entries[number - 1 : number]
-        self._publication.progress(entry, self._lost, self._history[-1:])
+    def _publish(self, task: ScheduledTask, number: int, facts: Facts) -> None:
+        entry = self._run_ledger.between(number - 1, number)
+        self._publication.progress(entry, self._lost, [facts])
         self._directory.date_folders()
         if not self._learner.showable(task):
             return
@@ -309,9 +310,8 @@ class TrainingRun:
 
     def _snapshot(self) -> Snapshot:
         facts = {
-            "history": self._history,
             "lost": sorted(self._lost),
-            "ledger_entries": len(self._run_ledger.entries),
+            "ledger_entries": len(self._run_ledger),
             "ledger_head": self._run_ledger.head,
             "shape": list(self._federation.shape),
             "classes": self._federation.drawn_classes,
@@ -325,9 +325,9 @@ class TrainingRun:
         self._run_ledger.check(snapshot.facts["ledger_head"], snapshot.facts["ledger_entries"])
         self._learner.restore(snapshot.arrays)
         self._done = snapshot.round
-        self._history = list(snapshot.facts["history"])
         self._lost = set(snapshot.facts["lost"])
-        entries = self._run_ledger.entries[: self._done]
-        self._publication.progress(entries, self._lost, self._history)
+        history = self._history.load(snapshot)
+        entries = self._run_ledger.between(0, self._done)
+        self._publication.progress(entries, self._lost, history)
         self._directory.drop_release(self._done)
-        self._publish(task_at(self._config, self._done), self._done)
+        self._publish(task_at(self._config, self._done), self._done, history[-1])

@@ -15,7 +15,7 @@ from accountant.wording import shown
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
-    from server.rounds import Observer, Progress
+    from server.progress import Observer, Progress
 
 
 def print_json(value: dict[str, Any]) -> None:

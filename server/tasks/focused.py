@@ -63,6 +63,7 @@ class FocusedTask(CriticSteps):
     def prepare(self, samples: Samples) -> None:
         """Take the focus from *synthetic* images; in later rounds only new centres."""
         images, labels = samples()
+        images, labels = images.to(self._warmup.device), labels.to(self._warmup.device)
         rows = self._warmup.features(images)[:, :-1]
         if self._focus is None:
             self._focus = focus_on(rows, labels, self._classes, self._components)
@@ -79,24 +80,26 @@ class FocusedTask(CriticSteps):
     def apply_release(self, release: NDArray[np.float64]) -> Mapping[str, float]:
         """Average in where the classes stand by a release made with the present centres."""
         away = release.reshape(self._classes, self._components) / self._warmup.mass
-        self._sum += self._sharp().centers.double().numpy() + away
+        self._sum += self._sharp().centers.double().cpu().numpy() + away
         self._releases += 1
         self._aim()
         return {}
 
     def _aim(self) -> None:
         """Set the class means to reach, and the directions' weights."""
-        basis = self._sharp().basis.double().numpy()
+        basis = self._sharp().basis.double().cpu().numpy()
         first, noise = self._warmup.means @ basis, self._warmup.noise
         own = float(np.mean((self._noise / self._warmup.mass) ** 2)) / max(1, self._releases)
         if self._releases:
             share = noise / (noise + own) if noise + own else 1.0
             first = (1 - share) * first + share * self._sum / self._releases
             noise = own * share
-        power = np.mean((first - self._origin.double().numpy()) ** 2, axis=0)
+        power = np.mean((first - self._origin.double().cpu().numpy()) ** 2, axis=0)
         signal = np.clip(power - noise, 0, None) / np.maximum(power, 1e-30)
-        self._target = torch.from_numpy(first.astype(np.float32))
-        roots = torch.from_numpy(np.sqrt(signal).astype(np.float32))
+        self._target, roots = (
+            torch.from_numpy(part.astype(np.float32)).to(self._warmup.device)
+            for part in (first, np.sqrt(signal))
+        )
         seen = roots > 0  # what weighs nothing need not be computed
         # the last row: the constant coordinate is no part of a place
         self._lens = F.pad((self._sharp().basis * roots)[:, seen], (0, 0, 0, 1))
@@ -128,7 +131,7 @@ class FocusedTask(CriticSteps):
         focus = np.zeros(0, np.float32) if self._focus is None else self._focus.to_vector()
         return {
             "focus": focus,
-            "origin": self._origin.numpy(),
+            "origin": self._origin.cpu().numpy(),
             "sum": self._sum.copy(),
             "releases": np.array(self._releases),
         }
@@ -138,7 +141,8 @@ class FocusedTask(CriticSteps):
         if not state["focus"].size:
             return
         vector = state["focus"].astype(np.float32)
-        self._focus = focus_from(vector, self._warmup.means.shape[1], self._classes)
+        focus = focus_from(vector, self._warmup.means.shape[1], self._classes)
+        self._focus = focus.on(self._warmup.device)
         self._origin = torch.from_numpy(state["origin"].astype(np.float32))
         self._sum = state["sum"].astype(np.float64)
         self._releases = int(state["releases"])

@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from client.tasks.settings import FrozenSettings
+from models import devices
 from models.features import PatchFeatures
 from server.mechanism import largest_sum, release_deviation
 from server.tasks.protocol import CriticSteps, Request, TaskContext, settings_of
@@ -45,7 +46,8 @@ class FrozenTask(CriticSteps):
     def __init__(self, context: TaskContext) -> None:
         """Start without a release."""
         config, self._settings = context.config, context.settings
-        self.features = PatchFeatures(context.shape, self._settings.feature_seed)
+        self.device = devices.best_device()
+        self.features = PatchFeatures(context.shape, self._settings.feature_seed).to(self.device)
         self._classes, self._dim = context.classes, self.features.dim
         self.size = self._classes * self._dim
         self._noise = release_deviation(config, self._settings)
@@ -80,8 +82,10 @@ class FrozenTask(CriticSteps):
         self.noise = float(np.mean((self._noise / self.mass) ** 2)) / releases
         power = np.mean(self.means**2, axis=0)
         signal = np.clip(power - self.noise, 0, None) / np.maximum(power, 1e-30)
-        self._target = torch.from_numpy(self.means.astype(np.float32))
-        self._roots = torch.from_numpy(np.sqrt(signal).astype(np.float32))
+        self._target, self._roots = (
+            torch.from_numpy(part.astype(np.float32)).to(self.device)
+            for part in (self.means, np.sqrt(signal))
+        )
 
     def loss(self, images: Tensor, labels: Tensor) -> Tensor:
         """Unbiased squared distance of weighted embeddings (maximum mean discrepancy), summed.
