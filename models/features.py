@@ -103,7 +103,8 @@ class PatchFeatures(FixedFeatures):
         small = _angles(pixels, self.small_weight, self.small_phase, stride=3, padding=3)
         large = _angles(pixels, self.large_weight, self.large_phase, stride=4, padding=4)
         longest = math.sqrt(1 - self.mass**2) * (1 - ROUNDING_SLACK)
-        banks = whole, small, large
+        # products may be less precise than what they are made of
+        banks = (angles.to(images.dtype) for angles in (whole, small, large))
         rows: Tensor = _BoundedCosines.apply(*banks, longest, self.mass)  # type: ignore[no-untyped-call]
         return rows
 
@@ -118,7 +119,7 @@ class _BoundedCosines(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, whole: Tensor, small: Tensor, large: Tensor, longest: float, mass: float
-    ) -> Tensor:  # type: ignore[override]
+    ) -> Tensor:
         """[n, 2 x whole + small + large + 1] of arguments [n, whole], [n, small], [n, large]."""
         sizes = [whole.shape[1], whole.shape[1], small.shape[1], large.shape[1]]
         rows = whole.new_empty(len(whole), sum(sizes) + 1)

@@ -20,6 +20,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from models.precision import multiplying_in
+
 DIRECTIONS = 8
 """Angles in half a circle; a modulus does not know a wave from its opposite."""
 ORDER = (0, 4, 1, 2, 3, 7, 6, 5)
@@ -72,10 +74,12 @@ class _Strength(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, maps: Tensor, waves: Waves) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, maps: Tensor, waves: Waves) -> Tensor:
         sums, differences = _folded(maps, waves)
         across, along = (matrix.to(maps.device) for matrix in _matrices(waves))
         even, odd = sums @ across, differences @ along
+        ctx.precision = even.dtype
+        even, odd = even.to(maps.dtype), odd.to(maps.dtype)
         alone, level, upright = _parts(even, odd, waves.places)
         both, mirrored = level + upright, level - upright
         strength = even.new_empty(len(even), DIRECTIONS * waves.places)
@@ -105,7 +109,9 @@ class _Strength(torch.autograd.Function):
         torch.add(to_both, to_mirrored, out=to_level)
         torch.sub(to_both, to_mirrored, out=to_upright)
         across, along = (matrix.to(even.device) for matrix in _transposed(waves))
-        return _unfolded(to_even @ across, to_odd @ along, ctx.count, waves), None
+        with multiplying_in(ctx.precision, even.device):
+            sums, differences = to_even @ across, to_odd @ along
+        return _unfolded(sums.to(even), differences.to(even), ctx.count, waves), None
 
 
 def _parts(even: Tensor, odd: Tensor, places: int) -> tuple[tuple[Any, ...], Tensor, Tensor]:

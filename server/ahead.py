@@ -71,7 +71,7 @@ class Ahead(Generic[Made]):
 
 
 class _Stopped(Exception):
-    """Nobody asks for the result any more."""
+    """The result is asked for no more."""
 
 
 def has_spare_cores(threads: int) -> bool:

@@ -116,7 +116,7 @@ class FocusedTask(CriticSteps):
         rows = self._warmup.rows(images)
         means, some = _MeansAndSome.apply(rows, self._classes, EVERY)  # type: ignore[no-untyped-call]
         placed, apart = some @ self._lens, means @ self._lens - self._aimed
-        groups = placed.view(self._classes, -1, placed.shape[1])
+        groups = placed.float().view(self._classes, -1, placed.shape[1])
         spread = groups.var(1).sum() / (len(labels) // self._classes)
         loss: Tensor = apart.square().sum() - spread
         return loss
@@ -156,7 +156,7 @@ class _MeansAndSome(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, rows: Tensor, classes: int, every: int) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+    def forward(ctx: Any, rows: Tensor, classes: int, every: int) -> tuple[Tensor, Tensor]:
         groups = rows.view(classes, -1, rows.shape[1])
         ctx.count, ctx.every = groups.shape[1], _step(groups.shape[1], every)
         return groups.mean(1), groups[:, :: ctx.every].flatten(0, 1)

@@ -133,7 +133,7 @@ class _Discrepancy(torch.autograd.Function):
     """Its gradient is written out, for rows are long: autograd would write them a dozen times."""
 
     @staticmethod
-    def forward(ctx: Any, rows: Tensor, targets: Tensor, roots: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, rows: Tensor, targets: Tensor, roots: Tensor) -> Tensor:
         groups = (rows * roots).view(len(targets), -1, rows.shape[1])
         means = groups.mean(1)
         apart, spread = means - targets * roots, groups.sub_(means[:, None])

@@ -89,3 +89,18 @@ def test_wrong_arguments_are_named():
         PatchFeatures((1, 28, 28), 0, small_waves=0)
     with pytest.raises(ValueError, match="expected"):
         PatchFeatures((1, 28, 28), 0)(torch.zeros(2, 1, 32, 32))
+
+
+def test_the_gradient_is_that_of_the_rows_by_finite_differences():
+    """Of rows that are cut to the norm and of rows that are not."""
+    waves = {"global_waves": 3, "small_waves": 1, "large_waves": 1}
+    features = PatchFeatures((1, 16, 16), seed=1, **waves).double()
+    images = _images((1, 16, 16), n=3).double()
+    step, source = 1e-6, torch.Generator().manual_seed(4)
+    weight = torch.randn(3, features.dim, generator=source, dtype=torch.float64)
+    towards = torch.randn(images.shape, generator=source, dtype=torch.float64)
+    grown = images.clone().requires_grad_()
+    (features(grown) * weight).sum().backward()
+    ahead, behind = features(images + step * towards), features(images - step * towards)
+    slope = float(((ahead - behind) * weight).sum()) / (2 * step)
+    assert float((grown.grad * towards).sum()) == pytest.approx(slope, rel=1e-5)

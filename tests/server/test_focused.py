@@ -159,3 +159,47 @@ def test_a_whole_run_charges_and_repeats_itself(annotated, run_small, mode):
     first = run_small(annotated(focused, mode), "one")
     assert first.rounds == 5
     assert first.model_sha256 == run_small(annotated(focused, mode), "two").model_sha256
+
+
+def _plain_loss(critic, rows, labels):
+    """Kernel two-sample distance of Gretton et al. along the focus, by the definition."""
+    focus, total = critic._focus, 0.0
+    placed = rows[:, :-1] @ focus.basis
+    for label in range(CLASSES):
+        own = placed[labels == label] - critic._target[label]
+        gram = own @ own.mT
+        total = total + (gram.sum() - gram.trace()) / (len(own) * (len(own) - 1))
+    return total
+
+
+def test_its_loss_is_the_unbiased_distance_and_so_on_average_with_fewer_images(config, monkeypatch):
+    critic = _focused(config)
+    critic.prepare(lambda: _images(60, 1))
+    images, _ = _images(30 * CLASSES, 2)
+    labels = torch.arange(CLASSES).repeat_interleave(30)
+    images = torch.cat([images[c::CLASSES] for c in range(CLASSES)])
+    rows = critic._warmup.features(images)
+    expected = float(_plain_loss(critic, rows, labels))
+    monkeypatch.setattr("server.tasks.focused.EVERY", 1)
+    assert float(critic.loss(images.clone(), labels)) == pytest.approx(expected, rel=1e-3)
+    monkeypatch.undo()
+    source, found = torch.Generator().manual_seed(0), []
+    for _ in range(40):
+        order = torch.cat([torch.randperm(30, generator=source) + 30 * c for c in range(CLASSES)])
+        found.append(float(critic.loss(images[order], labels)))
+    error = np.std(found) / len(found) ** 0.5
+    assert error < abs(expected) and abs(np.mean(found) - expected) < 4 * error
+
+
+def test_two_losses_of_one_step_compute_features_once(config, monkeypatch):
+    critic = _focused(config)
+    critic.prepare(lambda: _images(60, 1))
+    images, labels = _images(6 * CLASSES, 2)
+    seen, warmup = [], critic._warmup
+    real = warmup.features.forward
+    monkeypatch.setattr(warmup.features, "forward", lambda x: (seen.append(1), real(x))[1])
+    images.requires_grad_()
+    for _ in range(2):
+        (warmup.loss(images, labels) + critic.loss(images, labels)).backward()
+        images = images.detach().clone().requires_grad_()
+    assert len(seen) == 2

@@ -75,6 +75,7 @@ RUNS = {
         **RECORD,
         **FOCUSED,
         **ANNOTATOR,
+        "tasks.critic.components": 30,  # as many as the few images of a test's frame bear
         "data.records_per_node": 100,
         "tasks.annotator.sampling_rate": 0.5,
     },
