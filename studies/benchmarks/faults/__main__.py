@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import itertools
 import shutil
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,10 @@ from server.run_directory import RunDirectory
 from server.store import upgrade
 from server.training import train
 from simulations.transports.inprocess import InProcessGrid
+from studies.benchmarks.faults.dashboards import dashboards_killed
+from studies.benchmarks.faults.federation import federation
 from studies.benchmarks.faults.power import cut_power
+from studies.benchmarks.faults.processes import process_faults, processes_killed
 from studies.benchmarks.faults.scenarios import (
     PHASES_AND_EDGES,
     Outcomes,
@@ -38,6 +42,7 @@ from studies.benchmarks.faults.scenarios import (
 from studies.benchmarks.faults.victim import Mishap, Victim
 
 ENGINES = ("sqlite", "postgres")
+STARTS = 12
 SLOTTED = {"rounds__slot": 0.05}
 HASTY = {"rounds__deadline": 1.0, "membership__least_nodes": 0.3, "membership__least_users": 0.3}
 
@@ -48,8 +53,18 @@ def postgres(folder: Path) -> Iterator[tuple[str, Path, Callable[[], None]]]:
     from pgserver.postgres_server import get_server
 
     server = get_server(folder / "data", cleanup_mode="stop")
+
+    def start_again() -> None:
+        for _ in range(STARTS):
+            # It gives up after 10 s, where recovering takes longer, and asserts that it is ready.
+            with suppress(AssertionError, subprocess.SubprocessError):
+                server.ensure_postgres_running()
+                return
+            time.sleep(1.0)
+        raise RuntimeError(f"PostgreSQL does not start again in {folder / 'data'}")
+
     try:
-        yield server.get_uri(), folder / "data", server.ensure_postgres_running
+        yield server.get_uri(), folder / "data", start_again
     finally:
         server.cleanup()
 
@@ -99,6 +114,7 @@ def all_kinds(places: Places, count: int) -> Kinds:
         "power cut": lambda: kind("power", kills(source), fewer, afterwards=cut_power),
         "disk full": lambda: kind("disk", full_disks(source), fewer),
         "clock wrong": lambda: kind("clock", wrong_clocks(source), fewer, config=slotted),
+        "dashboard killed": lambda: dashboards_killed(fewer, places),
         "network loses": lambda: kind("network", bad_networks(source), fewer, config=hasty),
     }
 
@@ -109,16 +125,23 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=200, help="random kills; others a fifth")
     parser.add_argument("--engine", choices=(*ENGINES, "both"), default="both")
     parser.add_argument("--only", default="", help="kinds whose name has this in it")
+    parser.add_argument(
+        "--processes",
+        type=int,
+        default=0,
+        help="kills of a deployment's processes alone",
+    )
     args = parser.parse_args()
     warm()
     columns = ("store", "fault", "faults", "runs", "clean", "releases lost", "problems", "seconds")
     table, console = Table(*columns), Console()
-    for engine in ENGINES if args.engine == "both" else (args.engine,):
-        for row, problems in _rows(engine, args.kills, args.only):
-            table.add_row(*row)
-            console.print(" ".join(row), highlight=False)
-            for problem in problems[:5]:
-                console.print(f"  {problem}", markup=False, highlight=False)
+    engines = ENGINES if args.engine == "both" else (args.engine,)
+    rows = (row for engine in engines for row in _rows(engine, args.kills, args.only))
+    for row, problems in _deployed_rows(args.processes) if args.processes else rows:
+        table.add_row(*row)
+        console.print(" ".join(row), highlight=False)
+        for problem in problems[:5]:
+            console.print(f"  {problem}", markup=False, highlight=False)
     console.print(table)
 
 
@@ -149,6 +172,17 @@ def _rows(engine: str, count: int, only: str) -> Iterator[tuple[list[str], list[
                 yield _row(engine, name, done, time.monotonic() - started), done.problems
     finally:
         shutil.rmtree(root, ignore_errors=True)
+
+
+def _deployed_rows(count: int) -> Iterator[tuple[list[str], list[str]]]:
+    """Kills of a deployment's processes, a row a process."""
+    faults = list(itertools.islice(process_faults(), count))
+    with tempfile.TemporaryDirectory(prefix="faults-") as root, federation(Path(root)) as made:
+        for victim in dict.fromkeys(fault.victim for fault in faults):
+            chosen = [fault for fault in faults if fault.victim == victim]
+            started = time.monotonic()
+            done = processes_killed(made, len(chosen), iter(chosen))
+            yield _row("sqlite", victim, done, time.monotonic() - started), done.problems
 
 
 def _row(engine: str, name: str, done: Outcomes, seconds: float) -> list[str]:

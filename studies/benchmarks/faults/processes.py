@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import secrets
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -161,29 +162,22 @@ def process_faults() -> Iterator[ProcessFault]:
             yield ProcessFault(victim, moments[(2 + number + turn) % len(moments)])
 
 
-def only_of(victim: str) -> Iterator[ProcessFault]:
-    """The faults of one victim, at every moment."""
-    return (fault for fault in process_faults() if fault.victim == victim)
-
-
 # What comes of it
 
 
-def processes_killed(
-    made: Federation, count: int, faults: Iterator[ProcessFault] | None = None
-) -> Outcomes:
+def processes_killed(made: Federation, count: int, faults: Iterator[ProcessFault]) -> Outcomes:
     """Kill processes of a federation under runs, and have the operator go on as told.
 
     Args:
         made: the federation, which is up.
         count: faults, a run each.
-        faults: which; all in turn by default.
+        faults: which.
     """
     found, config = Outcomes("processes"), made.root / "run.toml"
     lines = (f"{key} = {json.dumps(value)}\n" for key, value in SETTINGS.items())
     config.write_text("".join(lines), encoding="utf-8")
-    for number, fault in enumerate(itertools.islice(faults or process_faults(), count)):
-        before, name = len(found.problems), f"run{number}"
+    for fault in itertools.islice(faults, count):
+        before, name = len(found.problems), f"run-{secrets.token_hex(4)}"
         found.runs += 1
         try:
             _befall(made, fault, config, name, found)
