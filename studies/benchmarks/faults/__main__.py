@@ -42,7 +42,7 @@ from studies.benchmarks.faults.scenarios import (
 from studies.benchmarks.faults.victim import Mishap, Victim
 
 ENGINES = ("sqlite", "postgres")
-STARTS = 12
+STARTS = 300
 SLOTTED = {"rounds__slot": 0.05}
 HASTY = {"rounds__deadline": 1.0, "membership__least_nodes": 0.3, "membership__least_users": 0.3}
 
