@@ -12,6 +12,7 @@ from flwr.app import Context
 from numpy.typing import NDArray
 from torch import Tensor
 
+from client.mapped import let_go
 from foundation.errors import FedlensError
 from models.pixels import from_pixels
 
@@ -170,7 +171,9 @@ class ArrayUsers:
         choice = None
         if self.hides is not None:
             choice = torch.full((len(records), 1), float(self.hides[position]))
-        return LocalData(from_pixels(self.images[records]), labels, sensitive, choice)
+        images = from_pixels(self.images[records])
+        let_go(self.images)
+        return LocalData(images, labels, sensitive, choice)
 
 
 def is_simulated(context: Context) -> bool:

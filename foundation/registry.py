@@ -7,24 +7,46 @@ group, and it is then found by its name like ours:
     [project.entry-points."fedlens.datasets"]
     scans = "our_package.scans:SCANS"
 
-Nothing is imported before it is asked for, so a broken package disturbs only who names it. What is
-installed is looked up once a process: a package that is installed later is found by the next one.
+Nothing is imported before it is asked for, so a broken package disturbs only who names it.
 """
 
 from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Generic, TypeVar
 
 from foundation.errors import FedlensError, WrongUse
 
 Plugin = TypeVar("Plugin")
+
+
+def installed(group: str) -> tuple[EntryPoint, ...]:
+    """The entry points of a group, by name."""
+    return _installed(group, tuple(map(_changed, sys.path)))
+
+
+@lru_cache(maxsize=256)
+def _installed(group: str, places: tuple[tuple[str, int], ...]) -> tuple[EntryPoint, ...]:
+    """Kept while ``places``, where modules are, stay as they are.
+
+    To find them the files of every installed package are read: seconds over a thousand rounds.
+    """
+    return tuple(sorted(entry_points(group=group), key=lambda point: point.name))
+
+
+def _changed(place: str) -> tuple[str, int]:
+    """A folder of modules, and when something was last put into it or taken away."""
+    try:
+        return place, Path(place).stat().st_mtime_ns
+    except OSError:
+        return place, 0
 
 
 class PluginError(FedlensError):
@@ -85,8 +107,8 @@ class Registry(Mapping[str, Plugin], Generic[Plugin]):
         finally:
             self._loaded[name] = real
 
-    def _foreign(self) -> list[EntryPoint]:
-        return list(_foreign_points(self.group, tuple(sys.path), entry_points))
+    def _foreign(self) -> tuple[EntryPoint, ...]:
+        return installed(self.group)
 
     def _load(self, name: str) -> Plugin:
         found = [point for point in self._foreign() if point.name == name]
@@ -113,11 +135,3 @@ class Registry(Mapping[str, Plugin], Generic[Plugin]):
         close = difflib.get_close_matches(name, list(self), n=1)
         meant = f"; did you mean {close[0]!r}?" if close else ""
         return f"there is no {self.kind} {name!r}: choose one of {', '.join(self)}{meant}"
-
-
-@lru_cache(maxsize=64)
-def _foreign_points(
-    group: str, _path: tuple[str, ...], find: Callable[..., Iterable[EntryPoint]]
-) -> tuple[EntryPoint, ...]:
-    """A group's entry points by name; each look reads the metadata of all that is installed."""
-    return tuple(sorted(find(group=group), key=lambda point: point.name))

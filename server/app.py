@@ -21,6 +21,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from foundation.errors import FedlensError
 from foundation.logs import set_up_logs
+from foundation.traces import traced, traces
 from server.agreed import check_run
 from server.allowed_paths import check_paths
 from server.builds_on import check_earlier
@@ -45,7 +46,8 @@ def main(grid: Grid, context: Context) -> None:
     """Train one run over the nodes behind ``grid``."""
     set_up_logs()
     try:
-        _run(grid, context)
+        with traces():
+            _run(grid, context)
     except FedlensError as error:
         logger.error("the run ends: %s", error)  # noqa: TRY400  (its message is all there is to say)
         raise
@@ -69,7 +71,8 @@ def _run(grid: Grid, context: Context) -> None:
         with directory.locked():
             bind(directory)
     try:
-        outcome = train(config, directory, grid, store_url=store)
+        with traced("run", run=directory.path.name):
+            outcome = train(config, directory, grid, store_url=store)
     except FedlensError as error:
         with suppress(RunDirectoryError), directory.locked():  # another process's run says its own
             RunStatusFile(directory, total_rounds(config)).ended("failed", str(error))

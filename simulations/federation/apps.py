@@ -185,7 +185,12 @@ def simulated_policy(context: Context) -> NodePolicy:
 
 def usual_records(config: Config) -> int:
     """Records of the simulated user with most, up to a few equal shares of the data set."""
-    dealt = simulated_federation(config.data, config.seed)[1]
+    return _usual_records(config.data, config.seed)
+
+
+@lru_cache(maxsize=2)
+def _usual_records(data: DataConfig, seed: int) -> int:
+    dealt = simulated_federation(data, seed)[1]
     equal = -(-len(dealt.indices) // dealt.users)
     return min(int(dealt.sizes.max()), MOST_SHARES * equal)
 
