@@ -161,7 +161,7 @@ def test_what_is_no_array_or_no_number_is_named(tmp_path):
     for name, content in odd.items():
         path = crafted(tmp_path / f"{name}.npz", **{**sound, name: content})
         context = SimpleNamespace(node_config={"data": str(path)}, run_config={})
-        with pytest.raises(NodeDataError, match="no array|one integer"):
+        with pytest.raises(NodeDataError, match=r"no array|one integer"):
             open_node_users(context)
 
 

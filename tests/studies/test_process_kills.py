@@ -1,6 +1,6 @@
 """Kills of a deployment's processes and of the dashboard, in short: whole on demand.
 
-``python -m studies.benchmarks.faults --processes 63`` kills each process at every moment.
+``python -m tools.deployed_faults`` kills each process at every moment.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from server.store import open_store
-from studies.benchmarks.faults import dashboards
-from studies.benchmarks.faults.dashboards import EDGES, dashboards_killed
-from studies.benchmarks.faults.federation import federation
-from studies.benchmarks.faults.processes import (
+from tools.deployed_faults import dashboards
+from tools.deployed_faults.dashboards import EDGES, dashboards_killed
+from tools.deployed_faults.federation import federation
+from tools.deployed_faults.processes import (
     MEND,
     MOMENTS,
     VICTIMS,

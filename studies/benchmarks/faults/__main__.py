@@ -22,10 +22,7 @@ from server.run_directory import RunDirectory
 from server.store import upgrade
 from server.training import train
 from simulations.transports.inprocess import InProcessGrid
-from studies.benchmarks.faults.dashboards import dashboards_killed
-from studies.benchmarks.faults.federation import federation
 from studies.benchmarks.faults.power import cut_power
-from studies.benchmarks.faults.processes import process_faults, processes_killed
 from studies.benchmarks.faults.scenarios import (
     PHASES_AND_EDGES,
     Outcomes,
@@ -43,6 +40,7 @@ from studies.benchmarks.faults.victim import Mishap, Victim
 
 ENGINES = ("sqlite", "postgres")
 STARTS = 300
+COLUMNS = ("store", "fault", "faults", "runs", "clean", "releases lost", "problems", "seconds")
 SLOTTED = {"rounds__slot": 0.05}
 HASTY = {"rounds__deadline": 1.0, "membership__least_nodes": 0.3, "membership__least_users": 0.3}
 
@@ -114,7 +112,6 @@ def all_kinds(places: Places, count: int) -> Kinds:
         "power cut": lambda: kind("power", kills(source), fewer, afterwards=cut_power),
         "disk full": lambda: kind("disk", full_disks(source), fewer),
         "clock wrong": lambda: kind("clock", wrong_clocks(source), fewer, config=slotted),
-        "dashboard killed": lambda: dashboards_killed(fewer, places),
         "network loses": lambda: kind("network", bad_networks(source), fewer, config=hasty),
     }
 
@@ -125,23 +122,15 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=200, help="random kills; others a fifth")
     parser.add_argument("--engine", choices=(*ENGINES, "both"), default="both")
     parser.add_argument("--only", default="", help="kinds whose name has this in it")
-    parser.add_argument(
-        "--processes",
-        type=int,
-        default=0,
-        help="kills of a deployment's processes alone",
-    )
     args = parser.parse_args()
     warm()
-    columns = ("store", "fault", "faults", "runs", "clean", "releases lost", "problems", "seconds")
-    table, console = Table(*columns), Console()
-    engines = ENGINES if args.engine == "both" else (args.engine,)
-    rows = (row for engine in engines for row in _rows(engine, args.kills, args.only))
-    for row, problems in _deployed_rows(args.processes) if args.processes else rows:
-        table.add_row(*row)
-        console.print(" ".join(row), highlight=False)
-        for problem in problems[:5]:
-            console.print(f"  {problem}", markup=False, highlight=False)
+    table, console = Table(*COLUMNS), Console()
+    for engine in ENGINES if args.engine == "both" else (args.engine,):
+        for row, problems in _rows(engine, args.kills, args.only):
+            table.add_row(*row)
+            console.print(" ".join(row), highlight=False)
+            for problem in problems[:5]:
+                console.print(f"  {problem}", markup=False, highlight=False)
     console.print(table)
 
 
@@ -169,23 +158,13 @@ def _rows(engine: str, count: int, only: str) -> Iterator[tuple[list[str], list[
             for name in (name for name in kinds if only in name):
                 started = time.monotonic()
                 done = kinds[name]()
-                yield _row(engine, name, done, time.monotonic() - started), done.problems
+                yield row_of(engine, name, done, time.monotonic() - started), done.problems
     finally:
         shutil.rmtree(root, ignore_errors=True)
 
 
-def _deployed_rows(count: int) -> Iterator[tuple[list[str], list[str]]]:
-    """Kills of a deployment's processes, a row a process."""
-    faults = list(itertools.islice(process_faults(), count))
-    with tempfile.TemporaryDirectory(prefix="faults-") as root, federation(Path(root)) as made:
-        for victim in dict.fromkeys(fault.victim for fault in faults):
-            chosen = [fault for fault in faults if fault.victim == victim]
-            started = time.monotonic()
-            done = processes_killed(made, len(chosen), iter(chosen))
-            yield _row("sqlite", victim, done, time.monotonic() - started), done.problems
-
-
-def _row(engine: str, name: str, done: Outcomes, seconds: float) -> list[str]:
+def row_of(engine: str, name: str, done: Outcomes, seconds: float) -> list[str]:
+    """A row of the table."""
     return [
         engine, name, str(done.faults), str(done.runs), f"{done.clean} of {done.faults}",
         str(done.lost), str(len(done.problems)), f"{seconds:.0f}",

@@ -23,7 +23,9 @@ from fedlens.deploy.layout import DeployError
 from foundation.errors import FedlensError
 from server.run_directory import RunDirectory
 from studies.benchmarks.faults.checks import lost_releases, problems_at_end, problems_between
-from studies.benchmarks.faults.federation import (
+from studies.benchmarks.faults.scenarios import Outcomes
+from studies.benchmarks.faults.victim import Victim
+from tools.deployed_faults.federation import (
     Federation,
     command_of,
     descendants,
@@ -31,8 +33,6 @@ from studies.benchmarks.faults.federation import (
     kill_whole,
     wait_for,
 )
-from studies.benchmarks.faults.scenarios import Outcomes
-from studies.benchmarks.faults.victim import Victim
 
 ROUNDS = 2
 TRIES = 8
