@@ -153,7 +153,7 @@ def _read_archive(source: Path, folder: Path) -> None:
             hashes = _manifest(source, tar, first)
             for entry in iter(tar.next, None):
                 _take(source, tar, entry, hashes, folder)
-                tar.members.clear()  # else it remembers each entry of however many
+                setattr(tar, "members", [])  # noqa: B010  (it remembers each entry there was)
     except (OSError, tarfile.TarError, EOFError) as error:
         raise BackupError(f"{source} cannot be read ({error}): take another copy") from None
     if hashes:

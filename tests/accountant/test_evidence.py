@@ -94,3 +94,10 @@ def test_equal_histograms_have_unlike_commitments(path):
     assert first.digest != second.digest
     assert Sealed(first.histogram, first.salt).digest == first.digest
     assert len(first.salt) == 32
+
+
+@pytest.mark.parametrize("index", ["Infinity", "1e999", "null", '"x"', "[0]"])
+def test_a_line_with_an_odd_index_is_counted_and_left_out(tmp_path, index):
+    path = tmp_path / "evidence.jsonl"
+    path.write_text(f'{{"index": {index}, "salt": "00", "histogram": {{}}}}\n')
+    assert EvidenceFile(path).problems == 1

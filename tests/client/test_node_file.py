@@ -124,3 +124,50 @@ def test_a_file_that_is_no_archive_is_named(tmp_path):
 def test_an_empty_file_has_no_users(opened):
     none = {"images": np.zeros((0, 1, 28, 28), np.uint8), "labels": np.zeros(0, np.int64)}
     assert len(opened(arrays(**none, users=np.zeros(0, np.int64)))) == 0
+
+
+def crafted(path, declared=None, **members):
+    """An archive of members as they are given; ``declared`` says another size of the images."""
+    import zipfile
+
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(f"{name}.npy", content)
+        if declared is not None:
+            archive.getinfo("images.npy").file_size = declared
+    return path
+
+
+def npy_of(array):
+    import io
+
+    made = io.BytesIO()
+    np.save(made, array, allow_pickle=False)
+    return made.getvalue()
+
+
+def test_what_is_no_array_or_no_number_is_named(tmp_path):
+    sound = {
+        "images": npy_of(np.zeros((2, 1, 16, 16), np.uint8)),
+        "labels": npy_of(np.zeros(2, np.int64)),
+        "users": npy_of(np.zeros(2, np.int64)),
+        "classes": npy_of(np.array(2)),
+    }
+    odd = {
+        "labels": b"no array at all",
+        "classes": npy_of(np.array("2026-01-01", "datetime64[s]")),
+        "users": npy_of(np.array(["a", "b"])),
+    }
+    for name, content in odd.items():
+        path = crafted(tmp_path / f"{name}.npz", **{**sound, name: content})
+        context = SimpleNamespace(node_config={"data": str(path)}, run_config={})
+        with pytest.raises(NodeDataError, match=r"no array|one integer"):
+            open_node_users(context)
+
+
+def test_an_archive_that_would_unfold_to_a_terabyte_is_refused_unread(tmp_path):
+    images = npy_of(np.zeros((2, 1, 16, 16), np.uint8))
+    path = crafted(tmp_path / "bomb.npz", declared=1 << 40, images=images)
+    context = SimpleNamespace(node_config={"data": str(path)}, run_config={})
+    with pytest.raises(NodeDataError, match=r"images\.npy would unfold from \d+ to 1099511627776"):
+        open_node_users(context)

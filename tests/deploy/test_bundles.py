@@ -80,3 +80,18 @@ def test_any_other_project_is_refused(text):
     with zipfile.ZipFile(held, "w") as archive:
         archive.writestr("pyproject.toml", text.encode("utf-8", "replace"))
     assert judged(held.getvalue()) is not None
+
+
+def test_a_bundle_that_is_damaged_anywhere_is_refused_in_words(tmp_path):
+    import hashlib
+    import io
+    import zipfile
+
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("pyproject.toml", "[tool.flwr.app.components]\nserverapp = 'x'\n" * 9)
+    whole = made.getvalue()
+    for place in range(len(whole)):
+        for content in (whole[:place], whole[:place] + b"\xff" + whole[place + 1 :]):
+            said = bundle_problem(content, hashlib.sha256(content).hexdigest(), ())
+            assert isinstance(said, str)

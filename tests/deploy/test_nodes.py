@@ -197,3 +197,21 @@ def test_metrics_and_status_say_rounds_and_epsilon_and_no_user(tmp_path):
         "1 x its update is longer",
     ):
         assert words in lines
+
+
+def test_a_run_whose_process_is_no_more_is_said_to_be_interrupted(tmp_path):
+    import os
+    import subprocess
+    import sys
+
+    ended = subprocess.Popen([sys.executable, "-S", "-c", ""])
+    ended.wait()
+    for name, holder in (("dead", ended.pid), ("alive", os.getpid()), ("old", "no number")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "status.json").write_text('{"status": "running", "round": 1}')
+        (tmp_path / name / "lock").write_text(str(holder))
+    said = {report["name"]: report for report in run_reports(tmp_path)}
+    assert [said[name]["status"] for name in ("alive", "old")] == ["running", "running"]
+    assert (
+        said["dead"]["status"] == "interrupted" and "--name dead goes on" in said["dead"]["reason"]
+    )

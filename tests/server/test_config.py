@@ -410,3 +410,13 @@ def _flat(settings):
         inner = isinstance(value, dict)
         found |= _flat({f"{key}.{k}": v for k, v in value.items()}) if inner else {key: value}
     return found
+
+
+def test_deep_brackets_are_no_configuration(tmp_path):
+    deep = "[" * 5000
+    (tmp_path / "c.toml").write_text(f"[data]\ndir = {deep}")
+    with pytest.raises(ConfigError, match="is not TOML"):
+        read_config(tmp_path / "c.toml")
+    with pytest.raises(ConfigError, match="is not TOML"):
+        read_run_config({"run.settings": f"x = {deep}"})
+    assert parse_setting(f"data.dir={deep}") == ("data.dir", deep)

@@ -32,6 +32,8 @@ IMAGE_COLUMNS = ("image", "img", "picture", "pixel_values")
 PARTITION = "partition_"
 _WORDS = re.compile(r"[-_.]")
 ROWS_AT_ONCE = 64
+BYTES_AT_ONCE, LARGEST_GROUP = 1 << 28, 1 << 30
+"""Of what is unpacked of a Parquet file."""
 
 
 def arrow_records(path: Path, columns: SourceColumns) -> Iterator[Found]:
@@ -146,12 +148,35 @@ def _batches(file: Path) -> Iterator[Any]:
 
     if file.suffix == ".parquet":
         with parquet.ParquetFile(file) as opened:
-            yield from opened.iter_batches(batch_size=ROWS_AT_ONCE)
+            rows = _rows_at_once(file, opened.metadata)
+            yield from opened.iter_batches(batch_size=rows)
         return
     with pyarrow.memory_map(str(file)) as source, pyarrow.ipc.open_stream(source) as stream:
         for batch in stream:
             for start in range(0, batch.num_rows, ROWS_AT_ONCE):
                 yield batch.slice(start, ROWS_AT_ONCE)
+
+
+def _rows_at_once(file: Path, metadata: Any) -> int:
+    """How many rows to read at a time, judged by the file's own account of its sizes.
+
+    A value may be as large as its column in a row group, and be there once for all rows that have
+    it (a dictionary), so a file of kilobytes may ask for gigabytes.
+
+    Raises:
+        SourceError: a row group, which is unpacked whole, is too large.
+    """
+    largest = 1
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        if group.total_byte_size > LARGEST_GROUP:
+            raise SourceError(
+                f"{file}: its row group {number} unpacks to {group.total_byte_size} bytes at once: "
+                "write the file anew with smaller ones (row_group_size=1000)"
+            )
+        columns = (group.column(place) for place in range(group.num_columns))
+        largest = max(largest, *(one.total_uncompressed_size for one in columns))
+    return int(max(1, min(ROWS_AT_ONCE, BYTES_AT_ONCE // largest)))
 
 
 class _Schema:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import itertools
 import shutil
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,8 @@ from studies.benchmarks.faults.scenarios import (
 from studies.benchmarks.faults.victim import Mishap, Victim
 
 ENGINES = ("sqlite", "postgres")
+STARTS = 300
+COLUMNS = ("store", "fault", "faults", "runs", "clean", "releases lost", "problems", "seconds")
 SLOTTED = {"rounds__slot": 0.05}
 HASTY = {"rounds__deadline": 1.0, "membership__least_nodes": 0.3, "membership__least_users": 0.3}
 
@@ -48,8 +51,18 @@ def postgres(folder: Path) -> Iterator[tuple[str, Path, Callable[[], None]]]:
     from pgserver.postgres_server import get_server
 
     server = get_server(folder / "data", cleanup_mode="stop")
+
+    def start_again() -> None:
+        for _ in range(STARTS):
+            # It gives up after 10 s, where recovering takes longer, and asserts that it is ready.
+            with suppress(AssertionError, subprocess.SubprocessError):
+                server.ensure_postgres_running()
+                return
+            time.sleep(1.0)
+        raise RuntimeError(f"PostgreSQL does not start again in {folder / 'data'}")
+
     try:
-        yield server.get_uri(), folder / "data", server.ensure_postgres_running
+        yield server.get_uri(), folder / "data", start_again
     finally:
         server.cleanup()
 
@@ -111,8 +124,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="kinds whose name has this in it")
     args = parser.parse_args()
     warm()
-    columns = ("store", "fault", "faults", "runs", "clean", "releases lost", "problems", "seconds")
-    table, console = Table(*columns), Console()
+    table, console = Table(*COLUMNS), Console()
     for engine in ENGINES if args.engine == "both" else (args.engine,):
         for row, problems in _rows(engine, args.kills, args.only):
             table.add_row(*row)
@@ -146,12 +158,13 @@ def _rows(engine: str, count: int, only: str) -> Iterator[tuple[list[str], list[
             for name in (name for name in kinds if only in name):
                 started = time.monotonic()
                 done = kinds[name]()
-                yield _row(engine, name, done, time.monotonic() - started), done.problems
+                yield row_of(engine, name, done, time.monotonic() - started), done.problems
     finally:
         shutil.rmtree(root, ignore_errors=True)
 
 
-def _row(engine: str, name: str, done: Outcomes, seconds: float) -> list[str]:
+def row_of(engine: str, name: str, done: Outcomes, seconds: float) -> list[str]:
+    """A row of the table."""
     return [
         engine, name, str(done.faults), str(done.runs), f"{done.clean} of {done.faults}",
         str(done.lost), str(len(done.problems)), f"{seconds:.0f}",

@@ -107,6 +107,15 @@ def resident() -> float:
     return pages * resource.getpagesize() / 2**20
 
 
+def row_of_parser(done: Fuzzed) -> tuple[str, ...]:
+    """A row of the table."""
+    return (
+        done.name, f"{done.inputs:,}", f"{done.accepted:,}", f"{done.refused:,}",
+        f"{done.crashes:,}", str(done.hangs), f"{done.slowest:.2f} s", f"{done.grown:.1f} MB",
+        f"{done.seconds:.0f} s",
+    )  # fmt: skip
+
+
 def main() -> None:
     """Fuzz the named targets, or all, and print the table."""
     parser = argparse.ArgumentParser(prog="python -m studies.benchmarks.fuzzing")
@@ -132,11 +141,7 @@ def main() -> None:
             if args.only not in name:
                 continue
             done = fuzz(target, args.count, args.seed, args.seconds)
-            row = (
-                name, f"{done.inputs:,}", f"{done.accepted:,}", f"{done.refused:,}",
-                f"{done.crashes:,}", str(done.hangs), f"{done.slowest:.2f} s",
-                f"{done.grown:.1f} MB", f"{done.seconds:.0f} s",
-            )  # fmt: skip
+            row = row_of_parser(done)
             table.add_row(*row)
             console.print(" | ".join(row), highlight=False)
             for problem, example in done.examples.items():

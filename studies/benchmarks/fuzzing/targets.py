@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
-import shutil
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
@@ -30,8 +28,6 @@ from client.datasets.own.folder import read_labelled_folder
 from client.datasets.own.tables import read_table
 from client.messages import Description, Mechanism, TrainReply, TrainRequest
 from client.node_file import open_node_users
-from fedlens.backups import MANIFEST, restore
-from fedlens.deploy.bundles import bundle_problem
 from server.config.reading import parse_setting, read_config, read_run_config
 from server.config.tree import Config
 from server.run_directory import load_generator
@@ -40,11 +36,9 @@ from studies.benchmarks.fuzzing.mutations import Source, spoiled, spoiled_record
 from studies.benchmarks.fuzzing.structured import (
     Make,
     either,
-    odd_bundle,
     odd_idx,
     odd_lines,
     odd_npz,
-    odd_tar,
     odd_tensors,
     plain_line,
     sealed_line,
@@ -73,7 +67,7 @@ def targets() -> Iterator[dict[str, FuzzTarget]]:
             *_files(Path(folder)),
             *_settings(Path(folder)),
         ]
-        made += [*_labels(), *_archives(Path(folder))]
+        made += [*_labels()]
         yield {target.name: target for target in made}
 
 
@@ -137,11 +131,11 @@ def _ledgers(folder: Path) -> list[FuzzTarget]:
         return lambda data: read(_written(target, data))
 
     lines, noted = whole.read_bytes(), kept.read_bytes()
-    sealed = either(_bytes_of([lines]), odd_lines(lines.splitlines(True), sealed_line))
+    chained = either(_bytes_of([lines]), odd_lines(lines.splitlines(True), sealed_line))
     plain = either(_bytes_of([noted]), odd_lines(noted.splitlines(True), plain_line))
     return [
-        FuzzTarget("ledger: reader", sealed, lambda data: Reader().feed(_raw(data))),
-        FuzzTarget("ledger: file", sealed, of_file(Ledger.open)),
+        FuzzTarget("ledger: reader", chained, lambda data: Reader().feed(_raw(data))),
+        FuzzTarget("ledger: file", chained, of_file(Ledger.open)),
         FuzzTarget("ledger: evidence", plain, of_file(EvidenceFile)),
     ]
 
@@ -226,38 +220,6 @@ def _tensors() -> bytes:
     from safetensors.numpy import save
 
     return save({"average": np.ones(8, np.float32)}, metadata={"facts": "{}"})
-
-
-# Archives
-
-
-def _archives(folder: Path) -> list[FuzzTarget]:
-    files = {"config.toml": Config().to_toml().encode(), "checkpoint/filter": b"x"}
-    hashes = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-    manifest = json.dumps({"version": 1, "files": hashes}).encode()
-    backup = {MANIFEST: manifest, **files}
-    app = {"pyproject.toml": _PROJECT, ".info/CONTENT": b"pyproject.toml"}
-    packed, back = folder / "a.tar", folder / "back"
-
-    def bring_back(data: object) -> object:
-        try:
-            return restore(_written(packed, data), back)
-        finally:
-            shutil.rmtree(back, ignore_errors=True)
-
-    def judge(data: object) -> object:
-        return bundle_problem(_raw(data), hashlib.sha256(_raw(data)).hexdigest(), ())
-
-    return [
-        FuzzTarget("archive: backup", odd_tar(backup), bring_back),
-        FuzzTarget("archive: app bundle", odd_bundle(app), judge),
-    ]
-
-
-_PROJECT = b"""[tool.flwr.app.components]
-serverapp = "server.app:app"
-clientapp = "client.app:app"
-"""
 
 
 # Labels and settings

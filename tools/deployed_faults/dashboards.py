@@ -3,7 +3,7 @@
 A desk sends answers to a real dashboard over HTTP, keeps what was not acknowledged, and sends it
 again to the next one, as a browser does. Then each answer must be stored once, whole, as sent.
 
-    python -m studies.benchmarks.faults.dashboards STORE TOKEN PORT EDGE CALL
+    python -m tools.deployed_faults.dashboards STORE TOKEN PORT EDGE CALL
 
 is the dashboard that dies.
 """
@@ -110,7 +110,7 @@ def _at_commits(before: bool, passed: Any) -> None:
 def _before_replies(passed: Any) -> None:
     from dashboard import desk_api
 
-    real = desk_api.take
+    real = desk_api.__dict__["take"]
 
     def take(*args: Any, **kwargs: Any) -> Any:
         receipts = real(*args, **kwargs)
@@ -124,7 +124,7 @@ def _at_random(call: int) -> None:
     """Die some milliseconds after the first answer comes: as many as are drawn for ``call``."""
     from dashboard import desk_api
 
-    real, seconds = desk_api.take, float(np.random.default_rng(call).uniform(0.0, 0.15))
+    real, seconds = desk_api.__dict__["take"], float(np.random.default_rng(call).uniform(0.0, 0.15))
 
     def take(*args: Any, **kwargs: Any) -> Any:
         subprocess.Popen(  # noqa: S603  (another process, for Python's own timers wait for it)

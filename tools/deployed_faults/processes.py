@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import secrets
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -22,7 +23,9 @@ from fedlens.deploy.layout import DeployError
 from foundation.errors import FedlensError
 from server.run_directory import RunDirectory
 from studies.benchmarks.faults.checks import lost_releases, problems_at_end, problems_between
-from studies.benchmarks.faults.federation import (
+from studies.benchmarks.faults.scenarios import Outcomes
+from studies.benchmarks.faults.victim import Victim
+from tools.deployed_faults.federation import (
     Federation,
     command_of,
     descendants,
@@ -30,8 +33,6 @@ from studies.benchmarks.faults.federation import (
     kill_whole,
     wait_for,
 )
-from studies.benchmarks.faults.scenarios import Outcomes
-from studies.benchmarks.faults.victim import Victim
 
 ROUNDS = 2
 TRIES = 8
@@ -161,29 +162,22 @@ def process_faults() -> Iterator[ProcessFault]:
             yield ProcessFault(victim, moments[(2 + number + turn) % len(moments)])
 
 
-def only_of(victim: str) -> Iterator[ProcessFault]:
-    """The faults of one victim, at every moment."""
-    return (fault for fault in process_faults() if fault.victim == victim)
-
-
 # What comes of it
 
 
-def processes_killed(
-    made: Federation, count: int, faults: Iterator[ProcessFault] | None = None
-) -> Outcomes:
+def processes_killed(made: Federation, count: int, faults: Iterator[ProcessFault]) -> Outcomes:
     """Kill processes of a federation under runs, and have the operator go on as told.
 
     Args:
         made: the federation, which is up.
         count: faults, a run each.
-        faults: which; all in turn by default.
+        faults: which.
     """
     found, config = Outcomes("processes"), made.root / "run.toml"
     lines = (f"{key} = {json.dumps(value)}\n" for key, value in SETTINGS.items())
     config.write_text("".join(lines), encoding="utf-8")
-    for number, fault in enumerate(itertools.islice(faults or process_faults(), count)):
-        before, name = len(found.problems), f"run{number}"
+    for fault in itertools.islice(faults, count):
+        before, name = len(found.problems), f"run-{secrets.token_hex(4)}"
         found.runs += 1
         try:
             _befall(made, fault, config, name, found)

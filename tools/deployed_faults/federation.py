@@ -21,7 +21,7 @@ from fedlens.deploy.checking import still_lacking
 from fedlens.deploy.initialise import FederationPlan, initialise
 from fedlens.deploy.layout import SETTINGS, DeployError
 from fedlens.deploy.status import federation_status
-from studies.benchmarks.faults.injection import injected
+from tools.deployed_faults.injection import injected
 
 NODES, USERS, RECORDS = 2, 20, 3
 READY_SECONDS = 300.0

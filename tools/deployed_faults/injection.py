@@ -21,7 +21,7 @@ NOTES = "FEDLENS_FAULTS_NOTES"
 """Variable with the file of draws."""
 HEARTBEAT = 10
 """Seconds; Flower's least."""
-CUSTOM = "from studies.benchmarks.faults.injection import inject\ninject()\n"
+CUSTOM = "from tools.deployed_faults.injection import inject\ninject()\n"
 
 
 def injected(folder: Path, notes: Path) -> dict[str, str]:
@@ -33,7 +33,7 @@ def injected(folder: Path, notes: Path) -> dict[str, str]:
     """
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(CUSTOM, encoding="utf-8")
-    root = str(Path(__file__).parents[3])
+    root = str(Path(__file__).parents[2])
     paths = [str(folder), root, os.environ.get("PYTHONPATH", "")]
     path = os.pathsep.join(filter(None, paths))
     kept = {k: v for k, v in os.environ.items() if k != "FEDLENS_TEST_MODE"}

@@ -1,0 +1,57 @@
+"""Kill the processes of a deployment, and the dashboard, and print what came of it."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from studies.benchmarks.faults.__main__ import COLUMNS, row_of, warm
+from studies.benchmarks.faults.scenarios import Outcomes
+from tools.deployed_faults.dashboards import dashboards_killed
+from tools.deployed_faults.federation import federation
+from tools.deployed_faults.processes import process_faults, processes_killed
+
+
+def main() -> None:
+    """Let the faults happen and print the table."""
+    parser = argparse.ArgumentParser(prog="python -m tools.deployed_faults")
+    parser.add_argument("--processes", type=int, default=63, help="kills of a deployment's")
+    parser.add_argument("--dashboards", type=int, default=60, help="kills of a dashboard")
+    args = parser.parse_args()
+    warm()
+    table, console = Table(*COLUMNS), Console()
+    for name, done, seconds in _done(args.processes, args.dashboards):
+        row = row_of("sqlite", name, done, seconds)
+        table.add_row(*row)
+        console.print(" ".join(row), highlight=False)
+        for problem in done.problems[:5]:
+            console.print(f"  {problem}", markup=False, highlight=False)
+    console.print(table)
+
+
+def _done(processes: int, dashboards: int) -> Iterator[tuple[str, Outcomes, float]]:
+    with tempfile.TemporaryDirectory(prefix="faults-") as root:
+        if dashboards:
+            began = time.monotonic()
+            found = dashboards_killed(dashboards, lambda: (Path(root), ""))
+            yield "dashboard", found, time.monotonic() - began
+    faults = list(itertools.islice(process_faults(), processes))
+    if not faults:
+        return
+    with tempfile.TemporaryDirectory(prefix="faults-") as root, federation(Path(root)) as made:
+        for victim in dict.fromkeys(fault.victim for fault in faults):
+            chosen = [fault for fault in faults if fault.victim == victim]
+            began = time.monotonic()
+            found = processes_killed(made, len(chosen), iter(chosen))
+            yield victim, found, time.monotonic() - began
+
+
+if __name__ == "__main__":
+    main()

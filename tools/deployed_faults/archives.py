@@ -1,0 +1,81 @@
+"""Spoiled archives for what reads backups and apps' bundles.
+
+``python -m tools.deployed_faults.archives --count 1000000`` prints the table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import math
+import shutil
+import tempfile
+from pathlib import Path
+
+from rich.console import Console
+
+from fedlens.backups import MANIFEST, restore
+from fedlens.deploy.bundles import bundle_problem
+from server.config.tree import Config
+from studies.benchmarks.fuzzing.__main__ import fuzz, row_of_parser
+from studies.benchmarks.fuzzing.structured import odd_bundle, odd_tar
+from studies.benchmarks.fuzzing.targets import FuzzTarget
+
+
+def archives(folder: Path) -> list[FuzzTarget]:
+    """Readers of backups and of apps' bundles, over archives whose checksums fit."""
+    files = {"config.toml": Config().to_toml().encode(), "checkpoint/filter": b"x"}
+    hashes = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    manifest = json.dumps({"version": 1, "files": hashes}).encode()
+    backup = {MANIFEST: manifest, **files}
+    app = {"pyproject.toml": _PROJECT, ".info/CONTENT": b"pyproject.toml"}
+    packed, back = folder / "a.tar", folder / "back"
+
+    def bring_back(data: object) -> object:
+        try:
+            return restore(_written(packed, data), back)
+        finally:
+            shutil.rmtree(back, ignore_errors=True)
+
+    def judge(data: object) -> object:
+        return bundle_problem(_raw(data), hashlib.sha256(_raw(data)).hexdigest(), ())
+
+    return [
+        FuzzTarget("archive: backup", odd_tar(backup), bring_back),
+        FuzzTarget("archive: app bundle", odd_bundle(app), judge),
+    ]
+
+
+_PROJECT = b"""[tool.flwr.app.components]
+serverapp = "server.app:app"
+clientapp = "client.app:app"
+"""
+
+
+def _written(path: Path, data: object) -> Path:
+    path.write_bytes(_raw(data))
+    return path
+
+
+def _raw(data: object) -> bytes:
+    if not isinstance(data, bytes):
+        raise TypeError("a target of bytes was given something else")
+    return data
+
+
+def main() -> None:
+    """Fuzz both and print their rows."""
+    parser = argparse.ArgumentParser(prog="python -m tools.deployed_faults.archives")
+    parser.add_argument("--count", type=int, default=2000, help="inputs a parser")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="most a parser, of CPU")
+    args = parser.parse_args()
+    home = Path("/dev/shm")  # noqa: S108  (only where there is one: files of a moment)
+    with tempfile.TemporaryDirectory(dir=home if home.is_dir() else None) as folder:
+        for target in archives(Path(folder)):
+            row = row_of_parser(fuzz(target, args.count, 0, args.seconds))
+            Console().print(" | ".join(row), highlight=False)
+
+
+if __name__ == "__main__":
+    main()
