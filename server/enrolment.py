@@ -6,8 +6,10 @@ import logging
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+import numpy as np
 from flwr.app import ConfigRecord, RecordDict
 from flwr.serverapp import Grid
+from numpy.typing import NDArray
 
 from client.messages import DESCRIBE, MEMBER_BYTES, Description, ReplyError, roster_digest
 from models.shapes import ImageShape
@@ -36,11 +38,12 @@ class EnrolledNode:
     @property
     def numbers(self) -> tuple[int, ...]:
         """Keyed numbers of its users by position; none where it tells none."""
-        packed = self.told.members
-        return tuple(
-            int.from_bytes(packed[start : start + MEMBER_BYTES], "big")
-            for start in range(0, len(packed), MEMBER_BYTES)
-        )
+        return tuple(self.packed_numbers.tolist())
+
+    @property
+    def packed_numbers(self) -> NDArray[np.int64]:
+        """The same in eight bytes a user, int64 [users] or [0]."""
+        return np.frombuffer(self.told.members, dtype=f">i{MEMBER_BYTES}").astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -192,11 +195,11 @@ def roster_of(nodes: Iterable[EnrolledNode], revoked: Collection[int] = ()) -> R
     be drawn twice would move a sum by twice the clip. Revoked users count nowhere.
     """
     ordered = sorted(nodes, key=lambda node: node.partition)
-    seen, left_out = set(revoked), []
+    seen, left_out = np.array(sorted(revoked), dtype=np.int64), []
     for node in ordered:
-        numbers = node.numbers
-        left_out.append(frozenset(i for i, number in enumerate(numbers) if number in seen))
-        seen.update(numbers)
+        numbers = node.packed_numbers
+        left_out.append(frozenset(np.flatnonzero(np.isin(numbers, seen)).tolist()))
+        seen = np.union1d(seen, numbers)
     return Roster(
         tuple(node.node_id for node in ordered),
         tuple(node.told.users for node in ordered),
@@ -207,8 +210,8 @@ def roster_of(nodes: Iterable[EnrolledNode], revoked: Collection[int] = ()) -> R
 
 def doubles(nodes: Iterable[EnrolledNode]) -> int:
     """How many numbers more than one node names."""
-    named = [number for node in nodes for number in node.numbers]
-    return len(named) - len(set(named))
+    named = np.concatenate([np.zeros(0, np.int64), *(node.packed_numbers for node in nodes)])
+    return len(named) - len(np.unique(named))
 
 
 def _agreed(

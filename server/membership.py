@@ -109,6 +109,8 @@ class Membership:
     """By Flower's id, of nodes that were turned away or silent."""
     _roster: Roster = field(default_factory=lambda: Roster((), ()))
     _revoked: Revoked = ((), ())
+    _looked_at: tuple[dict[int, EnrolledNode], Collection[int]] | None = None
+    """Of what the roster was made."""
     _doubles: int = 0
     _nameless: tuple[int, ...] = ()
 
@@ -236,6 +238,10 @@ class Membership:
         here = {p: node for p, node in self._there.items() if p not in places}
         for position in self._there.keys() - here.keys():
             self._lose(position, "was revoked")
+        looked_at = (dict(self._there), self._revoked[0])
+        if looked_at == self._looked_at:  # as in most rounds: a million numbers are not read again
+            return
+        self._looked_at = looked_at
         self._roster = roster_of(self._there.values(), self._revoked[0])
         self._tell_of_doubles()
         self._tell_of_nodes_without_numbers()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from flwr.app import RecordDict
@@ -38,43 +38,46 @@ class NoUsableReply(FedlensError, RuntimeError):
     """Nodes were asked, and none gave a reply that could be used."""
 
 
+@dataclass(frozen=True)
+class StepPlan:
+    """What a private step is carried out with."""
+
+    config: Config
+    """The run's."""
+    task: ScheduledTask
+    """Whose sampling rate, noise and clip are carried out."""
+    grid: Grid
+    """The transport."""
+    federation: Federation
+    """Whom to ask."""
+    size: int
+    """P, the length of an update."""
+    largest_reply: float
+    """L2 bound of what a node in record mode can reply."""
+    key: bytes = b""
+    """The run's, which nodes seed users' batches by; empty for a new one."""
+    positive: bool = False
+    """Refuse replies with a number below 0."""
+    split: UserSplit | None = None
+    """The side of a private split that is asked; None for everyone."""
+
+
 class PrivateStep:
     """One task's mechanism, as the ledger describes it and as it is carried out."""
 
-    def __init__(
-        self,
-        config: Config,
-        task: ScheduledTask,
-        grid: Grid,
-        federation: Federation,
-        size: int,
-        largest_reply: float,
-        key: bytes = b"",
-        positive: bool = False,
-        split: UserSplit | None = None,
-    ) -> None:
-        """Prepare for updates of length ``size``.
-
-        Args:
-            config: the run's.
-            task: whose sampling rate, noise and clip are carried out.
-            grid: the transport.
-            federation: whom to ask.
-            size: P.
-            largest_reply: L2 bound of what a node in record mode can reply.
-            key: the run's, which nodes seed users' batches by; empty for a new one.
-            positive: refuse replies with a number below 0.
-            split: the side of a private split that is asked; None for everyone.
-        """
-        self._config, self._grid, self._roster = config, grid, federation.roster
-        self._split = split
-        self._task, self._key = task.settings, key or new_key(config)
+    def __init__(self, plan: StepPlan) -> None:
+        """Prepare for updates as planned."""
+        config, self._grid, self._roster = plan.config, plan.grid, plan.federation.roster
+        self._config, self._split = config, plan.split
+        self._task, self._key = plan.task.settings, plan.key or new_key(config)
         self.record_mode = config.privacy.unit == "record"
         self.attendance = Attendance()
         """Of the round that was gathered last."""
-        bound = largest_reply if self.record_mode else self._task.clipping_norm
-        self._limits = Limits(size, bound, evidence=not self.record_mode, positive=positive)
-        self._trimming = trimming_of(config, task.settings)
+        bound = plan.largest_reply if self.record_mode else self._task.clipping_norm
+        self._limits = Limits(
+            plan.size, bound, evidence=not self.record_mode, positive=plan.positive
+        )
+        self._trimming = trimming_of(config, self._task)
 
     def meet(self, roster: Roster) -> None:
         """Go by who is there now, where that is no longer who was enrolled at first.

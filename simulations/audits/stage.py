@@ -28,7 +28,7 @@ from server.config.tree import Config
 from server.enrolment import Federation, enrol
 from server.learner import Asked, Learner
 from server.mechanism import denominator
-from server.private_step import NoUsableReply, PrivateStep
+from server.private_step import NoUsableReply, PrivateStep, StepPlan
 from server.sampling import Roster
 from server.secure_step import SecureStep
 from server.tasks.protocol import ServerTask
@@ -188,7 +188,9 @@ class AuditStage:
         self.grid.answering = answering and (task.settings.kind, answering)
         federation = enrol(self.grid, config)
         kind = SecureStep if self._masked else PrivateStep
-        self._step = kind(config, task, self.grid, federation, audited.size, largest_reply)
+        self._step = kind(
+            StepPlan(config, task, self.grid, federation, audited.size, largest_reply)
+        )
         nodes = len(hosts) if schedule.record_mode else 1
         self._clip, self._size = task.settings.clipping_norm, audited.size
         self._denominator = denominator(config, task.settings)

@@ -25,7 +25,7 @@ from server.config.tree import Config
 from server.enrolment import enrol
 from server.learner import Learner
 from server.mechanism import denominator, release_deviation
-from server.private_step import PrivateStep
+from server.private_step import PrivateStep, StepPlan
 from server.run_directory import RunDirectory
 from server.schedule import scheduled
 from server.training import train
@@ -83,7 +83,7 @@ def mean_update(attack: str, trimmed: float, seed: int) -> Numbers:
     learner = Learner(config, federation)
     learner.prepare(task)
     state = learner.task(task)
-    step = PrivateStep(config, task, grid, federation, state.size, state.largest_reply)
+    step = PrivateStep(StepPlan(config, task, grid, federation, state.size, state.largest_reply))
     found: Numbers = step.gather(1, learner.asked(task)).total / denominator(config, task.settings)
     return found
 

@@ -22,7 +22,7 @@ from server.agreed import EnrolmentError
 from server.enrolment import enrol
 from server.membership import QuorumMissing
 from server.population import population_folder, registry_url
-from server.private_step import PrivateStep
+from server.private_step import PrivateStep, StepPlan
 from server.run_directory import RunDirectory
 from server.run_ledger import account_of
 from server.run_plan import ENROLLED
@@ -386,7 +386,7 @@ def test_nodes_of_record_mode_cannot_leave_a_revoked_user_out(config, run_town, 
     grid = Town(made, **key)
     federation = enrol(grid, made, ((gone,), ()))
     task = scheduled(made)[0]
-    step = PrivateStep(made, task, grid, federation, 9, 1.0)
+    step = PrivateStep(StepPlan(made, task, grid, federation, 9, 1.0))
     with pytest.raises(EnrolmentError, match="nodes go by all records that they hold"):
         step.meet(federation.roster)
 

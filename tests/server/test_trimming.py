@@ -14,7 +14,7 @@ from server.config.tree import ConfigError
 from server.enrolment import enrol
 from server.learner import Learner
 from server.mechanism import denominator, release_deviation
-from server.private_step import NoUsableReply, PrivateStep
+from server.private_step import NoUsableReply, PrivateStep, StepPlan
 from server.schedule import scheduled
 from server.trimming import TooFewUsers, Trimming
 from simulations.federation.apps import client_app
@@ -158,7 +158,7 @@ def gathered(config, app):
     learner = Learner(config, federation)
     learner.prepare(task)
     state = learner.task(task)
-    step = PrivateStep(config, task, grid, federation, state.size, state.largest_reply)
+    step = PrivateStep(StepPlan(config, task, grid, federation, state.size, state.largest_reply))
     return step.gather(1, learner.asked(task)).total / denominator(config, task.settings)
 
 
