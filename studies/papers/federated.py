@@ -37,7 +37,7 @@ from accountant.ledger.ledger import Ledger
 from client.datasets.attributes.data import PrivateData
 from server.config.reading import parse_setting, read_config
 from server.config.tree import Config
-from server.rounds import Observer, Progress
+from server.progress import Observer, Progress
 from server.run_directory import RunDirectory
 from server.run_ledger import spending_of
 from simulations.engine import train_in_process
