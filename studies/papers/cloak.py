@@ -139,8 +139,8 @@ class _BoxPath:
         filters = {fill: self.training.mask(noise, threshold, fill) for fill in FILLS}
         train_values(self.training, filters["trained"], *self.target)
         judge, trial = self.judge(), self.trial
-        path = trial.filter_path(f"{self.box} {wanted:g}")
-        keep_filter(filters["trained"], self.training.data, path)
+        place = trial.filter_path(f"{self.box} {wanted:g}")
+        keep_filter(filters["trained"], self.training.data, place)
         more = {"threshold": threshold, "seconds": time.perf_counter() - start}
         found = [
             {**judge.row(one, self.box, fill, wanted), **more} for fill, one in filters.items()
