@@ -6,8 +6,6 @@ jump, the plain loop itself differs by percents between float32 and float64.
 
 from __future__ import annotations
 
-import random
-
 import numpy as np
 import pytest
 import torch
@@ -29,11 +27,8 @@ from server.config.tasks import WganConfig
 from server.tasks.wgan import LARGE, engine_for
 
 CLASSES, POOL, CLIP, USERS = 3, 4, 0.3, 6
-EXACT, LOW, WORST = 1e-4, 1e-2, 0.15
-"""How far the clipped sum may lie from the plain loop's, relative: in float32; in bfloat16 as a
-rule (the median over architectures), and in the worst of them. SELU's slope and the hinge jump, and
-what rounds to the other side of a jump counts whole, which few users' few images do not even out.
-"""
+EXACT, LOW = 1e-4, 1e-2
+"""How far the clipped sum may lie from the plain loop's, relative, in float32 and bfloat16."""
 ENGINES = {
     "vmap": lambda critic, rule: VmapEngine(critic, rule),
     "columns": lambda critic, rule: ColumnsEngine(critic, rule, torch.float32),
@@ -44,7 +39,7 @@ examples = settings(max_examples=8, deadline=None, derandomize=True)
 architectures = st.fixed_dictionaries(
     {
         "channels": st.sampled_from([1, 3]),
-        "side": st.sampled_from([16, 20, 28, 32, 44]),
+        "side": st.sampled_from([16, 20, 28, 32]),
         "width": st.integers(1, 9),
         "hidden": st.integers(1, 20),
         "loss": st.sampled_from(["wasserstein", "hinge"]),
@@ -85,7 +80,7 @@ def apart(found, plain, clip=CLIP):
     return float((one - other).norm() / other.norm())
 
 
-@pytest.mark.parametrize("name", ["vmap", "columns"])
+@EVERY_ENGINE
 @examples
 @given(architectures)
 def test_the_clipped_sum_is_the_plain_loops(name, architecture):
@@ -95,28 +90,7 @@ def test_the_clipped_sum_is_the_plain_loops(name, architecture):
     found = ENGINES[name](critic, rule).changes(batches)
     assert found.shape == (USERS, len(parameters_to_vector(critic.parameters())))
     assert found.dtype == torch.float32
-    assert apart(found, plain) < EXACT
-
-
-def test_in_bfloat16_the_clipped_sum_is_near_the_plain_loops():
-    source, found = random.Random(1), []
-    for _ in range(16):
-        architecture = {
-            "channels": source.choice([1, 3]),
-            "side": source.choice([16, 20, 28]),
-            "width": source.randint(1, 9),
-            "hidden": source.randint(1, 20),
-            "loss": source.choice(["wasserstein", "hinge"]),
-            "limit": source.choice([0.0, 2.0]),
-            "steps": source.randint(1, 4),
-            "batch": source.randint(1, 6),
-        }
-        critic, rule = made(**architecture)
-        batches = batches_for(12, **architecture)
-        plain = LoopEngine(critic, rule).changes(batches)
-        found.append(apart(ColumnsEngine(critic, rule, torch.bfloat16).changes(batches), plain))
-    assert float(np.median(found)) < LOW
-    assert max(found) < WORST
+    assert apart(found, plain) < (LOW if "bfloat16" in name else EXACT)
 
 
 def test_the_plain_loop_is_what_an_optimiser_of_the_framework_does():
