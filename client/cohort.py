@@ -100,4 +100,4 @@ def _computed(
     seeds = UserSeeds(users, request.key, request.round, filled)
     updates = task.updates(CohortData(users, filled), seeds)
     total, clipped = clip_and_sum(updates, request.mechanism.clipping_norm)
-    return total, clipped
+    return total.cpu(), clipped.cpu()

@@ -12,6 +12,7 @@ from flwr.app import Context
 from numpy.typing import NDArray
 from torch import Tensor
 
+from client.mapped import let_go
 from foundation.errors import FedlensError
 from models.pixels import from_pixels
 
@@ -170,4 +171,14 @@ class ArrayUsers:
         choice = None
         if self.hides is not None:
             choice = torch.full((len(records), 1), float(self.hides[position]))
-        return LocalData(from_pixels(self.images[records]), labels, sensitive, choice)
+        images = from_pixels(self.images[records])
+        let_go(self.images)
+        return LocalData(images, labels, sensitive, choice)
+
+
+def is_simulated(context: Context) -> bool:
+    """Whether Flower's simulation runs this node: it tells each of its number and of all nodes.
+
+    Where in doubt it is a deployed one, wherever its users come from.
+    """
+    return "num-partitions" in context.node_config and "data" not in context.node_config

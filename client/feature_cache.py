@@ -127,10 +127,14 @@ def rows_of_user(
 
 @torch.no_grad()
 def rows_of(annotator: Annotator, images: Tensor) -> Tensor:
-    """Rows float32 [n, components + 1] of images [n, c, h, w], some at a time; n may be 0."""
+    """Rows float32 [n, components + 1] of images [n, c, h, w], some at a time; n may be 0.
+
+    They are made on the annotator's device, and kept on the processor.
+    """
     if not len(images):
-        return annotator.weight.new_zeros(0, annotator.components + 1)
-    return torch.cat([annotator.rows(part) for part in torch.split(images, GROUP)])
+        return torch.zeros(0, annotator.components + 1)
+    device = annotator.weight.device
+    return torch.cat([annotator.rows(p.to(device)).cpu() for p in torch.split(images, GROUP)])
 
 
 def _kept(users: LocalUsers, frame: tuple[str, int], values: int) -> _Kept:

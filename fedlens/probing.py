@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from accountant.probing import ProbePrice
     from models.probes.asking import AskedProbe
     from server.config.tree import Config
-    from server.rounds import Progress
+    from server.progress import Progress
 
 ANSWER = "probe.json"
 
@@ -209,11 +209,13 @@ def _in_measure(question: AskedProbe, value: float) -> float:
 
 
 def _released_mean(made: Run) -> float:
+    from server.round_history import RoundHistory
     from server.run_directory import RunDirectoryError
     from server.tasks.probe import ANSWER as FIGURE
 
     snapshot = made.directory.load_state()
-    metrics = {} if snapshot is None else snapshot.facts["history"][-1]["metrics"]
+    last = {} if snapshot is None else RoundHistory(made.directory).last(snapshot)
+    metrics = last.get("metrics", {})
     if FIGURE not in metrics:
         raise RunDirectoryError(
             f"{made.path}: the answer was lost with a process; it stays paid for, ask anew"

@@ -13,15 +13,40 @@ Nothing is imported before it is asked for, so a broken package disturbs only wh
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Generic, TypeVar
 
 from foundation.errors import FedlensError, WrongUse
 
 Plugin = TypeVar("Plugin")
+
+
+def installed(group: str) -> tuple[EntryPoint, ...]:
+    """The entry points of a group, by name."""
+    return _installed(group, tuple(map(_changed, sys.path)))
+
+
+@lru_cache(maxsize=256)
+def _installed(group: str, places: tuple[tuple[str, int], ...]) -> tuple[EntryPoint, ...]:
+    """Kept while ``places``, where modules are, stay as they are.
+
+    To find them the files of every installed package are read: seconds over a thousand rounds.
+    """
+    return tuple(sorted(entry_points(group=group), key=lambda point: point.name))
+
+
+def _changed(place: str) -> tuple[str, int]:
+    """A folder of modules, and when something was last put into it or taken away."""
+    try:
+        return place, Path(place).stat().st_mtime_ns
+    except OSError:
+        return place, 0
 
 
 class PluginError(FedlensError):
@@ -82,8 +107,8 @@ class Registry(Mapping[str, Plugin], Generic[Plugin]):
         finally:
             self._loaded[name] = real
 
-    def _foreign(self) -> list[EntryPoint]:
-        return sorted(entry_points(group=self.group), key=lambda point: point.name)
+    def _foreign(self) -> tuple[EntryPoint, ...]:
+        return installed(self.group)
 
     def _load(self, name: str) -> Plugin:
         found = [point for point in self._foreign() if point.name == name]

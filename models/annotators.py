@@ -99,7 +99,7 @@ class Annotator(nn.Module):
             raise ValueError(f"a frame needs 2 synthetic images or more, not {len(images)}")
         if not 0 <= decorrelation < math.inf:
             raise ValueError(f"decorrelation={decorrelation} must be a number from 0 on")
-        features = self.features(images)
+        features = self.features(images.to(self.center.device))
         deviation = features.std(0) + RIDGE * features.std()
         self.center.copy_(features.mean(0))
         self.scale.copy_(1 / deviation.clamp(min=LEAST_SPREAD))

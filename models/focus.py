@@ -42,9 +42,13 @@ class Focus:
         """The same directions with centres at the class means of other synthetic rows."""
         return replace(self, centers=_class_means(self.place(rows), labels, len(self.centers)))
 
+    def on(self, device: torch.device) -> Focus:
+        """The same on a device."""
+        return Focus(self.basis.to(device), self.centers.to(device))
+
     def to_vector(self) -> NDArray[np.float32]:
         """Basis, then centres, flattened row by row: the form that travels."""
-        return torch.cat([self.basis.reshape(-1), self.centers.reshape(-1)]).numpy()
+        return torch.cat([self.basis.reshape(-1), self.centers.reshape(-1)]).cpu().numpy()
 
 
 def focus_from(vector: NDArray[np.float32], features: int, classes: int) -> Focus:

@@ -34,11 +34,11 @@ def principal(rows: Tensor, count: int) -> tuple[Tensor, Tensor]:
         raise ValueError(f"count={count} must lie between 1 and {dim}, the features")
     source = torch.Generator().manual_seed(0)
     start = torch.randn(dim, min(dim, count + SPARE), generator=source)
-    basis = torch.linalg.qr(start)[0]
+    basis = torch.linalg.qr(start.to(rows.device))[0]
     for _ in range(ITERATIONS):
         basis = torch.linalg.qr(rows.mT @ (rows @ basis))[0]
     inside = rows @ basis
     # small, so double precision costs nothing and equal values cannot keep it from converging
-    values, turns = torch.linalg.eigh((inside.mT @ inside / len(rows)).double())
+    values, turns = torch.linalg.eigh((inside.mT @ inside / len(rows)).double().cpu())
     variances = values.flip(0)[:count].clamp(min=0).float()
-    return variances, basis @ turns.flip(1)[:, :count].float()
+    return variances.to(rows), basis @ turns.flip(1)[:, :count].float().to(rows)

@@ -86,8 +86,8 @@ def contribution(features: Tensor, pairs: Tensor, present: Tensor, count: int) -
     """
     first, second, third = WEIGHTS
     size = features.shape[1]
-    left, right = torch.triu_indices(size, size)
-    products = _doubled(size) * features[:, left] * features[:, right]
+    left, right = torch.triu_indices(size, size, device=features.device)
+    products = _doubled(size).to(features) * features[:, left] * features[:, right]
     ones = features.new_full((len(features), 1), first)
     rows = torch.cat([ones, second * features, third * products], 1) * present[:, None]
     return rows.new_zeros(count, rows.shape[1]).index_add_(0, pairs, rows)

@@ -6,8 +6,10 @@ import logging
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+import numpy as np
 from flwr.app import ConfigRecord, RecordDict
 from flwr.serverapp import Grid
+from numpy.typing import NDArray
 
 from client.messages import DESCRIBE, MEMBER_BYTES, Description, ReplyError, roster_digest
 from models.shapes import ImageShape
@@ -36,11 +38,12 @@ class EnrolledNode:
     @property
     def numbers(self) -> tuple[int, ...]:
         """Keyed numbers of its users by position; none where it tells none."""
-        packed = self.told.members
-        return tuple(
-            int.from_bytes(packed[start : start + MEMBER_BYTES], "big")
-            for start in range(0, len(packed), MEMBER_BYTES)
-        )
+        return tuple(self.packed_numbers.tolist())
+
+    @property
+    def packed_numbers(self) -> NDArray[np.int64]:
+        """The same in eight bytes a user, int64 [users] or [0]."""
+        return np.frombuffer(self.told.members, dtype=f">i{MEMBER_BYTES}").astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -95,12 +98,29 @@ def enrol(
         if node.partition in revoked[1]:
             logger.warning("node %d is revoked and left out", node.partition)
     described = tuple(node for node in described if node.partition not in revoked[1])
-    federation = _agreed({node.node_id: node.told for node in described}, config, revoked[0])
+    light = tuple(node for node in described if outweighs(node, config) is None)
+    for node in set(described) - set(light):
+        logger.warning("node %d is turned away: %s", node.partition, outweighs(node, config))
+    federation = _agreed({node.node_id: node.told for node in light}, config, revoked[0])
     if lacking := lacks(federation.roster, config):
         failed = len(nodes) - len(described)
         see = f"; {failed} more failed or are silent: see their own logs" if failed else ""
+        heavy = len(described) - len(light)
+        see += f"; {heavy} more were turned away: see this log" if heavy else ""
         raise EnrolmentError(f"{lacking}{see}")
     return federation
+
+
+def outweighs(node: EnrolledNode, config: Config) -> str | None:
+    """Why a node has too many users for sums from which it could be trimmed; None where it fits."""
+    most = config.aggregation.trimmed(config.data.users)
+    if not most or node.told.users <= most:
+        return None
+    return (
+        f"it enrols {node.told.users} users, and aggregation.trimmed_share = "
+        f"{config.aggregation.trimmed_share:g} of data.users trims {most}: raise it, or have the "
+        "node divided"
+    )
 
 
 def describe(grid: Grid, nodes: Iterable[int], deadline: float) -> tuple[EnrolledNode, ...]:
@@ -153,6 +173,12 @@ def lacks(roster: Roster, config: Config) -> str | None:
             f"and membership.least_nodes = {least.least_nodes:g} of them are needed: start the "
             "others"
         )
+    cut = masked.trimmed(data.users)
+    if cut and roster.active <= 2 * cut:
+        return (
+            f"the nodes enrol {roster.active} users, and aggregation.trimmed_share = "
+            f"{masked.trimmed_share:g} cuts {cut} off at either end: start the missing nodes"
+        )
     if roster.active < least.least_users * data.users:
         return (
             f"the nodes enrol {roster.active} users, data.users declares {data.users}, and "
@@ -169,11 +195,11 @@ def roster_of(nodes: Iterable[EnrolledNode], revoked: Collection[int] = ()) -> R
     be drawn twice would move a sum by twice the clip. Revoked users count nowhere.
     """
     ordered = sorted(nodes, key=lambda node: node.partition)
-    seen, left_out = set(revoked), []
+    seen, left_out = np.array(sorted(revoked), dtype=np.int64), []
     for node in ordered:
-        numbers = node.numbers
-        left_out.append(frozenset(i for i, number in enumerate(numbers) if number in seen))
-        seen.update(numbers)
+        numbers = node.packed_numbers
+        left_out.append(frozenset(np.flatnonzero(np.isin(numbers, seen)).tolist()))
+        seen = np.union1d(seen, numbers)
     return Roster(
         tuple(node.node_id for node in ordered),
         tuple(node.told.users for node in ordered),
@@ -184,8 +210,8 @@ def roster_of(nodes: Iterable[EnrolledNode], revoked: Collection[int] = ()) -> R
 
 def doubles(nodes: Iterable[EnrolledNode]) -> int:
     """How many numbers more than one node names."""
-    named = [number for node in nodes for number in node.numbers]
-    return len(named) - len(set(named))
+    named = np.concatenate([np.zeros(0, np.int64), *(node.packed_numbers for node in nodes)])
+    return len(named) - len(np.unique(named))
 
 
 def _agreed(

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from foundation.profile import timed
+from models import devices
 from models.generators import Generator
 from models.precision import chosen, multiplying_in
 from models.shapes import ImageShape
@@ -37,10 +38,10 @@ class GeneratorTrainer:
         self._source = torch.Generator().manual_seed(config.seed + 1)
         self.network = Generator(
             shape, classes, config.generator.width, config.generator.latent, generator=self._source
-        )
+        ).to(devices.best_device())
         self.average = copy.deepcopy(self.network).eval()
         self._optimiser = torch.optim.Adam(
-            self.network.parameters(), lr=FIRST_RATE, betas=(0.5, 0.99)
+            self.network.parameters(), lr=FIRST_RATE, betas=(0.5, 0.99), foreach=True
         )
         self._steps = 0
         self.precision = chosen(config.generator.precision)
@@ -81,11 +82,12 @@ class GeneratorTrainer:
         if min(steps, done) < 0 or done + steps > planned:
             raise ValueError(f"steps={steps} after done={done} do not fit in planned={planned}")
         torch.set_num_threads(self._settings.threads)
-        labels = self._labels()
+        labels = self._labels().to(device := devices.device_of(self.network))
         total = 0.0
         for step in range(steps):
             self._optimiser.param_groups[0]["lr"] = rate * _cosine((done + step) / planned)
             noise = torch.randn(len(labels), self.network.latent, generator=self._source)
+            noise = noise.to(device)
             with multiplying_in(self.precision, noise.device):
                 value = loss(self.network(noise, labels).float(), labels)
             self._optimiser.zero_grad()
@@ -106,9 +108,8 @@ class GeneratorTrainer:
     def _follow(self) -> None:
         # early on, follow faster: the first weights are noise
         decay = min(self._settings.averaging, (1 + self._steps) / (10 + self._steps))
-        pairs = zip(self.average.parameters(), self.network.parameters(), strict=True)
-        for mean, value in pairs:
-            mean.lerp_(value, 1 - decay)
+        means: list[Tensor] = list(self.average.parameters())
+        torch._foreach_lerp_(means, list[Tensor](self.network.parameters()), 1 - decay)
         buffers = zip(self.average.buffers(), self.network.buffers(), strict=True)
         for copied, buffer in buffers:
             copied.copy_(buffer)

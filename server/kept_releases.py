@@ -34,7 +34,7 @@ from server.schedule import ScheduledTask
 
 FOLDER = "releases"
 MOST_BYTES = 64 * 2**20
-_RELEASE, _WEIGHTS = "release", "weights/"
+_RELEASE, _WEIGHTS, _FILES = "release", "weights/", "round-*.safetensors"
 
 
 class KeptReleaseError(FedlensError, ValueError):
@@ -57,31 +57,36 @@ class KeptRelease:
     classes: int
 
 
-def keep_release(
-    directory: RunDirectory,
-    config: Config,
-    federation: Federation,
-    task: ScheduledTask,
-    asked: Asked,
-    number: int,
-    release: NDArray[np.float64],
-) -> bool:
-    """Keep a round's release in a run's folder; whether there was room for it."""
-    if asked.filter is not None or config.privacy.unit != "user" or not config.noised:
-        return False
-    folder = directory.path
-    arrays: dict[str, NDArray[Any]] = {_RELEASE: release.astype(np.float32)}
-    facts = _facts(config, federation, task, asked, number)
-    first = _first_weights(folder, task.first) if number > task.first else {}
-    for name, vector in asked.weights.items():
-        arrays[f"{_WEIGHTS}{name}"], facts["changed"][name] = _changed(vector, first, name)
-    taken = sum(path.stat().st_size for path in (folder / FOLDER).glob("*.safetensors"))
-    needed = sum(array.nbytes for array in arrays.values())
-    if asked.weights and taken + needed > MOST_BYTES:
-        return False
-    content = save(arrays, metadata={"facts": json.dumps(facts)})
-    directory.keep_beside(FOLDER, _path(folder, number).name, content)
-    return True
+class ReleaseShelf:
+    """Keeps the rounds' releases of one run in its folder, as long as there is room."""
+
+    def __init__(self, directory: RunDirectory, config: Config, federation: Federation) -> None:
+        self._directory, self._config, self._federation = directory, config, federation
+        self._taken: int | None = None
+        """Bytes that what is kept takes: counted once, for every round adds to it here alone."""
+
+    def keep(
+        self, task: ScheduledTask, asked: Asked, number: int, release: NDArray[np.float64]
+    ) -> bool:
+        """Keep a round's release; whether there was room for it."""
+        config = self._config
+        if asked.filter is not None or config.privacy.unit != "user" or not config.noised:
+            return False
+        folder = self._directory.path
+        arrays: dict[str, NDArray[Any]] = {_RELEASE: release.astype(np.float32)}
+        facts = _facts(config, self._federation, task, asked, number)
+        first = _first_weights(folder, task.first) if number > task.first else {}
+        for name, vector in asked.weights.items():
+            arrays[f"{_WEIGHTS}{name}"], facts["changed"][name] = _changed(vector, first, name)
+        if self._taken is None:
+            self._taken = sum(path.stat().st_size for path in (folder / FOLDER).glob(_FILES))
+        needed = sum(array.nbytes for array in arrays.values())
+        if asked.weights and self._taken + needed > MOST_BYTES:
+            return False
+        content = save(arrays, metadata={"facts": json.dumps(facts)})
+        self._directory.keep_beside(FOLDER, _path(folder, number).name, content)
+        self._taken += len(content)
+        return True
 
 
 def _facts(
@@ -136,7 +141,7 @@ def kept_releases(folder: Path) -> list[KeptRelease]:
     """
     first: dict[str, dict[str, Vector]] = {}
     found = []
-    for path in sorted((folder / FOLDER).glob("round-*.safetensors")):
+    for path in sorted((folder / FOLDER).glob(_FILES)):
         try:
             found.append(_read(path, first))
         except (SafetensorError, KeyError, TypeError, ValueError):

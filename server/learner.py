@@ -26,7 +26,7 @@ from server.generator import GeneratorTrainer, Loss
 from server.privatizer_fit import FilterFit
 from server.run_filter import KEPT, RunFilter
 from server.sampler import Sampler, sampler_of
-from server.schedule import ScheduledTask, total_rounds
+from server.schedule import ScheduledTask, scheduled, total_rounds
 from server.tasks import server_task
 from server.tasks.annotator import AnnotatorTask
 from server.tasks.protocol import (
@@ -216,9 +216,31 @@ class Learner:
             kept: gives the last generator that was kept up to a round, float32 [n], if any.
             on_step: for a progress display.
         """
-        plan = faithful_plan(self._config, done)
-        if plan is None or self._annotator is None or not self._annotator.ready:
+        if not self.has_faithful(done):
             return None
+        return self.train_faithful(kept, on_step)
+
+    def has_faithful(self, done: int) -> bool:
+        """Whether after round ``done`` faithful samples come from a generator of their own."""
+        plan, annotator = faithful_plan(self._config, done), self._annotator
+        return plan is not None and annotator is not None and annotator.ready
+
+    def settles_faithful(self, done: int) -> bool:
+        """Whether no round after ``done`` changes what that generator is made of."""
+        plan = faithful_plan(self._config, total_rounds(self._config))
+        if plan is None or self._fit is not None or done < plan.before:
+            return False
+        critics = [task for task in scheduled(self._config) if task.name in plan.critics]
+        return all(task.last <= plan.before for task in critics)
+
+    def train_faithful(self, kept: KeptGenerator, on_step: OnStep) -> Generator:
+        """The generator of faithful samples, from what its critics have learned so far.
+
+        It changes nothing that a round of another task reads, so it may run beside such rounds.
+        """
+        plan = faithful_plan(self._config, total_rounds(self._config))
+        if plan is None:
+            raise ValueError("nothing guides this run's generator: it has no faithful one")
         critics, network = [self._tasks[name] for name in plan.critics], self._trainer.network
 
         def loss(images: Tensor, labels: Tensor) -> Tensor:

@@ -73,6 +73,7 @@ class RunLedger:
             header = _header(config, run_id, self._population, prior, users, enrolled)
             self._ledger = Ledger.create(directory.ledger, header)
         self._account = account_of(config, directory, self._ledger, self._evidence)
+        self._evidence.forget()  # every round's is in the account, and adds nothing to memory
         self._plan = plan_in(config, self._ledger.header)
         if self._population is not None:
             check_population(self._ledger, self._population)
@@ -83,6 +84,14 @@ class RunLedger:
     def entries(self) -> tuple[LedgerEntry, ...]:
         """The ledger's entries, the first of index 0."""
         return tuple(self._ledger.entries)
+
+    def __len__(self) -> int:
+        """How many entries there are."""
+        return len(self._ledger)
+
+    def between(self, first: int, end: int) -> tuple[LedgerEntry, ...]:
+        """The entries from index ``first`` up to, and without, ``end``."""
+        return self._ledger.between(first, end)
 
     @property
     def head(self) -> str:
@@ -124,12 +133,12 @@ class RunLedger:
             spent = self.spending().dp_epsilon
             return (
                 f"the next round would take DP ε above the budget {self._budget:g} "
-                f"(spent {spent:.4g} in {len(self.entries)} rounds)"
+                f"(spent {spent:.4g} in {len(self)} rounds)"
             )
         if self._account.filter_forbids(event):
             return (
                 "the next round could take Bayesian ε above the budget "
-                f"{self._bayesian_budget:g} ({len(self.entries)} rounds done)"
+                f"{self._bayesian_budget:g} ({len(self)} rounds done)"
             )
         if self._population is None:
             return None

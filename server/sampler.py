@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from models import devices
 from models.annotators import Annotator
 from models.generators import Generator
 from models.shapes import ImageShape
@@ -102,6 +103,11 @@ class Sampler:
         return self.generator.classes
 
     @property
+    def device(self) -> torch.device:
+        """Where images are made; what is drawn is on the processor."""
+        return devices.device_of(self.generator)
+
+    @property
     def latent(self) -> int:
         """Length of the generator's noise vector."""
         return self.generator.latent
@@ -170,8 +176,12 @@ class Sampler:
     def between(self, shares: Tensor, seed: int) -> Tensor:
         """Unfiltered images [n, c, h, w] between classes, by shares float32 [n, classes]."""
         noise = _normals(len(shares), self.latent, seed)
-        pairs = zip(torch.split(noise, BATCH), torch.split(shares, BATCH), strict=True)
-        return self.hidden(torch.cat([self.generator(z, s) for z, s in pairs]), seed)
+        images, device = torch.empty(len(shares), *self.generator.shape), self.device
+        for places in torch.split(torch.arange(len(shares)), BATCH):
+            images[places] = self.generator(
+                noise[places].to(device), shares[places].to(device)
+            ).cpu()
+        return self.hidden(images, seed)
 
     @torch.no_grad()
     def hidden(self, images: Tensor, seed: int) -> Tensor:
@@ -182,7 +192,9 @@ class Sampler:
         normals = _normals(len(images), math.prod(shape), self._kept_seed(seed, _FILTER_NOISE))
         noise = normals.reshape(-1, *shape)
         pairs = zip(torch.split(images, BATCH), torch.split(noise, BATCH), strict=True)
-        return torch.cat([self.privatizer(part, drawn) for part, drawn in pairs])
+        device = devices.device_of(self.privatizer)
+        parts = [self.privatizer(part.to(device), drawn.to(device)).cpu() for part, drawn in pairs]
+        return torch.cat(parts)
 
     def _kept_seed(self, seed: int, purpose: int) -> int:
         """A seed that only who has the generator can know."""
@@ -211,13 +223,19 @@ class Sampler:
 
     def _candidates(self, labels: Tensor, seed: int, places: Tensor) -> Tensor:
         """The images at ``places``; the noise of all is drawn, so each has its own."""
-        noise = _normals(len(labels), self.latent, seed)
-        parts = [self.generator(noise[i], labels[i]) for i in torch.split(places, BATCH)]
-        return torch.cat(parts)
+        noise, first = _normals(len(labels), self.latent, seed), 0
+        images = torch.empty(len(places), *self.generator.shape)  # never held twice
+        device = self.device
+        for some in torch.split(places, BATCH):
+            drawn = self.generator(noise[some].to(device), labels[some].to(device))
+            images[first : first + len(some)] = drawn
+            first += len(some)
+        return images
 
 
 def _probabilities(annotator: Annotator, images: Tensor) -> Tensor:
-    parts = [annotator(part) for part in torch.split(images, BATCH)]
+    device = annotator.weight.device
+    parts = [annotator(part.to(device)).cpu() for part in torch.split(images, BATCH)]
     return torch.softmax(torch.cat(parts), 1)
 
 
@@ -251,7 +269,9 @@ def restored_sampler(config: Config, shape: ImageShape, classes: int, arrays: Ar
     if "annotator" in arrays and settings is not None:
         annotator = Annotator(shape, classes, settings.components, settings.features)
         load_vector(annotator, arrays["annotator"].astype(np.float32))
-    sampler = sampler_of(config, made.eval(), annotator)
+    device = devices.best_device()
+    annotator = None if annotator is None else annotator.to(device)
+    sampler = sampler_of(config, made.eval().to(device), annotator)
     if not isinstance(config.privatizer, SyntheticPrivatizer):
         return sampler
     filter_ = restored_filter(config, shape, arrays["privatizer"])

@@ -17,7 +17,7 @@ def optimiser_state(optimiser: torch.optim.Optimizer) -> Arrays:
     """Every tensor of the optimiser's state under ``optimiser.<parameter>.<name>``."""
     state = optimiser.state_dict()["state"]
     return {
-        f"{_MARK}{index}.{name}": np.asarray(torch.as_tensor(value).numpy())
+        f"{_MARK}{index}.{name}": np.asarray(torch.as_tensor(value).cpu().numpy())
         for index, moments in state.items()
         for name, value in moments.items()
         if value is not None
@@ -40,7 +40,7 @@ def vector_to_gradient(network: nn.Module, vector: torch.Tensor) -> None:
     parameters = list(network.parameters())
     parts = torch.split(vector, [parameter.numel() for parameter in parameters])
     for parameter, part in zip(parameters, parts, strict=True):
-        parameter.grad = part.view_as(parameter)
+        parameter.grad = part.view_as(parameter).to(parameter)
 
 
 def under(prefix: str, arrays: Arrays) -> Arrays:

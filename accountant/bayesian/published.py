@@ -94,6 +94,8 @@ class PublishedAccountant:
         self._total_rounds, self._delta, self._users = total_rounds, delta, users
         self._gamma = FAILURE_SHARE * delta / (total_rounds * len(self._lambdas))
         self._pools, self._private = Pools(), True
+        self._known: tuple[Floats, Bound] | None = None
+        """What rounds so far cost, and at the clipping norm: each share of users asks for it."""
 
     @property
     def rounds(self) -> int:
@@ -119,6 +121,7 @@ class PublishedAccountant:
         """
         self._booked.compose(event, None)
         self._private = self._private and event.private
+        self._known = None
         if event.private:
             self._pools.add(event, norms if self._users is not None else None)
 
@@ -140,8 +143,10 @@ class PublishedAccountant:
             share: users that it is to hold for, 1 − p in [0, 1): 0 is the figure itself.
         """
         room = (1.0 - share) * (self._delta - self.confidence_failure)
-        at_clip = self._booked.sound()
-        found = self._epsilon(divergence_epsilon_by_order, self._costs(), room)
+        if self._known is None:
+            self._known = self._costs(), self._booked.sound()
+        costs, at_clip = self._known
+        found = self._epsilon(divergence_epsilon_by_order, costs, room)
         return found if found.epsilon < at_clip.epsilon else at_clip
 
     def _costs(self) -> Floats:

@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from accountant.events import Event, EventError, event_from_json
@@ -232,7 +232,9 @@ class Reader:
             raise ChainError(f"has index {entry.index} where {expected} should be: {why}")
         if entry.previous != self.head:
             raise ChainError("does not continue the line before it: one of the two was replaced")
-        self.entries.append(entry)
+        text = canonical(entry.event.to_json())
+        event = self._events.setdefault(text, entry.event)  # runs have few, and many rounds
+        self.entries.append(replace(entry, event=event, previous=self.head))
         self.head = entry.hash
 
     def _header(self, line: bytes) -> None:

@@ -80,7 +80,7 @@ class EvidenceFile:
         self._path = Path(path)
         self._sealed: dict[int, list[Evidence]] = {}
         self._whole: int | None = None
-        self._day = today()
+        self._day, self._remembers = today(), True
         self.problems = 0
         """How many lines of the file could not be read."""
         if self._path.exists():
@@ -105,7 +105,12 @@ class EvidenceFile:
             file.flush()
             set_file_date(descriptor, self._day)
             os.fsync(descriptor)
-        self._sealed.setdefault(index, []).append(sealed)
+        if self._remembers:
+            self._sealed.setdefault(index, []).append(sealed)
+
+    def forget(self) -> None:
+        """Hold nothing in memory from now on: `matching` finds nothing; the file stays as it is."""
+        self._sealed, self._remembers = {}, False
 
     def matching(self, entry: LedgerEntry) -> NoisedNorms | None:
         """The histogram that ``entry`` committed to, or None if it is not here."""
@@ -124,7 +129,7 @@ class EvidenceFile:
             try:
                 record = json.loads(line)
                 self._sealed.setdefault(int(record["index"]), []).append(_evidence(record))
-            except (ValueError, KeyError, TypeError, RecursionError):
+            except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
                 self.problems += 1
 
 

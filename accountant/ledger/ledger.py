@@ -207,6 +207,10 @@ class Ledger:
         """The entries from ``index`` on."""
         return tuple(self._reader.entries[index:])
 
+    def between(self, first: int, end: int) -> tuple[LedgerEntry, ...]:
+        """The entries from index ``first`` up to, and without, ``end``."""
+        return tuple(self._reader.entries[first:end])
+
     def __len__(self) -> int:
         """How many entries there are."""
         return len(self._reader.entries)

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from client.mapped import blocks
 from foundation.errors import FedlensError
 from models.shapes import ShapeError, check_shape
 
@@ -132,7 +133,8 @@ def digest_arrays(arrays: Iterable[NDArray[Any]]) -> str:
     for array in arrays:
         plain = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
         digest.update(f"{plain.dtype.str}{plain.shape}".encode())
-        digest.update(plain.data)
+        for block in blocks(plain):
+            digest.update(block)
     return digest.hexdigest()
 
 

@@ -19,16 +19,17 @@ from client.feature_cache import FeatureCache, UserRows, rows_of
 from client.messages import TrainRequest
 from client.record_batches import DrawnRecords
 from client.tasks.settings import AnnotatorSettings
+from models import devices
 from models.annotators import Annotator
 from models.vectors import load_vector
 
 
 def load_annotator(users: LocalUsers, request: TrainRequest) -> Annotator:
-    """The annotator as the request carries it: frame and present weight."""
+    """The annotator as the request carries it, frame and present weight, on the node's device."""
     settings = AnnotatorSettings.model_validate(request.settings)
     annotator = Annotator(users.shape, users.classes, settings.components, settings.features)
     load_vector(annotator, request.weights["annotator"])
-    return annotator
+    return annotator.to(devices.best_device())
 
 
 def errors(rows: Tensor, labels: Tensor, weight: Tensor) -> Tensor:
@@ -63,11 +64,14 @@ class AnnotatorLocalTask:
     def updates(self, cohort: Sequence[LocalData], seeds: Sequence[int]) -> Tensor:
         """Each user's update; a user without records contributes zeros."""
         weight, held = self._annotator.weight, self._rows(cohort)
-        found = torch.zeros(len(held), *weight.shape)
+        found = weight.new_zeros(len(held), *weight.shape)
         for row, user in zip(found, held, strict=True):
+            rows, labels, shares = (
+                part.to(weight.device) for part in (user.rows, user.labels, user.shares)
+            )
             # by itself: products of all users at once round a user's numbers by its place
-            wrong = errors(user.rows, user.labels, weight) * user.shares[:, None]
-            row.copy_(wrong.mT @ user.rows)
+            wrong = errors(rows, labels, weight) * shares[:, None]
+            row.copy_(wrong.mT @ rows)
         return found.view(len(held), -1)
 
     def _rows(self, cohort: Sequence[LocalData]) -> list[UserRows]:
@@ -83,5 +87,6 @@ class AnnotatorLocalTask:
 
         That is the outer product of an error of norm at most √2 with a row of norm at most 1.
         """
-        rows, labels = self._features.drawn(drawn)
-        return Products(errors(rows, labels, self._annotator.weight), rows)
+        weight = self._annotator.weight
+        rows, labels = (part.to(weight.device) for part in self._features.drawn(drawn))
+        return Products(errors(rows, labels, weight), rows)

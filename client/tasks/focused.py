@@ -24,10 +24,12 @@ class FocusedLocalTask(FrozenLocalTask):
     def _prepare(self, users: LocalUsers, request: TrainRequest) -> None:
         super()._prepare(users, request)
         vector = request.weights["critic"]
-        self._focus = focus_from(vector, self._features.dim - 1, users.classes)
+        focus = focus_from(vector, self._features.dim - 1, users.classes)
+        self._focus = focus.on(self._device)
         self.dim = self._focus.centers.shape[1]
 
     @torch.no_grad()
     def rows(self, images: Tensor, labels: Tensor) -> Tensor:
         """What each record adds to its class, float32 [n, components]."""
-        return self._focus.apart(self._features(images)[:, :-1], labels)
+        rows = super().rows(images, labels)[:, :-1]
+        return self._focus.apart(rows, labels.to(rows.device))

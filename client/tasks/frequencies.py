@@ -15,6 +15,7 @@ from client.data import LocalData, LocalUsers, NodeDataError
 from client.messages import TrainRequest
 from client.record_batches import DrawnRecords
 from client.tasks.settings import FrequenciesSettings
+from models import devices
 from privatizers.networks.spectral import LowFrequencies
 from privatizers.pair_moments import looked_at
 
@@ -31,7 +32,9 @@ class FrequenciesLocalTask:
     def __init__(self, users: LocalUsers, request: TrainRequest) -> None:
         settings = FrequenciesSettings.model_validate(request.settings)
         self._users, self._records = users, request.records_per_user
-        self._features = LowFrequencies(users.shape, settings.highest_frequency)
+        self._device = devices.best_device()
+        features = LowFrequencies(users.shape, settings.highest_frequency)
+        self._features = features.to(self._device)
 
     @torch.no_grad()
     def updates(self, cohort: Sequence[LocalData], seeds: Sequence[int]) -> Tensor:
@@ -41,7 +44,9 @@ class FrequenciesLocalTask:
         return torch.stack(
             [
                 looked_at(self._features.raw(images) / self._features.reach, shares)
-                for images, shares in zip(held.images, held.shares, strict=True)
+                for images, shares in zip(
+                    held.images.to(self._device), held.shares.to(self._device), strict=True
+                )
             ]
         )
 

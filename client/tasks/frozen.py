@@ -18,14 +18,15 @@ from client.data import LocalData, LocalUsers
 from client.messages import TrainRequest
 from client.record_batches import DrawnRecords
 from client.tasks.settings import FrozenSettings
+from models import devices
 from models.features import PatchFeatures
 from models.shapes import one_hot
 
 
 @lru_cache(maxsize=2)
-def public_features(shape: tuple[int, int, int], seed: int) -> PatchFeatures:
-    """The critic's features, which follow from their public seed."""
-    return PatchFeatures(shape, seed)
+def public_features(shape: tuple[int, int, int], seed: int, device: torch.device) -> PatchFeatures:
+    """The critic's features, which follow from their public seed, on a device."""
+    return PatchFeatures(shape, seed).to(device)
 
 
 class FrozenLocalTask:
@@ -41,7 +42,8 @@ class FrozenLocalTask:
 
     def _prepare(self, users: LocalUsers, request: TrainRequest) -> None:
         settings = FrozenSettings.model_validate(request.settings)
-        self._features = public_features(users.shape, settings.feature_seed)
+        self._device = devices.best_device()
+        self._features = public_features(users.shape, settings.feature_seed, self._device)
         self.dim = self._features.dim
 
     @torch.no_grad()
@@ -53,14 +55,15 @@ class FrozenLocalTask:
         """
         held = padded(cohort, self._records, self._users)
         kinds = one_hot(held.labels, self._users.classes) * held.shares[..., None]
-        found = torch.zeros(len(held.labels), self._users.classes, self.dim)
+        kinds, size = kinds.to(self._device), (len(held.labels), self._users.classes, self.dim)
+        found = torch.zeros(size, device=self._device)
         for user, (images, labels) in enumerate(zip(held.images, held.labels, strict=True)):
             torch.mm(kinds[user].mT, self.rows(images, labels), out=found[user])
         return found.view(len(found), -1)
 
     def rows(self, images: Tensor, labels: Tensor) -> Tensor:
         """What each record adds to its class, float32 [n, dim]."""
-        rows: Tensor = self._features(images)
+        rows: Tensor = self._features(images.to(self._device))
         return rows
 
     @torch.no_grad()
@@ -69,4 +72,5 @@ class FrozenLocalTask:
         data = drawn.read()
         count = len(data.labels)
         rows = self.rows(data.images, data.labels)
-        return Blocks(rows, torch.arange(count), data.labels, count, self._users.classes)
+        owners, places = (part.to(rows.device) for part in (torch.arange(count), data.labels))
+        return Blocks(rows, owners, places, count, self._users.classes)

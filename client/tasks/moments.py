@@ -16,6 +16,7 @@ from client.data import LocalData, LocalUsers, NodeDataError, sensitive_of
 from client.messages import TrainRequest, Vector
 from client.record_batches import DrawnRecords
 from client.tasks.settings import MomentsSettings
+from models import devices
 from privatizers.networks.spectral import LowFrequencies
 from privatizers.pair_moments import contribution, width_of
 
@@ -50,6 +51,8 @@ class MomentsLocalTask:
             raise NodeDataError(f"a sum of {asked} numbers is asked for: {MOST_VALUES} at most")
         self._features.centre.copy_(self._told(request, "centre"))
         self._features.scale.copy_(self._told(request, "scale"))
+        self._device = devices.best_device()
+        self._features.to(self._device)
 
     def _told(self, request: TrainRequest, name: str) -> Tensor:
         """A number for each feature that came with the request."""
@@ -63,13 +66,19 @@ class MomentsLocalTask:
         """Each user's update; zeros of one without records, or without sensitive values."""
         held = padded(cohort, self._records, self._users)
         known = torch.tensor([float(data.sensitive is not None) for data in cohort])
-        pairs = held.labels * self._values + held.sensitive
-        present = held.present * known[:, None]
+        pairs, present, images = (
+            part.to(self._device)
+            for part in (
+                held.labels * self._values + held.sensitive,
+                held.present * known[:, None],
+                held.images,
+            )
+        )
         # user by user, in one shape: no user rounds another's numbers
         return torch.stack(
             [
-                contribution(self._features(images), own, there, self._pairs).view(-1)
-                for images, own, there in zip(held.images, pairs, present, strict=True)
+                contribution(self._features(shown), own, there, self._pairs).view(-1)
+                for shown, own, there in zip(images, pairs, present, strict=True)
             ]
         )
 

@@ -24,6 +24,7 @@ from client.data import LocalData, LocalUsers, NodeDataError, sensitive_of
 from client.messages import TrainRequest
 from client.record_batches import DrawnRecords
 from client.tasks.settings import PrivatizerSettings
+from models import devices
 from models.vectors import load_vector
 from privatizers.methods import method_of
 from privatizers.networks.design import SCALARS, SHARES, design
@@ -51,8 +52,9 @@ class PrivatizerLocalTask:
         self._design = design(plain, users.shape, users.classes, classes)
         self._bounds = self._design.bounds(request.mechanism.clipping_norm)
         self._batch, self._chooses = settings.batch, settings.consenting > 0
+        self._device = devices.best_device()
         self._load(request)
-        public = torch.from_numpy(request.weights["public"].copy())
+        public = torch.from_numpy(request.weights["public"].copy()).to(self._device)
         self._shared = public[: len(self._design.scalars)]
         shares = public[len(self._design.scalars) :]
         self._method = method_of(plain).build(self._design.networks, plain, shares)
@@ -64,6 +66,7 @@ class PrivatizerLocalTask:
             if block.name in self._design.networks:
                 end = start + block.size
                 load_vector(self._design.networks[block.name], vector[start:end])
+                self._design.networks[block.name].to(self._device)
                 start = end
 
     def updates(self, cohort: Sequence[LocalData], seeds: Sequence[int]) -> Tensor:
@@ -71,8 +74,8 @@ class PrivatizerLocalTask:
         held = padded(cohort, self._records, self._users)
         known = torch.tensor([len(d.labels) > 0 and d.sensitive is not None for d in cohort])
         drawn = [self._draw(held, user, seed) for user, seed in enumerate(seeds)]
-        rows = self._rows([torch.stack(part) for part in zip(*drawn, strict=True)])
-        return torch.where(known[:, None], rows, 0.0)
+        rows = self._rows([torch.stack(p).to(self._device) for p in zip(*drawn, strict=True)])
+        return torch.where(known[:, None].to(self._device), rows, 0.0)
 
     def record_rows(self, drawn: DrawnRecords) -> Tensor:
         """There are none: filters hide what users, not records, want hidden.

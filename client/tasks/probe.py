@@ -19,6 +19,7 @@ from client.data import LocalData, LocalUsers, NodeDataError
 from client.messages import TrainRequest
 from client.record_batches import DrawnRecords
 from client.tasks.settings import PLACES, ProbeSettings
+from models import devices
 from models.annotators import Annotator
 from models.probes.asking import AskedProbe, parse_probe
 from models.probes.protocol import ProbedRecords
@@ -32,7 +33,7 @@ def asked_network(users: LocalUsers, request: TrainRequest) -> Annotator | None:
         return None
     annotator = Annotator(users.shape, users.classes, settings.components, settings.features)
     load_vector(annotator, request.weights["annotator"])
-    return annotator
+    return annotator.to(devices.best_device())
 
 
 class ProbeLocalTask:

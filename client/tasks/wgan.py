@@ -35,9 +35,9 @@ from client.tasks.wgan_networks import (
     class_slopes,
     draw_fakes,
     load_networks,
-    node_device,
 )
 from client.tasks.wgan_records import RecordSteps
+from models import devices
 from models.limits import weight_limits
 from models.shapes import one_hot
 
@@ -52,7 +52,7 @@ class WganLocalTask:
     def __init__(self, users: LocalUsers, request: TrainRequest) -> None:
         self._users, self._request = users, request
         settings = WganSettings.model_validate(request.settings)
-        if settings.engine == "columns" and node_device().type == "cuda":
+        if settings.engine == "columns" and devices.best_device().type == "cuda":
             self.chunk = IN_FLIGHT_GPU
 
     def updates(self, cohort: Sequence[LocalData], seeds: Sequence[int]) -> Tensor:

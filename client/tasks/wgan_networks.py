@@ -13,6 +13,7 @@ from torch.nn.utils import vector_to_parameters
 from client.data import LocalUsers
 from client.messages import TrainRequest
 from client.tasks.settings import WganSettings
+from models import devices
 from models.critics import WganCritic
 from models.generators import Generator
 from models.vectors import load_vector
@@ -39,7 +40,7 @@ LOSSES = {
 
 def load_networks(users: LocalUsers, request: TrainRequest) -> tuple[WganCritic, Generator]:
     """The global critic and generator as the request carries them, on the node's device."""
-    settings, device = WganSettings.model_validate(request.settings), node_device()
+    settings, device = WganSettings.model_validate(request.settings), devices.best_device()
     critic = WganCritic(users.shape, users.classes, settings.width, settings.hidden)
     vector_to_parameters(torch.from_numpy(request.weights["critic"].copy()), critic.parameters())
     generator = Generator(
@@ -47,11 +48,6 @@ def load_networks(users: LocalUsers, request: TrainRequest) -> tuple[WganCritic,
     )
     load_vector(generator, request.weights["generator"])
     return critic.to(device), generator.to(device)
-
-
-def node_device() -> torch.device:
-    """The node's GPU where there is one."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 @torch.no_grad()

@@ -19,7 +19,8 @@ FARTHEST = 4.0
 def _log_probabilities(annotator: Annotator | None, images: Tensor) -> Tensor:
     if annotator is None:
         raise ValueError("the probe needs a network that knows the classes")
-    return F.log_softmax(annotator(images), 1)
+    scores = annotator(images.to(annotator.weight.device))
+    return F.log_softmax(scores, 1).to(images.device)
 
 
 def _of(logarithms: Tensor, labels: Tensor) -> Tensor:

@@ -153,16 +153,20 @@ class RunMethods(Transactions):
             StoreError: another entry has an index, a release or a round has no ledger entry, or
                 a release is of another round than its entry; nothing is stored then.
         """
+        ledger = tuple(ledger)
         with self._writing() as session:
+            # held until the end: a session asks the database again for what is not in use
+            runs = [require_run(session, run_id) for run_id in {one.run_id for one in ledger}]
             for entry in ledger:
                 _record_ledger(session, entry)
             for release in releases:
                 _record_release(session, release)
             for record in rounds:
                 _record_round(session, record)
-            for there in presence:
-                _require_ledgered_round(session, there.run_id, there.round)
-                record_presence(session, there)
+            for row in presence:
+                _require_ledgered_round(session, row.run_id, row.round)
+                record_presence(session, row)
+            del runs
 
     def ledger(self, run_id: str) -> list[LedgerRow]:
         """A run's mirrored ledger entries, by index."""

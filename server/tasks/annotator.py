@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from client.tasks.settings import AnnotatorSettings
+from models import devices
 from models.annotators import Annotator
 from models.vectors import load_vector, to_vector
 from server.config.section import ConfigError
@@ -48,6 +49,8 @@ class AnnotatorTask:
                 Annotator(context.shape, context.classes, settings.components, settings.features)
                 for _ in range(2)
             )
+            for network in (self._iterate, self._mean):
+                network.to(devices.best_device())
         except ValueError as error:
             name = f"tasks.{context.name}.components"
             raise ConfigError(f"{name} = {settings.components!r} cannot be used: {error}") from None
@@ -98,6 +101,7 @@ class AnnotatorTask:
         if release.shape != (self.size,):
             raise ValueError(f"a release of shape {release.shape}, expected ({self.size},)")
         update = torch.from_numpy(release.astype(np.float32)).view_as(self._velocity)
+        update = update.to(self._velocity)
         self._velocity.mul_(self._settings.momentum).add_(update)
         self._iterate.weight.add_(self._velocity, alpha=self._settings.rate)
         self._applied += 1
@@ -119,17 +123,18 @@ class AnnotatorTask:
     def loss(self, images: Tensor, labels: Tensor) -> Tensor:
         """Weighted cross-entropy of requested classes; differentiable in the images.
 
-        Every other image is enough of a hint, and the annotator's features are the dear part.
+        It judges some of the images, each class alike: its features are the dear part.
         """
-        answers = self._mean(images[::2]) * self._settings.sharpness
-        return F.cross_entropy(answers, labels[::2]) * self._settings.weight
+        every = self._settings.judged_every
+        answers = self._mean(images[::every]) * self._settings.sharpness
+        return F.cross_entropy(answers, labels[::every]) * self._settings.weight
 
     def state(self) -> Arrays:
         """All that `restore` needs to go on bit for bit."""
         return {
             "iterate": to_vector(self._iterate),
-            "mean": self._mean.weight.numpy().copy(),
-            "velocity": self._velocity.numpy().copy(),
+            "mean": self._mean.weight.cpu().numpy().copy(),
+            "velocity": self._velocity.cpu().numpy().copy(),
             "begun": np.array(self._begun),
             "applied": np.array(self._applied),
         }

@@ -18,6 +18,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from client.messages import Vector
 from client.tasks.settings import EngineName, ProductPrecision, WganSettings
+from models import devices
 from models.critics import WganCritic
 from models.limits import clamp_weights, limits_norm, weight_limits
 from models.precision import chosen
@@ -39,7 +40,7 @@ class WganTask(CriticSteps):
         source = torch.Generator().manual_seed(context.config.seed)
         self._critic = WganCritic(
             context.shape, context.classes, settings.width, settings.hidden, generator=source
-        )
+        ).to(devices.best_device())
         self._critic.requires_grad_(False)  # only the generator is differentiated here
         self._limits = weight_limits(self._critic, settings.weight_limit)
         clamp_weights(self._critic, self._limits)  # or users would spend their clip on it
@@ -58,7 +59,7 @@ class WganTask(CriticSteps):
 
     def weights(self) -> Vector:
         """Flat parameters, float32 [P]."""
-        return parameters_to_vector(self._critic.parameters()).detach().numpy().copy()
+        return parameters_to_vector(self._critic.parameters()).detach().cpu().numpy().copy()
 
     def request(self) -> Request:
         """The critic and the generator that it is trained against."""
@@ -103,7 +104,8 @@ class WganTask(CriticSteps):
     def restore(self, state: Arrays) -> None:
         """Take up a state."""
         vector = torch.from_numpy(state["parameters"].astype(np.float32))
-        vector_to_parameters(vector, self._critic.parameters())
+        device = devices.device_of(self._critic)
+        vector_to_parameters(vector.to(device), self._critic.parameters())
         restore_optimiser(self._optimiser, state)
         self._applied = int(state["applied"])
 

@@ -16,7 +16,8 @@ from client.datasets.spec import Augmentation
 
 BACKGROUND = -1.0
 """Pixels that an affine map brings in from outside the image."""
-CHUNK = 5000
+CHUNK = 500
+"""Images that are changed at once."""
 
 
 def augment(images: Tensor, settings: Augmentation, generator: torch.Generator) -> Tensor:
@@ -96,6 +97,8 @@ def mixup(images: Tensor, most: float, generator: torch.Generator) -> tuple[Tens
     """
     partners = torch.randperm(len(images), generator=generator)
     weights = torch.rand(len(images), generator=generator) * most
-    share = weights.to(images.device)[:, None, None, None]
-    mixed = (1 - share) * images + share * images[partners.to(images.device)]
+    share, mixed = weights.to(images.device)[:, None, None, None], torch.empty_like(images)
+    for places in torch.split(torch.arange(len(images), device=images.device), CHUNK):
+        others = images[partners.to(images.device)[places]]
+        mixed[places] = (1 - share[places]) * images[places] + share[places] * others
     return mixed, partners, weights

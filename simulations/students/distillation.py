@@ -111,17 +111,16 @@ def training_set(
     Where the sampler can draw between classes, a half are such images, plain and changed: they are
     where classes part, which the annotator knows and samples of one class rarely show.
     """
-    if isinstance(sampler, Between):
-        half = images // 2
-        clear, _ = varied_samples(
-            sampler, images=images - half, seed=seed, augmentation=augmentation
-        )
-        pictures = torch.cat([clear, between_samples(sampler, half, seed, augmentation)])
-    else:
-        pictures, _ = varied_samples(sampler, images=images, seed=seed, augmentation=augmentation)
-    source = torch.Generator().manual_seed(seed + 2)
-    parts = [distort(part, distortion, source) for part in torch.split(pictures, CHUNK)]
-    return torch.cat(parts), torch.cat([sharpened(sampler.label(part)) for part in parts])
+    half = images // 2 if isinstance(sampler, Between) else 0
+    room = Room(images)
+    varied_samples(sampler, images=images - half, seed=seed, augmentation=augmentation, room=room)
+    if isinstance(sampler, Between) and half:
+        room.put(between_samples(sampler, half, seed, augmentation))
+    source, labels = torch.Generator().manual_seed(seed + 2), []
+    for part in torch.split(room.images, CHUNK):  # in place: they may be most of the memory
+        part.copy_(distort(part, distortion, source))
+        labels.append(sharpened(sampler.label(part)))
+    return room.images, torch.cat(labels)
 
 
 def between_samples(
@@ -139,7 +138,12 @@ def between_samples(
 
 
 def varied_samples(
-    sampler: Source, *, images: int, seed: int, augmentation: Augmentation | None = None
+    sampler: Source,
+    *,
+    images: int,
+    seed: int,
+    augmentation: Augmentation | None = None,
+    room: Room | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Samples, changed samples and mixtures of samples, with the classes they were asked for.
 
@@ -148,10 +152,11 @@ def varied_samples(
         images: how many images in total.
         seed: decides everything.
         augmentation: which changes; affine maps and mixtures by default.
+        room: where to put them; room of their own by default.
 
     Returns:
-        Images float32 [n, c, h, w], and probabilities float32 [n, classes] by requested class: one
-        for a sample, two for a mixture.
+        Images float32 [n, c, h, w], all that are in the room, and probabilities float32
+        [n, classes] by requested class: one for a sample, two for a mixture.
     """
     if images < 1:
         raise ValueError(f"images={images} must be at least 1")
@@ -163,15 +168,38 @@ def varied_samples(
     samples = sampler.draw(labels, seed)
     requested = F.one_hot(labels, sampler.classes).to(samples.dtype)
     plain = moved(samples, settings, generator)
-    pictures, targets = [plain], [requested]
+    room, left, targets = room or Room(images), images, [requested]
+    left -= room.put(plain[:left])
     if settings.kind != "none":
-        pictures.append(augment(samples, settings, generator))
+        left -= room.put(augment(samples, settings, generator)[:left])
         targets.append(requested)
     if settings.mixing > 0:
         mixed, partners, weights = mixup(plain, settings.mixing, generator)
-        pictures.append(mixed)
+        room.put(mixed[:left])
         targets.append(torch.lerp(requested, requested[partners], weights[:, None]))
-    return torch.cat(pictures)[:images], torch.cat(targets)[:images]
+    return room.images, torch.cat(targets)[:images]
+
+
+class Room:
+    """Images put one after the other into one tensor, so that they are never held twice."""
+
+    def __init__(self, most: int) -> None:
+        """Make room for ``most`` images."""
+        self._most, self._held = most, 0
+        self._whole: Tensor | None = None
+
+    def put(self, images: Tensor) -> int:
+        """Copy images [n, c, h, w] in behind those there; returns n."""
+        if self._whole is None:
+            self._whole = images.new_empty(self._most, *images.shape[1:])
+        self._whole[self._held : self._held + len(images)] = images
+        self._held += len(images)
+        return len(images)
+
+    @property
+    def images(self) -> Tensor:
+        """Those that were put in, [n, c, h, w]."""
+        return torch.zeros(0) if self._whole is None else self._whole[: self._held]
 
 
 def sharpened(probabilities: Tensor, sharpness: float = SHARPNESS) -> Tensor:

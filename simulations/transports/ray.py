@@ -25,7 +25,7 @@ import tomli_w
 from accountant.ledger.ledger import Ledger
 from foundation.errors import FedlensError
 from server.config.tree import Config
-from server.rounds import Observer
+from server.progress import Observer
 from server.run_directory import RunDirectory
 from server.run_ledger import spending_of
 from server.run_store import VARIABLE
@@ -40,6 +40,8 @@ CONNECTION = "fedlens"
 
 NODE_CPUS, NODE_GPUS = "FEDLENS_NODE_CPUS", "FEDLENS_NODE_GPUS"
 """Environment: cores, and (shares of) GPUs, that Ray keeps for each node that is at work."""
+CLUSTER = "RAY_ADDRESS"
+"""Environment: a Ray cluster that is there already, which Ray itself looks for under this name."""
 
 
 class TransportError(FedlensError, RuntimeError):
@@ -153,7 +155,7 @@ def _submit(app: Path, config: Config, home: Path, environment: dict[str, str]) 
 
 
 def resources(nodes: int, environment: Mapping[str, str]) -> str:
-    """What Ray is told of the machine.
+    """What Ray is told of the machine; a cluster knows itself what its machines have.
 
     Nodes at work take what `NODE_CPUS` and `NODE_GPUS` say, by default a core and no GPU.
 
@@ -166,9 +168,10 @@ def resources(nodes: int, environment: Mapping[str, str]) -> str:
         "num-supernodes": nodes,
         "client-resources-num-cpus": int(cpus),
         "client-resources-num-gpus": gpus,
-        "init-args-num-cpus": os.cpu_count() or 1,
         "init-args-log-to-driver": "false",
     }
+    if not environment.get(CLUSTER):
+        told["init-args-num-cpus"] = os.cpu_count() or 1
     return " ".join(f"{key}={value}" for key, value in told.items())
 
 

@@ -1,6 +1,10 @@
-"""Many rounds with tiny models: memory over rounds, and one release for each ledger entry.
+"""Many rounds with tiny models: memory and time over rounds, and a release for each ledger entry.
 
 ``python -m studies.benchmarks.long_runs --rounds 10000``
+
+The server's own work is all that is neither a node's nor the generator's training: draws, messages,
+checks, noise, ledger, both accounts, state and store. Times are of the processor, which other work
+on the machine moves least.
 """
 
 from __future__ import annotations
@@ -8,6 +12,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
@@ -15,15 +20,27 @@ from rich.table import Table
 
 from accountant.ledger.ledger import Ledger
 from server.config.tree import Config
-from server.rounds import Progress
+from server.generator import GeneratorTrainer
+from server.progress import Progress
 from server.run_directory import RunDirectory
 from server.store import open_store
 from simulations.engine import train_in_process
+from simulations.transports.inprocess import InProcessGrid
 from studies.benchmarks.fuzzing.__main__ import resident
-from studies.benchmarks.rounds import IDLE
+from studies.benchmarks.rounds import IDLE, clocked
 
 WARM = 0.1
-"""Share of the rounds after which memory is to stay as it is."""
+"""Share of the rounds after which memory and time are to stay as they are."""
+MARKS = (WARM, 0.25, 0.5, 0.75, 1.0)
+
+
+@dataclass(frozen=True)
+class LookAtRun:
+    """A run as it was when a round's generator had trained."""
+
+    megabytes: float
+    seconds: float
+    """Of the processor, the server's own."""
 
 
 def main() -> None:
@@ -31,12 +48,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m studies.benchmarks.long_runs")
     parser.add_argument("--rounds", type=int, default=10_000)
     rounds = parser.parse_args().rounds
-    seen: dict[int, tuple[float, float]] = {}
+    seen: dict[int, LookAtRun] = {}
+    places = (InProcessGrid, "answer"), (GeneratorTrainer, "train")
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        clocked(*places, clock=time.process_time) as others,
+    ):
 
-    def look(progress: Progress) -> None:
-        seen[progress.round] = resident(), time.monotonic()
+        def look(progress: Progress) -> None:
+            # inside the generator's training, which `others` counts once it is done
+            seen[progress.round] = LookAtRun(resident(), time.process_time() - others[0])
 
-    with tempfile.TemporaryDirectory() as folder:
         config = Config().updated(
             {**IDLE, "tasks.critic.rounds": rounds, "release.every": 10 * rounds}
         )
@@ -46,18 +68,22 @@ def main() -> None:
         with open_store(outcome.store) as store:
             releases = len(store.releases(outcome.run_id))
         state = (directory.checkpoints / "state.safetensors").stat().st_size / 2**20
-    table = Table("round", "memory", "seconds a round")
-    for share in (WARM, 0.25, 0.5, 0.75, 1.0):
-        here, before = max(1, int(share * rounds)), max(1, int((share - WARM) * rounds))
-        pace = (seen[here][1] - seen[before][1]) / max(1, here - before)
-        table.add_row(f"{here:,}", f"{seen[here][0]:.1f} MB", f"{pace:.3f}")
     console = Console()
-    console.print(table)
-    grown = seen[rounds][0] / seen[max(1, int(WARM * rounds))][0] - 1
+    console.print(_table(seen, rounds))
+    grown = seen[rounds].megabytes / seen[max(1, int(WARM * rounds))].megabytes - 1
     console.print(
         f"{rounds:,} rounds: memory {grown:+.1%} after the first tenth; {entries:,} entries, "
         f"{releases:,} releases; state {state:.1f} MB"
     )
+
+
+def _table(seen: dict[int, LookAtRun], rounds: int) -> Table:
+    table = Table("round", "memory", "the server's own work a round")
+    for share in MARKS:
+        here, before = max(1, int(share * rounds)), max(1, int((share - WARM) * rounds))
+        own = (seen[here].seconds - seen[before].seconds) / max(1, here - before)
+        table.add_row(f"{here:,}", f"{seen[here].megabytes:.1f} MB", f"{1000 * own:.1f} ms")
+    return table
 
 
 if __name__ == "__main__":

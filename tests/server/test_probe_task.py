@@ -18,6 +18,7 @@ from server.agreed import EnrolmentError
 from server.config.tree import Config, ConfigError
 from server.population import population_folder
 from server.private_step import NoUsableReply
+from server.round_history import RoundHistory
 from server.run_directory import RunDirectory
 from server.store import open_store
 from simulations.federation.apps import node_users, open_simulated_users, simulated_federation
@@ -47,7 +48,8 @@ def probed():
 
 
 def answered(path):
-    return RunDirectory.open(path).load_state().facts["history"][-1]["metrics"]["probe"]
+    directory = RunDirectory.open(path)
+    return RoundHistory(directory).last(directory.load_state())["metrics"]["probe"]
 
 
 def truth(config, wanted=3):

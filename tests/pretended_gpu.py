@@ -1,0 +1,130 @@
+"""A GPU that there is not: tensors that are said to be on it are told apart, and never mixed.
+
+All is computed on the processor. What is moved to the *meta* device is taken to be on the GPU, and
+so is what is made of it. As on a real one it cannot be read by NumPy, nor computed with tensors of
+the processor that are more than a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+PRETENDED = torch.device("meta")
+MAY_MIX = ("copy_", "_to_copy", "index", "index_put", "index_put_", "_index_put_impl_")
+"""What a GPU does with tensors of the processor too: copies, and places to look at."""
+
+
+class OnTwoDevices(AssertionError):
+    """A GPU would refuse it."""
+
+
+def plain(tensor: Tensor) -> Tensor:
+    """What lies under the layers of a transformation such as vmap."""
+    while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = torch._C._functorch.get_unwrapped(tensor)
+    return tensor
+
+
+class _Memory:
+    """Which storages are on the GPU; they are held, so that no other takes their place."""
+
+    def __init__(self) -> None:
+        self.held: dict[int, Any] = {}
+        self.computed = 0
+
+    def has(self, tensor: Tensor) -> bool:
+        return plain(tensor).untyped_storage().data_ptr() in self.held
+
+    def put(self, tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.nbytes():
+            self.held[storage.data_ptr()] = storage
+        return tensor
+
+
+class _Placing(TorchDispatchMode):
+    def __init__(self, memory: _Memory) -> None:
+        super().__init__()
+        self.memory = memory
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = dict(kwargs or {})
+        name = func._schema.name.split("::")[1]
+        given = [one for one in tree_leaves((args, kwargs)) if isinstance(one, Tensor)]
+        wanted = kwargs.get("device")
+        if wanted is not None:
+            kwargs["device"] = torch.device("cpu")
+        there = [self.memory.has(one) for one in given]
+        here = [one for one, on in zip(given, there, strict=True) if not on and one.dim()]
+        if any(there) and here and name not in MAY_MIX:
+            raise OnTwoDevices(f"{name} of tensors on two devices: {[o.shape for o in given]}")
+        made = func(*args, **kwargs)
+        on = wanted == PRETENDED if wanted is not None else any(there)
+        if name in ("copy_", "index_put_", "_index_put_impl_", "index", "index_put"):
+            on = there[0]
+        if on:
+            self.memory.computed += 1
+            own = {one.untyped_storage().data_ptr() for one in given if not self.memory.has(one)}
+
+            def mark(tensor: Tensor) -> Tensor:
+                shared = tensor.untyped_storage().data_ptr() in own
+                return self.memory.put(tensor.clone() if shared else tensor)
+
+            made = tree_map_only(Tensor, mark, made)
+        return made
+
+
+class _Telling(TorchFunctionMode):
+    def __init__(self, memory: _Memory) -> None:
+        super().__init__()
+        self.memory = memory
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        first = args[0] if args else None
+        if isinstance(first, Tensor) and self.memory.has(first):
+            if func is Tensor.device.__get__:
+                return PRETENDED
+            if func is Tensor.cpu or (func is Tensor.to and _to_processor(args, kwargs)):
+                return _copied(first)
+            if func is Tensor.new_tensor:
+                return func(*args, **kwargs).to(PRETENDED)
+            if func in (Tensor.numpy, Tensor.__array__):
+                raise OnTwoDevices("NumPy cannot read a tensor that is on a GPU")
+        elif func is Tensor.to and isinstance(first, Tensor):
+            other = next((one for one in args[1:] if isinstance(one, Tensor)), None)
+            if other is not None and self.memory.has(other):
+                return func(first, PRETENDED, other.dtype)
+        return func(*args, **kwargs)
+
+
+def _to_processor(args: Any, kwargs: Any) -> bool:
+    wanted = [*args[1:], *kwargs.values()]
+    return any(one in ("cpu", torch.device("cpu")) for one in wanted if not isinstance(one, Tensor))
+
+
+def _copied(tensor: Tensor) -> Tensor:
+    with torch._C.DisableTorchFunction():
+        return torch.zeros(tensor.shape, dtype=tensor.dtype).copy_(tensor)
+
+
+@contextmanager
+def pretended_gpu(monkeypatch: Any) -> Iterator[_Memory]:
+    """A machine with a GPU, as far as `models.devices.best_device` says.
+
+    Raises:
+        OnTwoDevices: what a GPU would refuse.
+    """
+    memory = _Memory()
+    with monkeypatch.context() as patch:
+        patch.setattr("models.devices.best_device", lambda: PRETENDED)
+        with _Placing(memory), _Telling(memory):
+            yield memory

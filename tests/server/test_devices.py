@@ -1,0 +1,121 @@
+"""Every task, the generator and the annotator compute where `models.devices` says.
+
+Without a GPU one is pretended: tensors that are said to be on it are told apart from the others,
+and what a GPU would refuse is refused. All is computed on the processor, so results are equal bit
+for bit. With a GPU the same runs train on it, and agree with the processor's up to rounding.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from pretended_gpu import OnTwoDevices, pretended_gpu
+from test_pinned_models import RUNS
+
+from client.tasks import CLIENT_TASKS
+from server.run_directory import RunDirectory
+from server.tensors import Arrays
+
+PROBED = {
+    "schedule": "probe",
+    "data.records_per_user": 5,
+    "tasks.probe.kind": "probe",
+    "tasks.probe.probe": "dark_border",
+    "tasks.probe.noise_multiplier": 0.5,
+}
+TOLERANCE = 2e-2
+"""Largest distance of an array that a GPU trained from the processor's, over the latter's norm."""
+NOT_ON_A_GPU = {"probe"}
+"""A probe without a network counts pixels and labels of a few records."""
+
+
+def trained(run_small, config, path, name: str) -> Arrays:
+    run_small(config, name)
+    snapshot = RunDirectory(path / name).load_state()
+    assert snapshot is not None
+    return snapshot.arrays
+
+
+@pytest.fixture
+def on_the_device(monkeypatch):
+    """How much of each kind of task's updates is computed on the pretended GPU."""
+    seen: dict[str, int] = {}
+
+    def watch(memory):
+        for kind in CLIENT_TASKS:
+            task = CLIENT_TASKS[kind]
+            for way in ("updates", "record_rows"):
+                monkeypatch.setattr(task, way, counted(getattr(task, way), kind, memory))
+
+    def counted(work, kind, memory):
+        def call(self, *arguments):
+            before = memory.computed
+            try:
+                return work(self, *arguments)
+            finally:
+                seen[kind] = seen.get(kind, 0) + memory.computed - before
+
+        return call
+
+    return watch, seen
+
+
+@pytest.mark.parametrize("name", [*RUNS, "probe"])
+def test_a_run_with_a_pretended_gpu_trains_the_same_and_mixes_nothing(
+    name, small_config, run_small, a_filter_in_no_time, few_images_for_the_frame, tmp_path,
+    monkeypatch, on_the_device,
+):  # fmt: skip
+    settings = {**RUNS, "probe": PROBED}[name]
+    config = small_config(**{k.replace(".", "__"): v for k, v in settings.items()})
+    wanted = trained(run_small, config, tmp_path, "processor")
+    watch, seen = on_the_device
+    with pretended_gpu(monkeypatch) as memory:
+        watch(memory)
+        found = trained(run_small, config, tmp_path, "pretended")
+    kinds = {task.settings.kind for task in config.planned.values()}
+    assert seen.keys() == kinds
+    assert all(seen[kind] > 0 for kind in kinds - NOT_ON_A_GPU), seen
+    assert found.keys() == wanted.keys()
+    for key, value in wanted.items():
+        np.testing.assert_array_equal(found[key], value, err_msg=key)
+
+
+def test_a_pretended_gpu_refuses_what_a_real_one_does(monkeypatch):
+    with pretended_gpu(monkeypatch) as memory:
+        from models.devices import best_device
+
+        here = torch.ones(3)
+        there = here.to(best_device())
+        assert (there + there).device == best_device() and memory.computed
+        with pytest.raises(OnTwoDevices):
+            here + there
+        with pytest.raises(OnTwoDevices):
+            there.numpy()
+        assert (there * 2).cpu().numpy().tolist() == [2.0, 2.0, 2.0]
+        assert (there + torch.tensor(1.0)).sum().item() == 6.0
+        there.copy_(here)
+        layer = torch.nn.Linear(3, 2).to(best_device())
+        with pytest.raises(OnTwoDevices):
+            layer(here)
+        layer(there).sum().backward()
+        mapped = torch.func.vmap(lambda row: row * torch.arange(3, device=row.device))
+        assert mapped(there[None]).device == best_device()
+        with pytest.raises(OnTwoDevices):
+            torch.func.vmap(lambda row: row * torch.arange(3.0))(there[None])
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_on_a_gpu_agrees_with_the_processors(
+    name, small_config, run_small, a_filter_in_no_time, few_images_for_the_frame, tmp_path,
+    monkeypatch,
+):  # fmt: skip
+    config = small_config(**{k.replace(".", "__"): v for k, v in RUNS[name].items()})
+    found = trained(run_small, config, tmp_path, "gpu")
+    monkeypatch.setattr("models.devices.best_device", lambda: torch.device("cpu"))
+    wanted = trained(run_small, config, tmp_path, "processor")
+    for key, value in wanted.items():
+        if value.dtype.kind == "f":
+            apart = float(np.linalg.norm(found[key] - value))
+            assert apart <= TOLERANCE * max(1.0, float(np.linalg.norm(value))), key
