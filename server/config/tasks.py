@@ -133,8 +133,8 @@ class WganConfig(CriticConfig):
     other. ``vmap``: together, in the framework's batched operations. ``columns``: together, as
     batched products on patches. ``auto``: ``columns`` for critics of 60,000 parameters or more."""
     precision: Precision = "float32"
-    """Of products in the engine ``columns``: ``float32``, ``bfloat16``, or ``auto``, which is
-    bfloat16 where the server's processor is faster so. Weights and sums are float32 always."""
+    """Of the products of the pass back in the engine ``columns``: ``float32``, ``bfloat16``, or
+    ``auto``, which is bfloat16 where the server's processor is faster so. All else is float32."""
     optimiser: Literal["sgd", "momentum", "adam"] = "adam"
     """Server's step on the noisy mean update: ``sgd``, ``momentum`` or ``adam``."""
     rate: Positive = 0.002

@@ -22,7 +22,7 @@ from client.tasks.engines.blocks import StridedLayer
 from client.tasks.engines.columns import ColumnsEngine
 from client.tasks.wgan import WganLocalTask
 from models.critics import WganCritic
-from models.limits import weight_limits
+from models.limits import clamp_weights, weight_limits
 from server.config.tasks import WganConfig
 from server.tasks.wgan import LARGE, engine_for
 
@@ -39,7 +39,7 @@ examples = settings(max_examples=8, deadline=None, derandomize=True)
 architectures = st.fixed_dictionaries(
     {
         "channels": st.sampled_from([1, 3]),
-        "side": st.sampled_from([16, 20, 28, 32, 44]),
+        "side": st.sampled_from([16, 20, 28, 32]),
         "width": st.integers(1, 9),
         "hidden": st.integers(1, 20),
         "loss": st.sampled_from(["wasserstein", "hinge"]),
@@ -53,6 +53,7 @@ architectures = st.fixed_dictionaries(
 def made(channels=1, side=28, width=8, hidden=12, loss="hinge", limit=2.0, **_):
     """A critic and a rule of steps so small that they do not themselves amplify what is rounded."""
     critic = WganCritic((channels, side, side), CLASSES, width, hidden)
+    clamp_weights(critic, weight_limits(critic, limit))  # as the server's is, always
     return critic, LocalRule(loss, 0.005, weight_limits(critic, limit))
 
 

@@ -37,6 +37,13 @@ def test_each_round_is_said_with_both_epsilons_and_the_nodes(
     assert stat.S_IMODE((tmp_path / "run").stat().st_mode) == 0o700
 
 
+def test_the_engine_of_several_local_steps_is_recorded(run_small, small_config, tmp_path):
+    critic = {"kind": "wgan", "local_steps": 2, "rounds": 1, "engine": "columns"}
+    settings = {f"tasks__critic__{name}": value for name, value in critic.items()}
+    run_small(small_config(tasks__critic__precision="bfloat16", **settings))
+    assert said_by(tmp_path)["computed_by"] == {"critic": "columns, bfloat16"}
+
+
 def test_a_node_that_fails_is_missing_in_what_is_said(run_small, small_config, tmp_path, caplog):
     caplog.set_level(logging.INFO, "server")
     app = ClientApp()

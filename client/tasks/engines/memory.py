@@ -14,7 +14,7 @@ class ReusedMemory:
     """Tensors by name, made once; a tensor of a name is lost when it is taken again."""
 
     def __init__(self, dtype: torch.dtype, device: torch.device) -> None:
-        """Tensors of ``dtype``, unless another is asked for."""
+        """Float32 tensors, unless another type is asked for; products are of ``dtype``."""
         self._dtype, self._device = dtype, device
         self._held: dict[str, Tensor] = {}
 
@@ -22,7 +22,7 @@ class ReusedMemory:
         """A tensor: zeros at first, later what was written into it last."""
         held = self._held.get(name)
         if held is None or held.shape != shape:
-            held = torch.zeros(shape, dtype=dtype or self._dtype, device=self._device)
+            held = torch.zeros(shape, dtype=dtype or torch.float32, device=self._device)
             self._held[name] = held
         return held
 
@@ -30,7 +30,7 @@ class ReusedMemory:
         """A float32 tensor in the dtype of products."""
         if weight.dtype == self._dtype:
             return weight
-        return self.take(f"low {name}", weight.shape).copy_(weight)
+        return self.take(f"low {name}", weight.shape, self._dtype).copy_(weight)
 
     def widened(self, name: str, values: Tensor) -> Tensor:
         """A tensor of the dtype of products in float32."""

@@ -15,14 +15,8 @@ from studies.benchmarks.peers.turns import Round, take_turns
 from studies.benchmarks.peers.work import SIZES
 
 COHORTS, POPULATIONS = (16, 64, 128), (1_000, 30_000, 1_000_000)
-TURNS = 1
-OURS = {"fedlens": "fedlens, columns", "fedlens, bfloat16": "fedlens, columns in bfloat16"}
-COLOURS = {
-    "fedlens": "#1f5fa8",
-    "fedlens, bfloat16": "#6fa8dc",
-    "pfl": "#d1711b",
-    "Flower": "#777777",
-}
+TURNS, OURS = 1, "fedlens, columns"
+COLOURS = {"fedlens": "#1f5fa8", "pfl": "#d1711b", "Flower": "#777777"}
 Curves = Mapping[str, Mapping[str, Mapping[int, float]]]
 
 
@@ -31,7 +25,7 @@ def curves(grid: Any, cohort: int, tell: Callable[[str], None]) -> Curves:
     large = SIZES["large"]
     by_cohort: dict[str, dict[int, float]] = {}
     for count in COHORTS:
-        ways: dict[str, Round] = {k: our_round(v, large, count) for k, v in OURS.items()}
+        ways: dict[str, Round] = {"fedlens": our_round(OURS, large, count)}
         if apple.is_there():
             ways["pfl"] = apple.apple_round(large, count)
         if count <= cohort:  # more SuperNodes than that take Flower's simulation minutes
@@ -41,7 +35,7 @@ def curves(grid: Any, cohort: int, tell: Callable[[str], None]) -> Curves:
             by_cohort.setdefault(name, {})[count] = cost.users_a_second
     by_population: dict[str, dict[int, float]] = {}
     for population in POPULATIONS:
-        ways = {k: our_round(v, large, 64, population) for k, v in OURS.items()}
+        ways = {"fedlens": our_round(OURS, large, 64, population)}
         for name, cost in take_turns(ways, frozenset(), 64, TURNS, tell).items():
             by_population.setdefault(name, {})[population] = cost.users_a_second
     return {"cohort": by_cohort, "population": by_population}
@@ -55,7 +49,10 @@ def plot_curves(found: Curves, path: Path) -> None:
         for name, line in found[kind].items():
             axes.plot(list(line), list(line.values()), "o-", color=COLOURS[name], label=name)
         axes.set_xscale("log")
-        axes.set_ylim(bottom=0)
+        places = sorted({place for line in found[kind].values() for place in line})
+        axes.set_xticks(places, [f"{place:,}" for place in places])
+        axes.minorticks_off()
+        axes.set_ylim(0, 1.15 * max(max(line.values()) for line in found["cohort"].values()))
         axes.grid(alpha=0.3)
     left.set(xlabel="users of a round", ylabel="users a second, one core")
     right.set(xlabel="users enrolled, 64 of them in a round")
