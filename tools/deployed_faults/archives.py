@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import io
 import json
 import math
 import shutil
+import tarfile
 import tempfile
+import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from rich.console import Console
@@ -19,7 +23,8 @@ from fedlens.backups import MANIFEST, restore
 from fedlens.deploy.bundles import bundle_problem
 from server.config.tree import Config
 from studies.benchmarks.fuzzing.__main__ import fuzz, row_of_parser
-from studies.benchmarks.fuzzing.structured import odd_bundle, odd_tar
+from studies.benchmarks.fuzzing.mutations import Source, spoiled
+from studies.benchmarks.fuzzing.structured import Make, zip_of
 from studies.benchmarks.fuzzing.targets import FuzzTarget
 
 
@@ -51,6 +56,44 @@ _PROJECT = b"""[tool.flwr.app.components]
 serverapp = "server.app:app"
 clientapp = "client.app:app"
 """
+
+
+def odd_bundle(members: Mapping[str, bytes]) -> Make:
+    """A zip of an app's files, one spoiled, or the zip itself."""
+
+    def make(source: Source) -> bytes:
+        changed, name = dict(members), source.choice(list(members))
+        if source.random() < 0.7:
+            changed[name] = spoiled([members[name]], source)
+        whole = zip_of(changed, source.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)))
+        return spoiled([whole], source) if source.random() < 0.5 else whole
+
+    return make
+
+
+def odd_tar(members: Mapping[str, bytes]) -> Make:
+    """A tar of files whose headers' checksums fit, of odd names, kinds and sizes, or cut short."""
+    names = (*members, "/etc/x", "../x", "a/b", "x" * 300, "", ".", "place.json")
+    kinds = (tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE)
+
+    def make(source: Source) -> bytes:
+        made, odd = io.BytesIO(), source.randrange(len(members))
+        with tarfile.open(fileobj=made, mode="w") as tar:
+            for place, (name, content) in enumerate(members.items()):
+                entry = tarfile.TarInfo(name)
+                if place == odd and source.random() < 0.5:
+                    content = spoiled([content], source)
+                elif place == odd:
+                    entry.name = source.choice(names)
+                    entry.type, entry.linkname = source.choice(kinds), source.choice(names)
+                entry.size = len(content)
+                tar.addfile(entry, io.BytesIO(content))
+                if place == odd and source.random() < 0.1:
+                    tar.addfile(entry, io.BytesIO(content))
+        whole = made.getvalue()
+        return spoiled([whole], source) if source.random() < 0.5 else whole
+
+    return make
 
 
 def _written(path: Path, data: object) -> Path:

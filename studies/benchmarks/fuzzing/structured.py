@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import tarfile
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 
@@ -98,55 +97,18 @@ def odd_npz(members: Mapping[str, bytes]) -> Make:
             changed[name] = spoiled([members[name]], source)
         else:
             changed[name] = odd_array(source)
-        return _zip_of(changed, source.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)))
+        return zip_of(changed, source.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)))
 
     return make
 
 
-def _zip_of(members: Mapping[str, bytes], packing: int) -> bytes:
+def zip_of(members: Mapping[str, bytes], packing: int) -> bytes:
+    """A zip of files, packed that way."""
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", packing) as archive:
         for name, content in members.items():
             archive.writestr(zipfile.ZipInfo(name), content, packing, 1)
     return made.getvalue()
-
-
-def odd_bundle(members: Mapping[str, bytes]) -> Make:
-    """A zip of an app's files, one spoiled, or the zip itself."""
-
-    def make(source: Source) -> bytes:
-        changed, name = dict(members), source.choice(list(members))
-        if source.random() < 0.7:
-            changed[name] = spoiled([members[name]], source)
-        whole = _zip_of(changed, source.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)))
-        return spoiled([whole], source) if source.random() < 0.5 else whole
-
-    return make
-
-
-def odd_tar(members: Mapping[str, bytes]) -> Make:
-    """A tar of files whose headers' checksums fit, of odd names, kinds and sizes, or cut short."""
-    names = (*members, "/etc/x", "../x", "a/b", "x" * 300, "", ".", "place.json")
-    kinds = (tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE)
-
-    def make(source: Source) -> bytes:
-        made, odd = io.BytesIO(), source.randrange(len(members))
-        with tarfile.open(fileobj=made, mode="w") as tar:
-            for place, (name, content) in enumerate(members.items()):
-                entry = tarfile.TarInfo(name)
-                if place == odd and source.random() < 0.5:
-                    content = spoiled([content], source)
-                elif place == odd:
-                    entry.name = source.choice(names)
-                    entry.type, entry.linkname = source.choice(kinds), source.choice(names)
-                entry.size = len(content)
-                tar.addfile(entry, io.BytesIO(content))
-                if place == odd and source.random() < 0.1:
-                    tar.addfile(entry, io.BytesIO(content))
-        whole = made.getvalue()
-        return spoiled([whole], source) if source.random() < 0.5 else whole
-
-    return make
 
 
 def odd_array(source: Source) -> bytes:
