@@ -27,8 +27,8 @@ from studies.benchmarks.peers.flower import flower_round, over_flower  # noqa: E
 from studies.benchmarks.peers.memory import peak_megabytes  # noqa: E402
 from studies.benchmarks.peers.ours import ENGINES, our_round  # noqa: E402
 from studies.benchmarks.peers.turns import (  # noqa: E402
-    TurnCosts,
     Round,
+    TurnCosts,
     children_megabytes,
     ratios,
     take_turns,
