@@ -17,7 +17,7 @@ from models.limits import weight_limits
 from studies.benchmarks.peers import __main__ as bench
 from studies.benchmarks.peers import ours, turns, work
 from studies.benchmarks.peers.curves import plot_curves
-from studies.benchmarks.peers.turns import Cost, ratios, take_turns
+from studies.benchmarks.peers.turns import TurnCosts, ratios, take_turns
 
 
 def test_a_peers_plain_steps_are_those_of_the_plain_loop():
@@ -64,14 +64,14 @@ def test_a_way_is_warmed_up_and_then_timed_as_often_as_the_others():
 
 
 def test_ratios_are_of_the_same_turn():
-    costs = {"a": Cost(cpu=[1.0, 2.0, 10.0]), "b": Cost(cpu=[2.0, 8.0, 20.0])}
+    costs = {"a": TurnCosts(cpu=[1.0, 2.0, 10.0]), "b": TurnCosts(cpu=[2.0, 8.0, 20.0])}
     assert ratios(costs, "b", "a") == (2.0, 2.0, 4.0)
     assert bench.of(costs, "a", "b") == "2.00 (2.00 to 4.00)"
     assert costs["a"].users_a_second == 500.0
 
 
 def test_the_table_says_what_was_not_measured(monkeypatch):
-    costs = {"fedlens, columns": Cost(cpu=[2.0]), bench.FLOWER: Cost(cpu=[5.0])}
+    costs = {"fedlens, columns": TurnCosts(cpu=[2.0]), bench.FLOWER: TurnCosts(cpu=[5.0])}
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     out = io.StringIO()
     Console(file=out, width=120).print(bench.steps_table("small", costs, {}))

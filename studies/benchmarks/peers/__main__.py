@@ -27,8 +27,8 @@ from studies.benchmarks.peers.flower import flower_round, over_flower  # noqa: E
 from studies.benchmarks.peers.memory import peak_megabytes  # noqa: E402
 from studies.benchmarks.peers.ours import ENGINES, our_round  # noqa: E402
 from studies.benchmarks.peers.turns import (  # noqa: E402
-    Cost,
     Round,
+    TurnCosts,
     children_megabytes,
     ratios,
     take_turns,
@@ -102,7 +102,7 @@ def memory(cohort: int, flower: float, tell: Callable[[str], None]) -> dict[str,
     return found
 
 
-def steps_table(name: str, costs: dict[str, Cost], megabytes: dict[str, float]) -> Table:
+def steps_table(name: str, costs: dict[str, TurnCosts], megabytes: dict[str, float]) -> Table:
     """Local steps of users under one critic."""
     size = SIZES[name].parameters
     table = Table(
@@ -120,7 +120,7 @@ def steps_table(name: str, costs: dict[str, Cost], megabytes: dict[str, float]) 
     return table
 
 
-def of(costs: dict[str, Cost], way: str, peer: str) -> str:
+def of(costs: dict[str, TurnCosts], way: str, peer: str) -> str:
     """How many times as fast as a peer a way is: the median turn, least and most."""
     if peer not in costs or way == peer:
         return ""
@@ -133,7 +133,7 @@ def records_table(size: int, spent: dict[str, list[float]]) -> Table:
     table = Table(
         "way", "CPU-ms a step", "times ours", title=f"{records.BATCH} records, {size:,} parameters"
     )
-    costs = {name: Cost(cpu=times) for name, times in spent.items()}
+    costs = {name: TurnCosts(cpu=times) for name, times in spent.items()}
     for name, cost in costs.items():
         low, middle, high = ratios(costs, name, "fedlens")
         times = "" if name == "fedlens" else f"{middle:.2f} ({low:.2f} to {high:.2f})"

@@ -14,7 +14,7 @@ Round = Callable[[], object]
 
 
 @dataclass
-class Cost:
+class TurnCosts:
     """Of a way's rounds, a figure a turn."""
 
     cpu: list[float] = field(default_factory=list)
@@ -57,13 +57,13 @@ def take_turns(
     cohort: int,
     turns: int,
     tell: Callable[[str], None],
-) -> dict[str, Cost]:
+) -> dict[str, TurnCosts]:
     """Each way once to warm up and then in turn.
 
     A way is timed by its thread (on a GPU by the wall), or where it is in ``trees`` by all
     processes. Another's turn is not in it, so a busy machine slows all alike.
     """
-    costs = {name: Cost() for name in ways}
+    costs = {name: TurnCosts() for name in ways}
     for turn in range(turns + 1):
         for name, one in ways.items():
             tell(f"turn {turn} of {turns}: {name}, {cohort} users")
@@ -81,7 +81,7 @@ def own_clock() -> Callable[[], float]:
     return time.perf_counter if torch.cuda.is_available() else time.thread_time
 
 
-def ratios(costs: Mapping[str, Cost], name: str, than: str) -> tuple[float, float, float]:
+def ratios(costs: Mapping[str, TurnCosts], name: str, than: str) -> tuple[float, float, float]:
     """How many times the time of ``than`` a way takes, turn by turn: least, median, most."""
     each = np.array(costs[name].cpu) / np.array(costs[than].cpu)
     return float(each.min()), float(np.median(each)), float(each.max())
