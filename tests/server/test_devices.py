@@ -18,7 +18,10 @@ from server.run_directory import RunDirectory
 from server.tensors import Arrays
 
 PROBED = {
-    "schedule": "probe",
+    "schedule": "probe critic",
+    "tasks.critic.kind": "frozen",
+    "tasks.critic.rounds": 1,
+    "tasks.critic.generator_steps": 1,
     "data.records_per_user": 5,
     "tasks.probe.kind": "probe",
     "tasks.probe.probe": "dark_border",
