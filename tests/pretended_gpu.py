@@ -101,6 +101,8 @@ class _Telling(TorchFunctionMode):
                 return PRETENDED
             if func is Tensor.cpu or (func is Tensor.to and _to_processor(args, kwargs)):
                 return _copied(first)
+            if func is Tensor.__deepcopy__:  # copies its storage by itself
+                return self.memory.put(func(*args, **kwargs))
             if func is Tensor.new_tensor:
                 return func(*args, **kwargs).to(PRETENDED)
             if func in (Tensor.numpy, Tensor.__array__):
