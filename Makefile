@@ -4,6 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 RUN    := $(VENV)/.installed
 CHECKS := $(VENV)/.installed-for-tests
+PEERS  := build/peers/.installed
 
 # The fast lane: whole files of a few seconds each, one of every kind of promise.
 QUICK  := accountant/test_account.py accountant/test_ledger.py accountant/test_privacy_events.py \
@@ -13,7 +14,7 @@ QUICK  := accountant/test_account.py accountant/test_ledger.py accountant/test_p
           simulations/test_cli.py transports/test_inprocess.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-fault quick quick-tests test lint format dashboard docs sbom bench bench-accountant bench-noise bench-records clean
+.PHONY: help setup demo demo-fault quick quick-tests test lint format dashboard docs sbom bench bench-quick bench-rounds bench-accountant bench-noise bench-records clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,7 +72,18 @@ docs: setup ## build the site strictly, into build/site
 sbom: setup ## list all packages (CycloneDX) and their licences, into build/sbom
 	$(BIN)/python -m tools.sbom --out build/sbom
 
-bench: setup ## measure speed and memory, print tables
+$(PEERS): studies/benchmarks/peers/requirements.txt | setup
+	@mkdir -p $(@D)
+	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target $(@D) -r $< \
+	    && touch $@ || echo "pfl cannot be installed here: its rows will say not measured"
+
+bench: setup $(PEERS) ## beside pfl, Flower's simulation and Opacus, in one run
+	OMP_NUM_THREADS=1 PYTHONPATH=build/peers $(BIN)/python -m studies.benchmarks.peers
+
+bench-quick: setup $(PEERS) ## the same with fewer users and turns, without curves
+	OMP_NUM_THREADS=1 PYTHONPATH=build/peers $(BIN)/python -m studies.benchmarks.peers --quick
+
+bench-rounds: setup ## what a run does outside training, its memory, the whole demo
 	$(BIN)/python -m studies.benchmarks.rounds
 
 bench-accountant: setup ## the accountants beside their peers, in one run

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from client.data import LocalData, LocalUsers, Rows, sensitive_of
+from client.around import SensitiveUsersAround
+from client.data import LocalData, LocalUsers, Rows
 from client.kept import KeptBeside
 from client.keyed import keyed_seed
 
@@ -39,46 +40,12 @@ def kept_rows(held: int, most: int, seed: int) -> Rows:
 
 
 @dataclass(frozen=True, eq=False)
-class CappedUsers:
+class CappedUsers(SensitiveUsersAround):
     """Users around users, each with at most ``most`` records, the same ones for the whole run."""
 
-    users: LocalUsers
     most: int
     key: bytes
     """The run's; it decides together with the user's id which records are kept."""
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """Channels, height, width of an image."""
-        return self.users.shape
-
-    @property
-    def classes(self) -> int:
-        """Number of classes."""
-        return self.users.classes
-
-    @property
-    def partition(self) -> int:
-        """The node's position among the nodes."""
-        return self.users.partition
-
-    @property
-    def sensitive_attribute(self) -> str:
-        """The sensitive attribute's name; empty for none."""
-        return sensitive_of(self.users)[0]
-
-    @property
-    def sensitive_classes(self) -> int:
-        """The sensitive attribute's number of classes."""
-        return sensitive_of(self.users)[1]
-
-    def __len__(self) -> int:
-        """Number of users."""
-        return len(self.users)
-
-    def user_id(self, position: int) -> int:
-        """The user's own number."""
-        return self.users.user_id(position)
 
     def held(self, position: int) -> int:
         """How many records of the user are kept."""

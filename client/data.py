@@ -174,3 +174,11 @@ class ArrayUsers:
         images = from_pixels(self.images[records])
         let_go(self.images)
         return LocalData(images, labels, sensitive, choice)
+
+
+def is_simulated(context: Context) -> bool:
+    """Whether Flower's simulation runs this node: it tells each of its number and of all nodes.
+
+    Where in doubt it is a deployed one, wherever its users come from.
+    """
+    return "num-partitions" in context.node_config and "data" not in context.node_config

@@ -22,6 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from client.around import UsersAround
 from client.capped import capped
 from client.cohort_data import no_records, placed_records
 from client.data import LocalData, LocalUsers, NodeDataError, Rows, sensitive_of
@@ -80,14 +81,13 @@ def as_asked(users: LocalUsers, request: TrainRequest) -> LocalUsers:
 
 
 @dataclass(frozen=True, eq=False)
-class FilteredUsers:
+class FilteredUsers(UsersAround):
     """Users around users: the same records with filtered images, or with pairs for classes.
 
     With ``conditioned`` a record's class is (class x values + value), so that a generator learns
     what images of each value look like: of filtered ones, the strongest test of a filter.
     """
 
-    users: LocalUsers
     network: FilterNetwork | None
     """None where images are as they are."""
     key: bytes
@@ -127,31 +127,9 @@ class FilteredUsers:
         return sensitive_of(self.users)[1]
 
     @property
-    def shape(self) -> tuple[int, int, int]:
-        """Channels, height, width of an image."""
-        return self.users.shape
-
-    @property
     def classes(self) -> int:
         """Number of classes, or of pairs with the sensitive attribute."""
         return self.users.classes * (self._sensitive_classes if self.conditioned else 1)
-
-    @property
-    def partition(self) -> int:
-        """The node's position among the nodes."""
-        return self.users.partition
-
-    def __len__(self) -> int:
-        """Number of users."""
-        return len(self.users)
-
-    def user_id(self, position: int) -> int:
-        """The user's own number."""
-        return self.users.user_id(position)
-
-    def held(self, position: int) -> int:
-        """How many records the user holds, sound or not."""
-        return self.users.held(position)
 
     def user(self, position: int, rows: Rows | None = None) -> LocalData:
         """The user's sound records, filtered; their sensitive values stay behind.

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from client.data import ArrayUsers, DataOrigin, LocalUsers, NodeDataError
 from client.node_store import STORE, is_store, open_store
-from client.npz_images import mapped_member
+from client.npz_images import mapped_member, packed_problem
 from client.slices import in_slice, wanted_slice
 
 DECLARED = "declared_"
@@ -112,6 +112,8 @@ def _opened_users(path: Path, stamp: tuple[int, int, int], partition: int) -> Ar
 
 def _read_users(path: Path) -> tuple[dict[str, NDArray[Any]], NDArray[np.uint8]]:
     """The arrays of a node's file but its images, and those as they lie on the disk."""
+    if problem := packed_problem(path):
+        raise NodeDataError(f"{path}: {problem}")
     try:
         with np.load(path, allow_pickle=False) as arrays:
             names = set(arrays.files)
@@ -121,6 +123,8 @@ def _read_users(path: Path) -> tuple[dict[str, NDArray[Any]], NDArray[np.uint8]]
         raise NodeDataError(f"{path} cannot be read as a NumPy .npz file") from None
     if missing := REQUIRED - names:
         raise NodeDataError(f"{path} lacks the arrays {sorted(missing)}")
+    if strange := sorted(name for name, one in found.items() if not isinstance(one, np.ndarray)):
+        raise NodeDataError(f"{path}: {strange[0]} is no array")
     if images is None or images.ndim != 4 or images.dtype != np.uint8:
         raise NodeDataError(f"{path}: images must be uint8 of shape [n, channels, height, width]")
     _check_columns(path, found, len(images))
@@ -130,11 +134,17 @@ def _read_users(path: Path) -> tuple[dict[str, NDArray[Any]], NDArray[np.uint8]]
 def _check_columns(path: Path, found: dict[str, NDArray[Any]], count: int) -> None:
     columns = [found["labels"], found["users"]]
     whole = all(column.ndim == 1 and column.dtype.kind in "iu" for column in columns)
-    if not whole or any(len(c) != count for c in columns) or found["classes"].size != 1:
-        raise NodeDataError(f"{path}: labels and users must be one integer for each image")
+    if not whole or any(len(c) != count for c in columns) or not _is_number(found["classes"]):
+        raise NodeDataError(
+            f"{path}: labels and users must be one integer for each image, classes one integer"
+        )
     enrolled = found.get("enrolled", columns[1])
     if enrolled.ndim != 1 or enrolled.dtype.kind not in "iu":
         raise NodeDataError(f"{path}: enrolled must be one integer for each user")
+
+
+def _is_number(array: NDArray[Any]) -> bool:
+    return array.size == 1 and array.dtype.kind in "iu"
 
 
 def _read_sensitive(
@@ -144,17 +154,15 @@ def _read_sensitive(
     if "sensitive" not in found:
         return None, "", 0
     sensitive = found["sensitive"]
-    named = all(
-        name in found and found[name].size == 1
-        for name in ("sensitive_attribute", "sensitive_classes")
-    )
+    name, classes = found.get("sensitive_attribute"), found.get("sensitive_classes")
+    named = name is not None and name.size == 1 and classes is not None and _is_number(classes)
     if not named or sensitive.dtype.kind not in "iu" or sensitive.shape != found["labels"].shape:
         raise NodeDataError(
             f"{path}: sensitive must be one integer an image, beside sensitive_attribute and "
             "sensitive_classes"
         )
-    classes = int(found["sensitive_classes"].item())
-    return sensitive.astype(np.int64), str(found["sensitive_attribute"].item()), classes
+    stated = found["sensitive_attribute"].item(), int(found["sensitive_classes"].item())
+    return sensitive.astype(np.int64), str(stated[0]), stated[1]
 
 
 def _read_choices(

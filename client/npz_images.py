@@ -17,6 +17,29 @@ LOCAL_HEADER = struct.Struct("<26xHH")
 """Of a zip member: the lengths of its name and of its extra field stand last."""
 
 
+PLAUSIBLE, LARGEST_UNLOOKED = 100, 1 << 30
+
+
+def packed_problem(path: Path) -> str | None:
+    """Which member of an archive claims to unfold to far more than arrays do; None for none.
+
+    Members up to 1 GiB, and those packed up to a hundred times, are taken as they are. What is no
+    archive is for its reader to say.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = archive.infolist()
+    except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile):
+        return None
+    for member in members:
+        if member.file_size > max(LARGEST_UNLOOKED, PLAUSIBLE * member.compress_size):
+            return (
+                f"{member.filename} would unfold from {member.compress_size} to "
+                f"{member.file_size} bytes: write it with numpy.savez, which does not compress"
+            )
+    return None
+
+
 def mapped_member(path: Path, name: str) -> NDArray[Any]:
     """The array ``name`` of an archive, memory-mapped and read-only.
 

@@ -21,7 +21,7 @@ from accountant.bayesian.noised_norms import PUBLIC_BINS
 from accountant.noise import chosen, most_chosen, private_source
 from client import secure_messages as wire
 from client.cohort import train
-from client.data import LocalUsers
+from client.data import LocalUsers, is_simulated
 from client.members import check_members
 from client.messages import Mechanism, TrainReply, TrainRequest
 from client.node_policy import NodePolicy, RequestRefused
@@ -59,7 +59,7 @@ def advertise(content: RecordDict, context: Context, policy: NodePolicy) -> Reco
             f"{policy.least_colluding}"
         )
     identity = _own(policy) or Identity.new()
-    if "data" in context.node_config:
+    if not is_simulated(context):
         forget_old_marks()
     party = SumParty.new(terms, index, identity)
     advert = party.advertise()
@@ -183,5 +183,5 @@ def _keep(party: SumParty, context: Context) -> None:
 
 def _take(party: SumParty, context: Context) -> None:
     """Take the party's step; simulated nodes answer one message after another and need no mark."""
-    if "data" in context.node_config:
+    if not is_simulated(context):
         take_once(party.channel, party.step)

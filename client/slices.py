@@ -28,7 +28,7 @@ def wanted_slice(run_config: Mapping[str, Scalar]) -> str:
     """
     try:
         more = tomllib.loads(str(run_config.get("run.settings", "")))
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         raise NodeDataError("run.settings of the run is not TOML") from None
     data = more.get("data", {})
     over = data.get("slice") if isinstance(data, dict) else None

@@ -21,9 +21,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from client.around import SensitiveUsersAround
 from client.capped import MOST_NODES, CappedUsers
 from client.cohort_data import NO_USER, CohortData, no_records, padded
-from client.data import LocalData, LocalUsers, NodeDataError, Rows, sensitive_of
+from client.data import LocalData, LocalUsers, NodeDataError, Rows
 from client.kept import KeptBeside
 from client.messages import UserSplit
 from models.annotators import Annotator
@@ -36,49 +37,14 @@ AT_ONCE = 16
 
 
 @dataclass(frozen=True, eq=False)
-class SplitUsers:
-    """Users around users: the same ones, of whom some hold nothing."""
+class SplitUsers(SensitiveUsersAround):
+    """Users around users: the same ones, of whom some hold nothing.
 
-    users: LocalUsers
+    Their number, and how many records each holds, are those of both sides.
+    """
+
     inside: NDArray[np.bool_]
     """[users], whether each is on the side that is asked."""
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """Channels, height, width of an image."""
-        return self.users.shape
-
-    @property
-    def classes(self) -> int:
-        """Number of classes."""
-        return self.users.classes
-
-    @property
-    def partition(self) -> int:
-        """The node's position among the nodes."""
-        return self.users.partition
-
-    @property
-    def sensitive_attribute(self) -> str:
-        """The sensitive attribute's name; empty for none."""
-        return sensitive_of(self.users)[0]
-
-    @property
-    def sensitive_classes(self) -> int:
-        """The sensitive attribute's number of classes."""
-        return sensitive_of(self.users)[1]
-
-    def __len__(self) -> int:
-        """Number of users, on whichever side."""
-        return len(self.users)
-
-    def user_id(self, position: int) -> int:
-        """The user's own number."""
-        return self.users.user_id(position)
-
-    def held(self, position: int) -> int:
-        """How many records the user holds, on whichever side."""
-        return self.users.held(position)
 
     def user(self, position: int, rows: Rows | None = None) -> LocalData:
         """The records of a user; none of one on the other side, whose are read and dropped.

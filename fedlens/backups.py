@@ -6,23 +6,26 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import sqlite3
 import tarfile
 import tempfile
 from contextlib import closing
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
 
 from fedlens.runs import Run
+from foundation.dates import set_file_date, today
 from foundation.errors import FedlensError
-from foundation.files import flush_folder, make_folder_durably, write_durably
+from foundation.files import flush_folder, make_folder_durably
 
 MANIFEST, VERSION = "fedlens-backup.json", 1
 STORE, PLACE = "store.db", "place.json"
 NOT_KEPT = frozenset({"lock", PLACE, STORE, f"{STORE}-wal", f"{STORE}-shm"})
 """Where a run lay is left out: a file that is restored may come to have the number of the lost one,
 and the run would go on unasked."""
-LARGEST = 1 << 34
+MOST_FILES, LARGEST_MANIFEST = 100_000, 1 << 25
+CHUNK = 1 << 20
 
 
 class BackupError(FedlensError, ValueError):
@@ -91,9 +94,13 @@ def restore(archive: Path | str, out: Path | str) -> Run:
         part.mkdir(mode=0o700)
     except FileExistsError:
         raise BackupError(f"{part} is there from an earlier try: remove it") from None
-    _read_archive(source, part)
-    _verify(part)
-    part.rename(target)
+    try:
+        _read_archive(source, part)
+        _verify(part)
+        part.rename(target)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
     flush_folder(target.parent)
     return open_run(target)
 
@@ -143,47 +150,77 @@ def _read_archive(source: Path, folder: Path) -> None:
             first = tar.next()
             if first is None or first.name != MANIFEST:
                 raise BackupError(f"{source} is no backup of a run: it lacks {MANIFEST}")
-            hashes = _manifest(source, _content(tar, first))
+            hashes = _manifest(source, tar, first)
             for entry in iter(tar.next, None):
                 _take(source, tar, entry, hashes, folder)
-    except (OSError, tarfile.TarError) as error:
+                tar.members.clear()  # else it remembers each entry of however many
+    except (OSError, tarfile.TarError, EOFError) as error:
         raise BackupError(f"{source} cannot be read ({error}): take another copy") from None
     if hashes:
         raise BackupError(f"{source} lacks {sorted(hashes)[0]}: take another copy")
 
 
-def _manifest(source: Path, content: bytes) -> dict[str, str]:
+def _manifest(source: Path, tar: tarfile.TarFile, entry: tarfile.TarInfo) -> dict[str, str]:
+    """Hash of each file by its name; all of it looked at before any file is written."""
+    if entry.size > LARGEST_MANIFEST:
+        raise BackupError(f"{source} has a list of files of {entry.size} bytes: it is none of ours")
     try:
-        tree = json.loads(content)
+        tree = json.loads(_content(source, tar, entry).read())
         version, hashes = tree["version"], dict(tree["files"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise BackupError(f"{source} has a damaged list of files: take another copy") from None
     if version != VERSION:
-        raise BackupError(f"{source} is of version {version}; this fedlens reads {VERSION}")
+        raise BackupError(f"{source} is of version {version!r:.40}; this fedlens reads {VERSION}")
+    for name in hashes:
+        if not _may_come_back(name):
+            raise BackupError(f"{source} lists {name!r:.200}, which no backup of a run holds")
+    if len(hashes) > MOST_FILES:
+        raise BackupError(f"{source} lists {len(hashes)} files: no run has over {MOST_FILES}")
     return hashes
+
+
+def _may_come_back(name: str) -> bool:
+    """Whether a backup may bring a file back: a plain name, and not what says where a run lay."""
+    path = PurePosixPath(name)
+    plain = str(path) == name and name.isprintable() and ".." not in path.parts
+    named = plain and path.name != "" and not path.is_absolute()
+    return named and (name == STORE or _kept(Path(name), Path()))
 
 
 def _take(
     source: Path, tar: tarfile.TarFile, entry: tarfile.TarInfo, hashes: dict[str, str], folder: Path
 ) -> None:
-    """Write one file that the manifest lists, once its hash is right."""
+    """Write one file that the manifest lists, piece by piece; its hash is looked at last."""
     wanted = hashes.pop(entry.name, None)
-    parts = Path(entry.name).parts
-    if wanted is None or not entry.isreg() or entry.name.startswith("/") or ".." in parts:
-        raise BackupError(f"{source} holds {entry.name!r}, which its list of files does not")
-    content = _content(tar, entry)
-    if hashlib.sha256(content).hexdigest() != wanted:
-        raise BackupError(f"{source}: {entry.name} is damaged; take another copy")
-    path = folder / entry.name
+    if wanted is None:
+        raise BackupError(f"{source} holds {entry.name!r:.200}, which its list of files does not")
+    content, path, digest = _content(source, tar, entry), folder / entry.name, hashlib.sha256()
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_durably(path, content, private=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        while piece := content.read(CHUNK):
+            digest.update(piece)
+            file.write(piece)
+        file.flush()
+        set_file_date(file.fileno(), today())
+        os.fsync(file.fileno())
+    flush_folder(path.parent)
+    if digest.hexdigest() != wanted:
+        raise BackupError(f"{source}: {entry.name} is damaged; take another copy")
 
 
-def _content(tar: tarfile.TarFile, entry: tarfile.TarInfo) -> bytes:
-    file = tar.extractfile(entry) if entry.isreg() and entry.size <= LARGEST else None
+def _content(source: Path, tar: tarfile.TarFile, entry: tarfile.TarInfo) -> IO[bytes]:
+    """What an entry holds, which must lie in the archive as it is.
+
+    A sparse file, of few bytes there and of terabytes on the disk, is refused like links, devices
+    and folders.
+    """
+    plain = entry.type in (tarfile.REGTYPE, tarfile.AREGTYPE) and not entry.issparse()
+    room = source.stat().st_size - entry.offset_data
+    file = tar.extractfile(entry) if plain and 0 <= entry.size <= room else None
     if file is None:
-        raise BackupError(f"{entry.name!r} in the archive is no file of a run")
-    return file.read()
+        raise BackupError(f"{source}: {entry.name!r:.200} is no plain file that lies in it whole")
+    return file
 
 
 def _hash_of(path: Path) -> str:

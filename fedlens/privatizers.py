@@ -115,7 +115,7 @@ class Export:
 
 
 def load(path: Path | str) -> Filter:
-    """The filter that a curve kept (a file of its ``filters/``) or a run trained (its directory).
+    """The filter of a file (of ``filters/`` of a curve or study) or of a run's directory.
 
     Raises:
         FedlensError: there is none.
@@ -129,10 +129,10 @@ def load(path: Path | str) -> Filter:
         return Filter(*kept_run_filter(place))
     if not place.exists():
         raise WrongUse(
-            f"filter {place}: there is no such file; give one of a curve's folder filters/, or the "
-            "folder of a run that trained one"
+            f"filter {place}: there is no such file; give one of the folder filters/ of a curve or "
+            "study, or the folder of a run that trained one"
         )
-    from studies.tradeoff.filter_files import load_filter, load_units
+    from studies.metrics.filter_files import load_filter, load_units
 
     units = load_units(place)
     return Filter(*load_filter(place), units.unit, units.utility_names, units.sensitive_names)
@@ -150,7 +150,7 @@ def _check_run(folder: Path) -> None:
     kept = sorted(path.name for path in inner.glob("*.safetensors"))
     if kept:
         raise WrongUse(
-            f"filter {folder}: is the folder of a curve; give one of its files, such as "
+            f"filter {folder}: is the folder of a curve or study; give one of its files, such as "
             f"{inner / kept[0]}"
         )
     raise WrongUse(

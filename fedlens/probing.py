@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from accountant.probing import ProbePrice
     from models.probes.asking import AskedProbe
     from server.config.tree import Config
-    from server.rounds import Progress
+    from server.progress import Progress
 
 ANSWER = "probe.json"
 

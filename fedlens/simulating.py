@@ -12,7 +12,7 @@ from foundation.errors import WrongUse
 
 if TYPE_CHECKING:
     from server.config.tree import Config
-    from server.rounds import Progress
+    from server.progress import Progress
     from server.run_directory import RunDirectory
     from simulations.engine import Train
 

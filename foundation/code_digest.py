@@ -9,8 +9,10 @@ from pathlib import Path
 
 from foundation.errors import FedlensError
 
-NODE_PACKAGES = ("accountant", "client", "fedlens", "foundation", "models", "privatizers")
-"""What runs on a node; a server's code is no business of its own."""
+NODE_PACKAGES = (
+    *("accountant", "client", "fedlens", "foundation", "models", "privatizers", "simulations"),
+)
+"""All that a node's processes import; a server's code is no business of a node's."""
 
 
 class CodeError(FedlensError):

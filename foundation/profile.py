@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import ParamSpec, TypeVar
 
+from foundation.traces import traced
+
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 REST = "the rest"
@@ -63,16 +65,17 @@ def profiled() -> Iterator[Profile]:
 
 @contextmanager
 def span(part: str) -> Iterator[None]:
-    """What happens inside counts for ``part``."""
+    """What happens inside counts for ``part``, and is a span of it where traces are on."""
     profile = _current.get()
-    if profile is None:
-        yield
-        return
-    profile.enter(part)
-    try:
-        yield
-    finally:
-        profile.leave()
+    with traced(part):
+        if profile is None:
+            yield
+            return
+        profile.enter(part)
+        try:
+            yield
+        finally:
+            profile.leave()
 
 
 def timed(part: str) -> Callable[[Callable[Arguments, Result]], Callable[Arguments, Result]]:

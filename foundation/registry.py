@@ -27,9 +27,14 @@ from foundation.errors import FedlensError, WrongUse
 Plugin = TypeVar("Plugin")
 
 
-@lru_cache(maxsize=64)
+def installed(group: str) -> tuple[EntryPoint, ...]:
+    """The entry points of a group, by name."""
+    return _installed(group, tuple(map(_changed, sys.path)))
+
+
+@lru_cache(maxsize=256)
 def _installed(group: str, places: tuple[tuple[str, int], ...]) -> tuple[EntryPoint, ...]:
-    """A group's entry points by name, kept while ``places``, where modules are, stay as they are.
+    """Kept while ``places``, where modules are, stay as they are.
 
     To find them the files of every installed package are read: seconds over a thousand rounds.
     """
@@ -103,7 +108,7 @@ class Registry(Mapping[str, Plugin], Generic[Plugin]):
             self._loaded[name] = real
 
     def _foreign(self) -> tuple[EntryPoint, ...]:
-        return _installed(self.group, tuple(map(_changed, sys.path)))
+        return installed(self.group)
 
     def _load(self, name: str) -> Plugin:
         found = [point for point in self._foreign() if point.name == name]

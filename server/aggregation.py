@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from accountant.bayesian.norms import BIN_EDGES, NORM_BINS
 from accountant.noise import BitSource, add_noise, on_lattice
 from client.messages import TrainReply
+from server.trimming import Trimming
 
 NORM_SLACK = 1e-9
 """Relative float64 rounding that a sum of clipped updates may show above its bound."""
@@ -25,6 +26,8 @@ class Answer:
     asked: int
     """Users drawn on the node."""
     reply: TrainReply
+    enrolled: int = 0
+    """Users who may be drawn on the node; what it weighs where sums are trimmed."""
 
 
 @dataclass(frozen=True)
@@ -84,28 +87,50 @@ def _histogram_objection(answer: Answer, norm: float, limits: Limits) -> str | N
     return None
 
 
-def combine(answers: Iterable[Answer], limits: Limits) -> Aggregate:
+def combine(
+    answers: Iterable[Answer], limits: Limits, trimming: Trimming | None = None
+) -> Aggregate:
     """Add the sound replies up, in the order of the nodes; no reply at all gives zeros.
 
     A refused reply is left out whole: the sum then misses those users, its sensitivity and its
     fixed denominator stay. In user mode replies are put on the lattice of sums, on which those of
     our nodes are already: they add up exactly then, whatever another node sent.
+
+    Args:
+        answers: of the nodes.
+        limits: what a sound one keeps to.
+        trimming: how sums are trimmed, in user mode; None adds all of each up. Histograms of norms
+            are added up as they are.
+
+    Raises:
+        TooFewUsers: nothing would be left of the sound replies, though there are some.
     """
-    total, norms = np.zeros(limits.size), np.zeros(NORM_BINS, dtype=np.int64)
     refused: list[tuple[int, str]] = []
-    accepted: list[int] = []
+    sound: list[Answer] = []
     for answer in sorted(answers, key=lambda a: a.node):
         reason = objection(answer, limits)
         if reason is not None:
             refused.append((answer.node, reason))
-            continue
-        accepted.append(answer.node)
-        if limits.evidence:
-            total += on_lattice(answer.reply.total, limits.norm)
-            norms += answer.reply.norms
         else:
-            total += answer.reply.total
-    return Aggregate(total, norms, tuple(refused), tuple(accepted))
+            sound.append(answer)
+    norms = np.zeros(NORM_BINS, dtype=np.int64)
+    for answer in sound:
+        norms += answer.reply.norms if limits.evidence else 0
+    total = _total(sound, limits, trimming)
+    return Aggregate(total, norms, tuple(refused), tuple(answer.node for answer in sound))
+
+
+def _total(
+    sound: Sequence[Answer], limits: Limits, trimming: Trimming | None
+) -> NDArray[np.float64]:
+    total = np.zeros(limits.size)
+    if trimming is not None and sound:
+        sums = [on_lattice(answer.reply.total, limits.norm) for answer in sound]
+        return trimming.total(sums, [answer.enrolled for answer in sound])
+    for answer in sound:
+        own = answer.reply.total
+        total += on_lattice(own, limits.norm) if limits.evidence else own
+    return total
 
 
 def noised_mean(
@@ -115,6 +140,7 @@ def noised_mean(
     clipping_norm: float,
     denominator: float,
     source: BitSource,
+    sensitivity: float = 0.0,
 ) -> NDArray[np.float64]:
     """``(total + N(0, (zC)^2)) / denominator``, float64 [P]: the release of a round.
 
@@ -126,8 +152,12 @@ def noised_mean(
         clipping_norm: C.
         denominator: qN, fixed beforehand; the realised count is private.
         source: a fresh `accountant.noise.private_source`.
+        sensitivity: of the sum to one user, where it is more than C: of trimmed ones, by rounding.
     """
     noised = add_noise(
-        total, noise_multiplier=noise_multiplier, sensitivity=clipping_norm, source=source
+        total,
+        noise_multiplier=noise_multiplier,
+        sensitivity=max(clipping_norm, sensitivity),
+        source=source,
     )
     return noised / denominator

@@ -4,7 +4,8 @@ Besides the settings of `server.config.tree`, the run config holds ``run.out``, 
 of the run's directory (a fresh one under ``$FEDLENS_HOME/runs`` when empty; an existing run is
 resumed), ``run.name``, the name of that fresh directory, ``run.store``, the URL of the store where
 it has no password (`server.run_store`), and ``run.only_copy``, by which an operator says that a
-run's folder that was moved or restored is the only one.
+run's folder that was moved or restored is the only one. `server.allowed_paths` limits which files
+they may name.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from flwr.serverapp import Grid, ServerApp
 
 from foundation.errors import FedlensError
 from foundation.logs import set_up_logs
+from foundation.traces import traced, traces
 from server.agreed import check_run
+from server.allowed_paths import check_paths
 from server.builds_on import check_earlier
 from server.config.reading import read_run_config
 from server.config.tree import ConfigError
@@ -43,7 +46,8 @@ def main(grid: Grid, context: Context) -> None:
     """Train one run over the nodes behind ``grid``."""
     set_up_logs()
     try:
-        _run(grid, context)
+        with traces():
+            _run(grid, context)
     except FedlensError as error:
         logger.error("the run ends: %s", error)  # noqa: TRY400  (its message is all there is to say)
         raise
@@ -51,6 +55,7 @@ def main(grid: Grid, context: Context) -> None:
 
 def _run(grid: Grid, context: Context) -> None:
     config_of = context.run_config
+    check_paths(config_of, os.environ)
     out = str(config_of.get("run.out", ""))
     path = Path(out) if out else _fresh_path(context.run_id, str(config_of.get("run.name", "")))
     store = store_url(str(config_of.get("run.store", "")), os.environ)
@@ -66,7 +71,8 @@ def _run(grid: Grid, context: Context) -> None:
         with directory.locked():
             bind(directory)
     try:
-        outcome = train(config, directory, grid, store_url=store)
+        with traced("run", run=directory.path.name):
+            outcome = train(config, directory, grid, store_url=store)
     except FedlensError as error:
         with suppress(RunDirectoryError), directory.locked():  # another process's run says its own
             RunStatusFile(directory, total_rounds(config)).ended("failed", str(error))

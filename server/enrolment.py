@@ -98,12 +98,29 @@ def enrol(
         if node.partition in revoked[1]:
             logger.warning("node %d is revoked and left out", node.partition)
     described = tuple(node for node in described if node.partition not in revoked[1])
-    federation = _agreed({node.node_id: node.told for node in described}, config, revoked[0])
+    light = tuple(node for node in described if outweighs(node, config) is None)
+    for node in set(described) - set(light):
+        logger.warning("node %d is turned away: %s", node.partition, outweighs(node, config))
+    federation = _agreed({node.node_id: node.told for node in light}, config, revoked[0])
     if lacking := lacks(federation.roster, config):
         failed = len(nodes) - len(described)
         see = f"; {failed} more failed or are silent: see their own logs" if failed else ""
+        heavy = len(described) - len(light)
+        see += f"; {heavy} more were turned away: see this log" if heavy else ""
         raise EnrolmentError(f"{lacking}{see}")
     return federation
+
+
+def outweighs(node: EnrolledNode, config: Config) -> str | None:
+    """Why a node has too many users for sums from which it could be trimmed; None where it fits."""
+    most = config.aggregation.trimmed(config.data.users)
+    if not most or node.told.users <= most:
+        return None
+    return (
+        f"it enrols {node.told.users} users, and aggregation.trimmed_share = "
+        f"{config.aggregation.trimmed_share:g} of data.users trims {most}: raise it, or have the "
+        "node divided"
+    )
 
 
 def describe(grid: Grid, nodes: Iterable[int], deadline: float) -> tuple[EnrolledNode, ...]:
@@ -155,6 +172,12 @@ def lacks(roster: Roster, config: Config) -> str | None:
             f"{len(roster.node_ids)} of the {data.nodes} nodes that data.nodes declares take part, "
             f"and membership.least_nodes = {least.least_nodes:g} of them are needed: start the "
             "others"
+        )
+    cut = masked.trimmed(data.users)
+    if cut and roster.active <= 2 * cut:
+        return (
+            f"the nodes enrol {roster.active} users, and aggregation.trimmed_share = "
+            f"{masked.trimmed_share:g} cuts {cut} off at either end: start the missing nodes"
         )
     if roster.active < least.least_users * data.users:
         return (

@@ -41,7 +41,7 @@ class GeneratorTrainer:
         ).to(devices.best_device())
         self.average = copy.deepcopy(self.network).eval()
         self._optimiser = torch.optim.Adam(
-            self.network.parameters(), lr=FIRST_RATE, betas=(0.5, 0.99)
+            self.network.parameters(), lr=FIRST_RATE, betas=(0.5, 0.99), foreach=True
         )
         self._steps = 0
         self.precision = chosen(config.generator.precision)
@@ -108,9 +108,8 @@ class GeneratorTrainer:
     def _follow(self) -> None:
         # early on, follow faster: the first weights are noise
         decay = min(self._settings.averaging, (1 + self._steps) / (10 + self._steps))
-        pairs = zip(self.average.parameters(), self.network.parameters(), strict=True)
-        for mean, value in pairs:
-            mean.lerp_(value, 1 - decay)
+        means: list[Tensor] = list(self.average.parameters())
+        torch._foreach_lerp_(means, list[Tensor](self.network.parameters()), 1 - decay)
         buffers = zip(self.average.buffers(), self.network.buffers(), strict=True)
         for copied, buffer in buffers:
             copied.copy_(buffer)

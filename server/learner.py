@@ -26,10 +26,16 @@ from server.generator import GeneratorTrainer, Loss
 from server.privatizer_fit import FilterFit
 from server.run_filter import KEPT, RunFilter
 from server.sampler import Sampler, sampler_of
-from server.schedule import ScheduledTask, total_rounds
+from server.schedule import ScheduledTask, scheduled, total_rounds
 from server.tasks import server_task
 from server.tasks.annotator import AnnotatorTask
-from server.tasks.protocol import FittingTask, NothingLearned, ServerTask, TaskContext
+from server.tasks.protocol import (
+    EngineTask,
+    FittingTask,
+    NothingLearned,
+    ServerTask,
+    TaskContext,
+)
 from server.tensors import Arrays, under, within
 
 FRAME_SEED = 4_000_003
@@ -99,6 +105,12 @@ class Learner:
         )
 
     # What nodes are asked
+
+    @property
+    def computed_by(self) -> dict[str, str]:
+        """How nodes compute tasks that leave a choice, by the tasks' names."""
+        tasks = {k: task for k, task in self._tasks.items() if isinstance(task, EngineTask)}
+        return {name: task.computed_by for name, task in tasks.items() if task.computed_by}
 
     def task(self, scheduled: ScheduledTask) -> ServerTask:
         """The state of a scheduled task."""
@@ -204,9 +216,31 @@ class Learner:
             kept: gives the last generator that was kept up to a round, float32 [n], if any.
             on_step: for a progress display.
         """
-        plan = faithful_plan(self._config, done)
-        if plan is None or self._annotator is None or not self._annotator.ready:
+        if not self.has_faithful(done):
             return None
+        return self.train_faithful(kept, on_step)
+
+    def has_faithful(self, done: int) -> bool:
+        """Whether after round ``done`` faithful samples come from a generator of their own."""
+        plan, annotator = faithful_plan(self._config, done), self._annotator
+        return plan is not None and annotator is not None and annotator.ready
+
+    def settles_faithful(self, done: int) -> bool:
+        """Whether no round after ``done`` changes what that generator is made of."""
+        plan = faithful_plan(self._config, total_rounds(self._config))
+        if plan is None or self._fit is not None or done < plan.before:
+            return False
+        critics = [task for task in scheduled(self._config) if task.name in plan.critics]
+        return all(task.last <= plan.before for task in critics)
+
+    def train_faithful(self, kept: KeptGenerator, on_step: OnStep) -> Generator:
+        """The generator of faithful samples, from what its critics have learned so far.
+
+        It changes nothing that a round of another task reads, so it may run beside such rounds.
+        """
+        plan = faithful_plan(self._config, total_rounds(self._config))
+        if plan is None:
+            raise ValueError("nothing guides this run's generator: it has no faithful one")
         critics, network = [self._tasks[name] for name in plan.critics], self._trainer.network
 
         def loss(images: Tensor, labels: Tensor) -> Tensor:

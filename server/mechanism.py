@@ -9,6 +9,7 @@ from accountant.events import SubsampledGaussian
 from client.messages import Mechanism
 from server.config.tasks import TaskConfig
 from server.config.tree import Config
+from server.trimming import Trimming
 
 NODE_EXCESS = 8.0
 """A node may hold this many times the records that are declared of it before its sums are refused.
@@ -69,13 +70,22 @@ def mechanism(config: Config, task: TaskConfig) -> Mechanism:
 def denominator(config: Config, task: TaskConfig) -> float:
     """The fixed number that a task's sum is divided by.
 
-    In user mode that is qN, times the share that is declared of a split's side; in record mode q
-    times the records declared of a node. How many took part, and even how many records a node
-    holds, is private.
+    In user mode that is qN, times the share that is declared of a split's side, N without those
+    whose weight is trimmed; in record mode q times the records declared of a node. How many took
+    part, and even how many records a node holds, is private.
     """
     if config.privacy.unit == "record":
         return task.sampling_rate * config.data.records_per_node
-    return task.sampling_rate * (config.data.users * config.split.expected)
+    users = config.data.users
+    weight = users - 2 * config.aggregation.trimmed(users)
+    return task.sampling_rate * (weight * config.split.expected)
+
+
+def trimming_of(config: Config, task: TaskConfig) -> Trimming | None:
+    """How a task's node sums are trimmed before the noise; None where they are not."""
+    users = config.data.users
+    cut = config.aggregation.trimmed(users)
+    return Trimming(cut, users, task.clipping_norm) if cut else None
 
 
 def release_deviation(config: Config, task: TaskConfig) -> float:

@@ -24,6 +24,7 @@ from server.enrolment import (
     doubles,
     lacks,
     misfit,
+    outweighs,
     roster_of,
 )
 from server.population import joined, registry_url
@@ -111,6 +112,7 @@ class Membership:
     _looked_at: tuple[dict[int, EnrolledNode], Collection[int]] | None = None
     """Of what the roster was made."""
     _doubles: int = 0
+    _nameless: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         self._there = {node.partition: node for node in self.federation.nodes}
@@ -213,7 +215,7 @@ class Membership:
         active = roster_of([*others.values(), node], self._revoked[0]).active
         if active > data.users:
             return f"there would be {active} users, and data.users = {data.users} is a bound"
-        return misfit(node, self.federation, self.config)
+        return outweighs(node, self.config) or misfit(node, self.federation, self.config)
 
     def _ask_later(self, node_id: int) -> None:
         self._retries.setdefault(node_id, _Retry()).later(time.monotonic())
@@ -242,6 +244,21 @@ class Membership:
         self._looked_at = looked_at
         self._roster = roster_of(self._there.values(), self._revoked[0])
         self._tell_of_doubles()
+        self._tell_of_nodes_without_numbers()
+
+    def _tell_of_nodes_without_numbers(self) -> None:
+        """Say once which nodes name none of their users while others do."""
+        hosting = {p: node for p, node in self._there.items() if node.told.users}
+        without = tuple(sorted(p for p, node in hosting.items() if not node.told.members))
+        without = without if len(without) < len(hosting) else ()
+        if without and without != self._nameless:
+            logger.warning(
+                "the nodes with partition-id %s give no keyed numbers of their users, and others "
+                "do: a person who is there and elsewhere counts twice, and none of their users "
+                "can be revoked alone; give them the same members-key-file",
+                list(without),
+            )
+        self._nameless = without
 
     def _tell_of_doubles(self) -> None:
         """Say once how many users have one number on several nodes."""

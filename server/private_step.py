@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from flwr.app import RecordDict
@@ -22,11 +22,12 @@ from server.config.tree import Config
 from server.enrolment import Federation
 from server.exchange import exchange
 from server.learner import Asked
-from server.mechanism import denominator, mechanism, round_noise
+from server.mechanism import denominator, mechanism, round_noise, trimming_of
 from server.run_key import new_key
 from server.run_status import Attendance
 from server.sampling import Cohort, Roster, draw_cohort, everyone
 from server.schedule import ScheduledTask
+from server.trimming import TooFewUsers
 
 logger = logging.getLogger(__name__)
 
@@ -37,42 +38,46 @@ class NoUsableReply(FedlensError, RuntimeError):
     """Nodes were asked, and none gave a reply that could be used."""
 
 
+@dataclass(frozen=True)
+class StepPlan:
+    """What a private step is carried out with."""
+
+    config: Config
+    """The run's."""
+    task: ScheduledTask
+    """Whose sampling rate, noise and clip are carried out."""
+    grid: Grid
+    """The transport."""
+    federation: Federation
+    """Whom to ask."""
+    size: int
+    """P, the length of an update."""
+    largest_reply: float
+    """L2 bound of what a node in record mode can reply."""
+    key: bytes = b""
+    """The run's, which nodes seed users' batches by; empty for a new one."""
+    positive: bool = False
+    """Refuse replies with a number below 0."""
+    split: UserSplit | None = None
+    """The side of a private split that is asked; None for everyone."""
+
+
 class PrivateStep:
     """One task's mechanism, as the ledger describes it and as it is carried out."""
 
-    def __init__(
-        self,
-        config: Config,
-        task: ScheduledTask,
-        grid: Grid,
-        federation: Federation,
-        size: int,
-        largest_reply: float,
-        key: bytes = b"",
-        positive: bool = False,
-        split: UserSplit | None = None,
-    ) -> None:
-        """Prepare for updates of length ``size``.
-
-        Args:
-            config: the run's.
-            task: whose sampling rate, noise and clip are carried out.
-            grid: the transport.
-            federation: whom to ask.
-            size: P.
-            largest_reply: L2 bound of what a node in record mode can reply.
-            key: the run's, which nodes seed users' batches by; empty for a new one.
-            positive: refuse replies with a number below 0.
-            split: the side of a private split that is asked; None for everyone.
-        """
-        self._config, self._grid, self._roster = config, grid, federation.roster
-        self._split = split
-        self._task, self._key = task.settings, key or new_key(config)
+    def __init__(self, plan: StepPlan) -> None:
+        """Prepare for updates as planned."""
+        config, self._grid, self._roster = plan.config, plan.grid, plan.federation.roster
+        self._config, self._split = config, plan.split
+        self._task, self._key = plan.task.settings, plan.key or new_key(config)
         self.record_mode = config.privacy.unit == "record"
         self.attendance = Attendance()
         """Of the round that was gathered last."""
-        bound = largest_reply if self.record_mode else self._task.clipping_norm
-        self._limits = Limits(size, bound, evidence=not self.record_mode, positive=positive)
+        bound = plan.largest_reply if self.record_mode else self._task.clipping_norm
+        self._limits = Limits(
+            plan.size, bound, evidence=not self.record_mode, positive=plan.positive
+        )
+        self._trimming = trimming_of(config, self._task)
 
     def meet(self, roster: Roster) -> None:
         """Go by who is there now, where that is no longer who was enrolled at first.
@@ -95,7 +100,7 @@ class PrivateStep:
         In user mode the result is private and must be noised; in record mode the nodes noised it.
 
         Raises:
-            NoUsableReply: no node gave a sound reply.
+            NoUsableReply: no node gave a sound reply, or too few for a trimmed sum.
         """
         cohort = self._draw(number)
         requests = self._requests(number, cohort, asked)
@@ -107,7 +112,10 @@ class PrivateStep:
             deadline=self._config.rounds.wait,
         )
         answers = self._read(records, cohort)
-        aggregate = combine(answers, self._limits)
+        try:
+            aggregate = combine(answers, self._limits, self._trimming)
+        except TooFewUsers as error:
+            raise NoUsableReply(f"round {number}: {error}") from None
         self._report(number, aggregate)
         if len(answers) == len(aggregate.refused):
             raise NoUsableReply(f"round {number}: no node gave a usable reply")
@@ -141,6 +149,7 @@ class PrivateStep:
             clipping_norm=self._task.clipping_norm,
             denominator=denominator(self._config, self._task),
             source=private_source(self._config.privacy.fixed_seed, number, _NOISE),
+            sensitivity=self._trimming.sensitivity(self._limits.size) if self._trimming else 0.0,
         )
 
     def _draw(self, number: int) -> Cohort:
@@ -188,7 +197,8 @@ class PrivateStep:
             except ReplyError:
                 continue
             place = position[node]
-            answers.append(Answer(place, len(cohort[place]), reply))
+            enrolled = self._roster.active_on((place,))
+            answers.append(Answer(place, len(cohort[place]), reply, enrolled))
         return answers
 
     def _report(self, number: int, aggregate: Aggregate) -> None:

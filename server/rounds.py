@@ -8,24 +8,26 @@ release: it stays paid for, the round goes by without an update, and no noise is
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
-from accountant.account import Spending
 from accountant.ledger.population import OutOfBudget
 from client.messages import UserSplit
+from foundation.traces import traced
+from models.generators import Generator
 from models.vectors import to_vector
+from server.ahead import Ahead, has_spare_cores
 from server.config.tree import Config
 from server.enrolment import Federation
 from server.faithful import faithful_sampler
 from server.kept_releases import ReleaseShelf
 from server.learner import Asked, Learner
 from server.membership import Membership
-from server.private_step import NoUsableReply, PrivateStep
+from server.private_step import NoUsableReply, PrivateStep, StepPlan
+from server.progress import Observer, Progress
 from server.publication import Publication, round_facts
 from server.round_history import Facts, RoundHistory
 from server.round_slots import RoundSlots
@@ -34,24 +36,10 @@ from server.run_key import kept_key
 from server.run_ledger import RunLedger
 from server.run_status import Attendance, RunStatusFile
 from server.sampler import kept_arrays
-from server.schedule import ScheduledTask, task_at, total_rounds
+from server.schedule import ScheduledTask, expected_work, task_at, total_rounds
 from server.secure_step import SecureStep
 from server.store import Purpose
 from server.tensors import digest_of
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a run is, for displays."""
-
-    round: int
-    rounds: int
-    share: float
-    """Share of the present round's generator steps that are done."""
-    spending: Spending
-
-
-Observer = Callable[[Progress], None]
 
 
 class TrainingRun:
@@ -75,15 +63,15 @@ class TrainingRun:
         self._membership = membership or Membership(config, grid, federation)
         self._run_ledger, self._publication, self._observer = run_ledger, publication, observer
         self._rounds = total_rounds(config)
+        self._work = list(accumulate(expected_work(config), initial=0))
         self._status, self._attendance = RunStatusFile(directory, self._rounds), Attendance()
         self._slots = RoundSlots(config.rounds)
         self._steps: dict[str, PrivateStep] = {}
         self._done = 0
-        self._history, self._shelf = (
-            RoundHistory(directory),
-            ReleaseShelf(directory, config, federation),
-        )
+        self._history = RoundHistory(directory)
+        self._shelf = ReleaseShelf(directory, config, federation)
         self._lost: set[int] = set()
+        self._ahead: Ahead[Generator] | None = None
 
     def run(self) -> str | None:
         """Train until the declared rounds of all tasks are done or the budget forbids the next.
@@ -96,20 +84,38 @@ class TrainingRun:
             QuorumMissing: too few nodes are there for a round; nothing is charged for it.
         """
         self._resume()
-        self._status.began(self._done, len(self._federation.roster.node_ids))
+        nodes = len(self._federation.roster.node_ids)
+        self._status.began(self._done, nodes, self._learner.computed_by)
+        try:
+            return self._all_rounds()
+        finally:
+            if self._ahead is not None:
+                self._ahead.stop()
+
+    def _all_rounds(self) -> str | None:
         while self._done < self._rounds:
+            self._begin_faithful()
             number = self._done + 1
             task = task_at(self._config, number)
-            self._learner.prepare(task)
-            if number > len(self._run_ledger):
-                try:
-                    self._spend(task, number)
-                except OutOfBudget as spent:
-                    self._release_samples()
-                    return str(spent)
-            self._learn(task, number)
+            try:
+                with traced("round", round=number, task=task.name):
+                    self._carry_out(task, number)
+            except OutOfBudget as spent:
+                self._release_samples()
+                return str(spent)
         self._release_samples()
         return None
+
+    def _carry_out(self, task: ScheduledTask, number: int) -> None:
+        """One round.
+
+        Raises:
+            OutOfBudget: it is not begun.
+        """
+        self._learner.prepare(task)
+        if number > len(self._run_ledger):
+            self._spend(task, number)
+        self._learn(task, number)
 
     @property
     def rounds_done(self) -> int:
@@ -182,13 +188,20 @@ class TrainingRun:
 
     def _step_of(self, task: ScheduledTask) -> PrivateStep:
         if task.name not in self._steps:
-            state, nodes = self._learner.task(task), (self._grid, self._federation)
-            sizes = state.size, state.largest_reply
-            key = kept_key(self._config, self._directory)
-            positive = task.settings.positive
+            state = self._learner.task(task)
+            plan = StepPlan(
+                config=self._config,
+                task=task,
+                grid=self._grid,
+                federation=self._federation,
+                size=state.size,
+                largest_reply=state.largest_reply,
+                key=kept_key(self._config, self._directory),
+                positive=task.settings.positive,
+                split=self._split,
+            )
             kind = SecureStep if self._config.aggregation.secure else PrivateStep
-            step = kind(self._config, task, *nodes, *sizes, key, positive, self._split)
-            self._steps[task.name] = step
+            self._steps[task.name] = kind(plan)
         return self._steps[task.name]
 
     # Post-processing
@@ -210,8 +223,12 @@ class TrainingRun:
         self._status.finished_round(number, self._attendance, self._run_ledger.spending())
 
     def _show(self, number: int, share: float) -> None:
-        if self._observer is not None:
-            self._observer(Progress(number, self._rounds, share, self._run_ledger.spending()))
+        if self._observer is None:
+            return
+        behind, before = self._work[number], self._work[number - 1]
+        whole = (before + share * (behind - before)) / self._work[-1]
+        spending = self._run_ledger.spending()
+        self._observer(Progress(number, self._rounds, share, whole, spending))
 
     def _publish(self, task: ScheduledTask, number: int, facts: Facts) -> None:
         entry = self._run_ledger.between(number - 1, number)
@@ -253,9 +270,7 @@ class TrainingRun:
             return
         path = self._directory.faithful_path(number)
         if not path.exists():
-            made = self._learner.faithful(
-                number, self._kept_generator, lambda step, n: self._show(number, step / n)
-            )
+            made = self._made_faithful(number)
             if made is not None:
                 self._directory.save_faithful(number, to_vector(made))
         sampler = faithful_sampler(self._directory, number, sampler)
@@ -263,6 +278,27 @@ class TrainingRun:
         spending = self._run_ledger.published()
         self._publication.samples("faithful", number, sampler, sha256, spending)
         self._directory.date_folders()
+
+    def _made_faithful(self, number: int) -> Generator | None:
+        def show(step: int, steps: int) -> None:
+            self._show(number, step / steps)
+
+        if self._ahead is None or not self._learner.has_faithful(number):
+            return self._learner.faithful(number, self._kept_generator, show)
+        return self._ahead.result(show)
+
+    def _begin_faithful(self) -> None:
+        """Train the generator of faithful samples beside the rounds to come, on a core of its own.
+
+        It is the same as if it were trained after them: nothing that it is made of changes any
+        more.
+        """
+        trained = self._ahead is not None or self._directory.faithful_path(self._rounds).exists()
+        if trained or not self._learner.settles_faithful(self._done):
+            return
+        if has_spare_cores(self._config.generator.threads):
+            learner, kept = self._learner, self._kept_generator
+            self._ahead = Ahead(lambda on_step: learner.train_faithful(kept, on_step))
 
     def _kept_generator(self, number: int) -> NDArray[np.float32] | None:
         """The last generator that was kept up to a round, if any was."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,13 +53,21 @@ class RunStatusFile:
         }
         self._facts.update(status="running", rounds=rounds, output=str(directory.path))
 
-    def began(self, round_number: int, nodes: int) -> None:
-        """The nodes are enrolled, and training begins or goes on."""
+    def began(self, round_number: int, nodes: int, computed_by: Mapping[str, str]) -> None:
+        """The nodes are enrolled, and training begins or goes on.
+
+        Args:
+            round_number: rounds behind.
+            nodes: how many are enrolled.
+            computed_by: the engine of each task that leaves a choice.
+        """
+        for task, engine in computed_by.items():
+            logger.info("nodes compute %s's local steps by: %s", task, engine)
         logger.info(
             "%d nodes are enrolled; round %d of %d comes next; output in %s",
             *(nodes, round_number + 1, self._facts["rounds"], self._directory.path),
         )
-        self._write(round=round_number, nodes_asked=nodes)
+        self._write(round=round_number, nodes_asked=nodes, computed_by=dict(computed_by))
 
     def finished_round(self, number: int, attendance: Attendance, spending: Spending) -> None:
         """A whole round is behind the model."""

@@ -51,6 +51,6 @@ def _read(path: Path) -> str:
 def _has_password(url: str) -> bool:
     try:
         parsed = make_url(url)
-    except ArgumentError:
+    except (ArgumentError, ValueError):  # a port that is no number is the latter
         return False
     return bool(parsed.password) or "password" in parsed.query

@@ -15,13 +15,15 @@ from accountant.dp.moments import mechanism_divergences
 from accountant.events import Event, SubsampledGaussian
 from accountant.wording import shown
 from foundation.rounding import rounded_up
-from server.config.tasks import TaskConfig
+from server.config.tasks import AnnotatorConfig, CriticConfig, TaskConfig
 from server.config.tree import Config, ConfigError
 from server.mechanism import round_event
 
 _MOST_NOISE = 1e9
 _CLOSE = 1e-3
 _DIGITS = 7
+_ASKING = 5
+"""What asking nodes takes, in generator steps: a guess, for a display of the time that is left."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,18 @@ def scheduled(config: Config) -> tuple[ScheduledTask, ...]:
         found.append(ScheduledTask(name, settings, first, round_event(config, settings)))
         first += settings.rounds
     return tuple(found)
+
+
+def expected_work(config: Config) -> tuple[int, ...]:
+    """What each round is expected to take, in generator steps, asking nodes among them."""
+    work: list[int] = []
+    for task in scheduled(config):
+        settings = task.settings
+        each = settings.generator_steps if isinstance(settings, CriticConfig) else 0
+        work += [_ASKING + each] * task.rounds
+        if isinstance(settings, AnnotatorConfig):
+            work[-1] += settings.guided_steps
+    return tuple(work)
 
 
 def task_at(config: Config, number: int) -> ScheduledTask:

@@ -9,22 +9,20 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
 from accountant.bayesian.noised_norms import NoisedNorms
 from accountant.noise import require_sound_noise
-from client.messages import TrainReply, UserSplit
+from client.messages import TrainReply
 from client.secure_messages import SumSettings, layout_of
 from foundation.profile import timed
 from foundation.secure_sum import SecureSumError
 from server.aggregation import NORM_SLACK, Aggregate, Answer, objection
 from server.agreed import EnrolmentError
 from server.config.tree import Config
-from server.enrolment import Federation
 from server.learner import Asked
 from server.mechanism import NOISE_EXCESS, denominator, mechanism, round_noise
-from server.private_step import NoUsableReply, PrivateStep
+from server.private_step import NoUsableReply, PrivateStep, StepPlan
 from server.sampling import Cohort, Roster
 from server.schedule import ScheduledTask
 from server.secure_sum import MaskedSum, SecureSum, SumPlan
@@ -33,28 +31,17 @@ from server.secure_sum import MaskedSum, SecureSum, SumPlan
 class SecureStep(PrivateStep):
     """`PrivateStep` over masked sums."""
 
-    def __init__(
-        self,
-        config: Config,
-        task: ScheduledTask,
-        grid: Grid,
-        federation: Federation,
-        size: int,
-        largest_reply: float,
-        key: bytes = b"",
-        positive: bool = False,
-        split: UserSplit | None = None,
-    ) -> None:
+    def __init__(self, plan: StepPlan) -> None:
         """As `PrivateStep`.
 
         Raises:
             SecureSumError: so many users of such norms need more than 64 bits a number.
             WrongUse: the noise is too little to be shared by so many nodes.
         """
-        super().__init__(config, task, grid, federation, size, largest_reply, key, positive, split)
-        self.noised_by_nodes = config.aggregation.noise == "distributed"
-        self._plan = sum_plan(config, task, size)
-        self._sums = self._sums_of(federation.roster)
+        super().__init__(plan)
+        self.noised_by_nodes = plan.config.aggregation.noise == "distributed"
+        self._plan = sum_plan(plan.config, plan.task, plan.size)
+        self._sums = self._sums_of(plan.federation.roster)
 
     def meet(self, roster: Roster) -> None:
         """As `PrivateStep.meet`; declared nodes that are not there count as dropouts.
@@ -73,6 +60,11 @@ class SecureStep(PrivateStep):
 
     def _sums_of(self, roster: Roster) -> SecureSum:
         return SecureSum(self._grid, roster.node_ids, self._plan, self._config.rounds.wait)
+
+    @property
+    def plan(self) -> SumPlan:
+        """What every round's sum is."""
+        return self._plan
 
     @property
     def has_norms(self) -> bool:

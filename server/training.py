@@ -20,9 +20,10 @@ from server.membership import Membership, registry_of
 from server.population import check_room
 from server.pretrained_filter import pretrained_filter
 from server.private_split import private_split
+from server.progress import Observer
 from server.publication import Publication
 from server.round_slots import RoundSlots
-from server.rounds import Observer, TrainingRun
+from server.rounds import TrainingRun
 from server.run_directory import RunDirectory, RunDirectoryError
 from server.run_ledger import RunLedger
 from server.run_place import bind, check_place

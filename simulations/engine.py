@@ -19,8 +19,8 @@ from foundation.profile import timed
 from models.pixels import from_pixels
 from server.builds_on import with_cost
 from server.config.tree import Config
+from server.progress import Observer
 from server.publication import guarantees_something
-from server.rounds import Observer
 from server.run_directory import RunDirectory, RunDirectoryError
 from server.run_plan import noise_source
 from server.store import Purpose, SampleFilter, Store, open_store

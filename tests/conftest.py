@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from store_template import stores_from_a_template
 
 from dashboard.options import STORE_VARIABLE, USER_VARIABLE
 from foundation.logs import OURS
@@ -27,13 +28,38 @@ torch.set_num_threads(1)
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 ORACLES = REPOSITORY / "tests" / "oracles"
-LONGEST = REPOSITORY / "tests" / "transports" / "test_ray.py"
-"""The file of few tests that take a minute or two each."""
+LONGEST = (
+    "test_ray",
+    "test_walk",
+    "test_diagnosis",
+    "test_tasks",
+    "test_odd_federations",
+    "test_cloak_study",
+    "test_restart",
+    "test_study",
+    "test_resume",
+    "test_wheel",
+    "test_dashboard_team_browser",
+    "test_alpha_studies",
+    "test_mutants",
+    "test_own_curve",
+    "test_privatizer_curve",
+    "test_site",
+)
+"""Files that take half a minute or more, longest first."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the longest file, or one worker runs it alone when the others are done."""
-    items.sort(key=lambda item: item.path != LONGEST)
+    """Begin with the longest files, or one worker runs such a one alone when the other is done."""
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.stem, len(places)))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_stores() -> Iterator[None]:
+    """New stores are copies of one; not in ``tests/store``."""
+    with stores_from_a_template():
+        yield
 
 
 @pytest.fixture(autouse=True)

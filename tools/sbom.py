@@ -22,7 +22,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = "fedlens"
-EXTRAS = ("datasets", "export", "postgres", "ray")
+EXTRAS = ("datasets", "export", "postgres", "ray", "traces")
 CLASSIFIER = "License :: OSI Approved :: "
 FORBIDDEN = re.compile(r"(?<!L)GPL|affero|non-?commercial|cc-by-nc", re.IGNORECASE)
 LESSER = re.compile(r"LGPL|lesser|library general", re.IGNORECASE)

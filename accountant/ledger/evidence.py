@@ -129,7 +129,7 @@ class EvidenceFile:
             try:
                 record = json.loads(line)
                 self._sealed.setdefault(int(record["index"]), []).append(_evidence(record))
-            except (ValueError, KeyError, TypeError, RecursionError):
+            except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
                 self.problems += 1
 
 

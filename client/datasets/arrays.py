@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from client.datasets.dataset import Dataset, DatasetError, build_dataset
 from client.datasets.spec import DatasetSpec
 from client.mapped import mapped_member
+from client.npz_images import packed_problem
 
 REQUIRED = ("train_images", "train_labels", "test_images", "test_labels")
 SENSITIVE = ("train_sensitive", "test_sensitive")
@@ -64,6 +65,8 @@ def _sensitive(
 
 
 def _read(path: Path) -> dict[str, NDArray[np.generic]]:
+    if problem := packed_problem(path):
+        raise DatasetError(f"{path}: {problem}")
     try:
         archive = np.load(path, allow_pickle=False)
     except Exception as error:  # NumPy, zipfile and zlib raise many kinds on damaged files
@@ -79,11 +82,16 @@ def _read(path: Path) -> dict[str, NDArray[np.generic]]:
             )
         wanted = [*REQUIRED, *(key for key in OPTIONAL if key in archive.files)]
         try:
-            return {key: _array(path, archive, key) for key in wanted}
+            found = {key: _array(path, archive, key) for key in wanted}
         except Exception as error:  # as above
             raise DatasetError(
                 f"{path}: an array cannot be read ({error}); write plain numbers with numpy.savez"
             ) from error
+    if strange := [key for key in wanted if not isinstance(found[key], np.ndarray)]:
+        raise DatasetError(
+            f"{path}: {strange[0]} is no array; write plain numbers with numpy.savez"
+        )
+    return found
 
 
 def _array(path: Path, archive: np.lib.npyio.NpzFile, key: str) -> NDArray[np.generic]:

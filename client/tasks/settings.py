@@ -6,6 +6,9 @@ from typing import Literal
 
 from client.tasks.protocol import TaskSettings
 
+EngineName = Literal["loop", "vmap", "columns"]
+ProductPrecision = Literal["float32", "bfloat16"]
+
 
 class FrozenSettings(TaskSettings):
     """Of ``frozen`` and ``focused``."""
@@ -33,6 +36,8 @@ class WganSettings(TaskSettings):
     weight_limit: float
     generator_width: int
     generator_latent: int
+    engine: EngineName
+    precision: ProductPrecision
 
 
 class PrivatizerSettings(TaskSettings):

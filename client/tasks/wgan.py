@@ -25,6 +25,9 @@ from client.cohort_data import PaddedRecords, padded, shuffled
 from client.data import LocalData, LocalUsers
 from client.messages import TrainRequest
 from client.record_batches import DrawnRecords
+from client.tasks.engines import engine_of
+from client.tasks.engines.batches import LocalBatches
+from client.tasks.engines.columns import IN_FLIGHT_GPU
 from client.tasks.settings import WganSettings
 from client.tasks.wgan_networks import (
     FAKES_PER_CLASS,
@@ -34,6 +37,7 @@ from client.tasks.wgan_networks import (
     load_networks,
 )
 from client.tasks.wgan_records import RecordSteps
+from models import devices
 from models.limits import weight_limits
 from models.shapes import one_hot
 
@@ -47,6 +51,9 @@ class WganLocalTask:
 
     def __init__(self, users: LocalUsers, request: TrainRequest) -> None:
         self._users, self._request = users, request
+        settings = WganSettings.model_validate(request.settings)
+        if settings.engine == "columns" and devices.best_device().type == "cuda":
+            self.chunk = IN_FLIGHT_GPU
 
     def updates(self, cohort: Sequence[LocalData], seeds: Sequence[int]) -> Tensor:
         """Each user's update; a user without records contributes zeros."""
@@ -85,10 +92,15 @@ class UserSteps:
         self._rate = settings.local_rate
         self._limits = weight_limits(self._critic, settings.weight_limit)
         self._losses = LOSSES[settings.loss]
-        self._against = class_slopes(self._critic, self._fakes, self._losses)
         self._start = {k: p.detach() for k, p in self._critic.named_parameters()}
         self._device = next(self._critic.parameters()).device
         self._users, self._records = users, request.records_per_user
+        self._engine = engine_of(settings, self._critic)
+
+    @cached_property
+    def _against(self) -> Tensor:
+        """The gradient on generated images of each class, [classes, P]: public."""
+        return class_slopes(self._critic, self._fakes, self._losses)
 
     def updates(self, cohort: Sequence[LocalData], seeds: Sequence[int]) -> Tensor:
         """Each user's update; a user without records contributes zeros."""
@@ -98,10 +110,7 @@ class UserSteps:
 
     def _trained(self, held: PaddedRecords, seeds: Sequence[int]) -> Tensor:
         """Users' local SGD, each real image against a generated one of its class."""
-        batches = [self._draw(held, user, seed) for user, seed in enumerate(seeds)]
-        real, labels, fake = (torch.stack(part) for part in zip(*batches, strict=True))
-        changes: Tensor = vmap(self._train)(real, labels, fake)
-        return changes
+        return self._engine.changes(self._batches(held, seeds))
 
     def _stepped(self, held: PaddedRecords, seeds: Sequence[int]) -> Tensor:
         """Users' single step against the mean gradient of all generated images of each class."""
@@ -129,7 +138,7 @@ class UserSteps:
         return (start + changes).clamp(-bound, bound) - start
 
     def _pick(self, held: PaddedRecords, user: int, seed: int) -> tuple[Tensor, Tensor]:
-        """One step's real images and their labels, as `_draw` picks them."""
+        """One step's real images and their labels."""
         picked = self._picks(held, user, np.random.default_rng(seed))
         return held.images[user, picked], held.labels[user, picked]
 
@@ -137,28 +146,17 @@ class UserSteps:
         count = int(held.present[user].sum())
         return torch.from_numpy(shuffled(count, self._batch, self._records, source))
 
-    def _draw(self, held: PaddedRecords, user: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Every local step's real images, their labels and fakes of the same classes."""
+    def _batches(self, held: PaddedRecords, seeds: Sequence[int]) -> LocalBatches:
+        """Every local step's real images and places of fakes of the same classes."""
+        drawn = [self._draw(held, user, seed) for user, seed in enumerate(seeds)]
+        picks, places = (torch.stack(part) for part in zip(*drawn, strict=True))
+        parts = (part.to(self._device) for part in (held.images, held.labels, picks, places))
+        images, labels, picks, places = parts
+        return LocalBatches(images, labels, picks, self._fakes, places)
+
+    def _draw(self, held: PaddedRecords, user: int, seed: int) -> tuple[Tensor, Tensor]:
+        """A user's records and the places of the fakes held against them, [steps, batch] each."""
         source = np.random.default_rng(seed)
         picked = torch.stack([self._picks(held, user, source) for _ in range(self._steps)])
-        labels = held.labels[user, picked]
-        places = torch.from_numpy(source.integers(FAKES_PER_CLASS, size=labels.shape))
-        labels, places = labels.to(self._device), places.to(self._device)
-        return held.images[user, picked].to(self._device), labels, self._fakes[labels, places]
-
-    def _loss(self, weights: Parameters, real: Tensor, labels: Tensor, fake: Tensor) -> Tensor:
-        score_real = functional_call(self._critic, weights, (real, labels))
-        score_fake = functional_call(self._critic, weights, (fake, labels))
-        return self._losses.real(score_real) + self._losses.fake(score_fake)
-
-    def _train(self, real: Tensor, labels: Tensor, fake: Tensor) -> Tensor:
-        """One user's local SGD over [steps, batch, ...] tensors; the flat difference."""
-        weights, slope = dict(self._start), grad(self._loss)
-        for step in range(self._steps):
-            gradient = slope(weights, real[step], labels[step], fake[step])
-            weights = {k: self._limit(k, w - self._rate * gradient[k]) for k, w in weights.items()}
-        return torch.cat([(weights[k] - w).reshape(-1) for k, w in self._start.items()])
-
-    def _limit(self, name: str, weight: Tensor) -> Tensor:
-        bound = self._limits.get(name)
-        return weight if bound is None else weight.clamp(-bound, bound)
+        places = source.integers(FAKES_PER_CLASS, size=picked.shape)
+        return picked, torch.from_numpy(places)

@@ -15,7 +15,7 @@ from accountant.wording import shown
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
-    from server.rounds import Observer, Progress
+    from server.progress import Observer, Progress
 
 
 def print_json(value: dict[str, Any]) -> None:
@@ -88,8 +88,8 @@ def round_bar() -> Iterator[Observer | None]:
         def show(progress: Progress) -> None:
             bar.update(
                 task,
-                total=progress.rounds,
-                completed=progress.round - 1 + progress.share,
+                total=1.0,
+                completed=progress.whole,
                 round=f"{progress.round}/{progress.rounds}",
                 dp=figure(progress.spending.dp_epsilon),
                 bdp=figure(progress.spending.bdp_corrected),

@@ -59,7 +59,7 @@ def add_apply(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         epilog="example: fedlens privatizer apply FILTER.safetensors pictures released",
     )
     add = parser.add_argument
-    add("filter", metavar="FILTER", help="file of a curve's filters/, or a run's folder")
+    add("filter", metavar="FILTER", help="file of filters/ of a curve or study, or a run's folder")
     add("source", metavar="IN", help="folder of pictures, .npz, .npy, .csv, .parquet, or - (stdin)")
     add("target", metavar="OUT", help="new folder, .npz, .npy, .csv, or - (standard output)")
     add("--records", default="", metavar="NAME", help="array of an npz (default: images)")

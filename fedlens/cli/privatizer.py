@@ -83,12 +83,17 @@ def _add_export(actions: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     export = actions.add_parser(
         "export",
         help="a trained filter as a file that devices run",
-        description="Export a filter that a curve kept or a run trained, its noise an input of the "
-        "file. A file that does not do what the filter does is refused.",
+        description="Export a filter that a curve or study kept or a run trained, its noise an "
+        "input of the file. A file that does not do what the filter does is refused.",
         epilog="example: fedlens privatizer export runs/privatizer-cloak/filters/FILE.safetensors",
     )
     add = export.add_argument
-    add("filter", type=Path, metavar="FILTER", help="file of a curve's filters/, or a run's folder")
+    add(
+        "filter",
+        type=Path,
+        metavar="FILTER",
+        help="file of filters/ of a curve or study, or a run's folder",
+    )
     add("--kind", choices=KINDS, help="torch.export or ONNX (default: as --out ends, else torch)")
     add("--out", type=Path, help="file to write, .pt2 or .onnx (default: beside or in FILTER)")
     add_json_flag(export)

@@ -27,16 +27,17 @@ def add_attack(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     parser = actions.add_parser(
         "attack",
         help="attack a filter from its file alone, by attackers who know it and others who do not",
-        description="Attack any filter: one that a curve kept or a run trained, whose weights the "
-        "attackers have as every device does, or an exported .pt2 or .onnx, of which they see "
-        "releases alone. Prints what each knows and reads, the strongest first. Simulation only: "
-        "attackers learn from the source's raw records, all that are not tested on.",
+        description="Attack any filter: one that a curve or study kept or a run trained, whose "
+        "weights the attackers have as every device does, or an exported .pt2 or .onnx, of which "
+        "they see releases alone. Prints what each knows and reads, the strongest first. "
+        "Simulation only: attackers learn from the source's raw records, all that are not tested "
+        "on.",
         epilog="example: fedlens privatizer attack runs/privatizer-alpha/filters/FILE.safetensors "
         "--quick",
     )
     add = parser.add_argument
-    add("filter", type=Path, metavar="FILTER", help="file of a curve's filters/, a run's folder, "
-        "or an exported .pt2 or .onnx")  # fmt: skip
+    add("filter", type=Path, metavar="FILTER", help="file of filters/ of a curve or study, a "
+        "run's folder, or an exported .pt2 or .onnx")  # fmt: skip
     add("--data", default=DATA, help="source of records and attribute (default: %(default)s)")
     add_column_flags(parser)
     add("--releases", nargs="+", type=int, default=[1], metavar="N",

@@ -40,7 +40,7 @@ def bundle_problem(content: bytes, declared: str, trusted: Collection[str]) -> s
             if len(names) != len(set(names)) or sum(e.file_size for e in entries) > LARGEST:
                 return "it is larger than a bundle without code can be"
             project = tomllib.loads(archive.read("pyproject.toml").decode())
-    except (zipfile.BadZipFile, KeyError, ValueError, NotImplementedError, RuntimeError):
+    except Exception:  # zipfile and zlib raise many kinds on damaged archives
         return "it cannot be read"
     return _project_problem(project)
 

@@ -18,6 +18,8 @@ from foundation.code_digest import code_sha256
 from foundation.files import write_durably
 
 NODE_PORT = 9501
+ROSTER = "nodes.pub"
+"""In a node's folder: the public keys of all nodes, for secure sums."""
 Tree = Mapping[str, object]
 
 
@@ -59,6 +61,7 @@ def initialise(folder: Path, plan: FederationPlan) -> None:
     _make(folder / "nodes")
     for number, name in enumerate(plan.nodes):
         _node(folder, number, name, place, (authority, contract), plan.public_keys.get(name))
+    _rosters(folder, plan.nodes)
     for made in (folder / "superlink", *(folder / "nodes" / name for name in plan.nodes)):
         write_scripts(made)
     write_containers(folder, plan.nodes, plan.port)
@@ -96,6 +99,14 @@ def _node(
         _write(folder / CONTRACT, contract)
     public = _node_key(folder, name, given)
     _write(root / "superlink" / "nodes" / f"{name}.pub", public)
+
+
+def _rosters(root: Path, nodes: Sequence[str]) -> None:
+    """Tell each node the public keys of all: whose masked sums it takes part in."""
+    keys = (root / "superlink" / "nodes" / f"{name}.pub" for name in nodes)
+    lines = [b" ".join(key.read_bytes().split()[:2]) + b"\n" for key in keys]
+    for name in nodes:
+        _write(root / "nodes" / name / ROSTER, b"".join(lines))
 
 
 def _check(folder: Path, plan: FederationPlan) -> None:
@@ -149,6 +160,7 @@ def _operator(folder: Path, name: str, place: str, authority: bytes) -> str:
 
 def _node_settings(number: int, name: str, place: str, *, agreed: bool) -> Tree:
     floor: dict[str, object] = {"partition-id": number, "least-noise-multiplier": 0.5}
+    floor |= {"identity": "node.key", "roster": ROSTER}
     if agreed:
         floor["federation"] = CONTRACT
     return {

@@ -50,6 +50,9 @@ class SuperLinkSettings(_Folder):
     trusted_bundles: tuple[str, ...] = Field(default=(), alias="trusted-bundles")
     """SHA-256 of app bundles whose code operators may run here. One without code, as
     ``fedlens deploy run`` submits it, needs no entry; every other one is refused."""
+    paths: tuple[str, ...] = ()
+    """Folders besides this one whose files a run's settings may name (``run.out``, ``run.store``,
+    ``privacy.population``, ``split.model``, ``data.name``); all others are refused."""
     state: str = ""
     """Folder of what Flower keeps while it runs; emptied at every start and stop. By default in
     memory (``/dev/shm``), where there is one."""
@@ -126,7 +129,7 @@ def read_folder(folder: Path, *, floor: bool = True) -> DeploySettings:
         raise DeployError(
             f"{path}: {error.strerror}; name a folder that `fedlens deploy init` wrote"
         ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DeployError(f"{path} is not TOML: {error}") from None
     kind = _KINDS.get(str(tree.get("role", "")))
     if kind is None:

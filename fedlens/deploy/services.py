@@ -137,8 +137,11 @@ def _environment(
         "PYTHONUNBUFFERED": "1",
     }
     environment.setdefault("OMP_NUM_THREADS", "1")
-    if isinstance(settings, SuperLinkSettings) and (folder / STORE_FILE).exists():
-        environment["FEDLENS_RUN_STORE_FILE"] = str(folder / STORE_FILE)
+    if isinstance(settings, SuperLinkSettings):
+        allowed = [str(folder), *(str(folder / path) for path in settings.paths)]
+        environment["FEDLENS_PATHS"] = os.pathsep.join(allowed)
+        if (folder / STORE_FILE).exists():
+            environment["FEDLENS_RUN_STORE_FILE"] = str(folder / STORE_FILE)
     return environment
 
 

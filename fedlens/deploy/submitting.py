@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import base64
-import json
 import os
-import subprocess
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,9 +12,9 @@ import tomli_w
 
 from fedlens.deploy.asking import address_of, ask, read_token
 from fedlens.deploy.bundles import COMPONENTS
+from fedlens.deploy.flower_runs import CONNECTION, FlowerRuns, ended_well, say_begun
 from fedlens.deploy.layout import DeployError, OperatorSettings, read_role
 from fedlens.deploy.names import OWN_DATA, STATUS
-from foundation.errors import FedlensError
 from foundation.files import write_durably
 from foundation.offline import SILENT
 from simulations.transports.flower_app import with_programs, write_app, write_programs
@@ -24,12 +22,7 @@ from simulations.transports.flower_app import with_programs, write_app, write_pr
 if TYPE_CHECKING:
     from server.config.tree import Config
 
-CONNECTION = "fedlens"
 ACCOUNT = "flower.account-auth.{place}.{what}"
-
-
-class RunFailed(FedlensError, RuntimeError):
-    """A run that did not end as a run ends; its log says why."""
 
 
 def submit(folder: Path, config: Config, *, name: str = "", resume: bool = False) -> dict[str, Any]:
@@ -45,11 +38,11 @@ def submit(folder: Path, config: Config, *, name: str = "", resume: bool = False
         resume: say that the run's folder, which was moved or restored, is the only one.
 
     Returns:
-        What Flower says of the run: its number, status and times.
+        What Flower says of the run: its number, status and times; ``name`` is its folder's.
 
     Raises:
         DeployError: the folder cannot be used.
-        RunFailed: it failed, or could not be started.
+        RunFailed: it failed, could not be started, or is no longer known; says how to go on.
     """
     settings: OperatorSettings = read_role(folder, OperatorSettings)
     config = _with_contract(config, folder, settings)
@@ -60,9 +53,12 @@ def submit(folder: Path, config: Config, *, name: str = "", resume: bool = False
         app = write_app(home, config, places, COMPONENTS)
         environment = with_programs(write_programs(home), os.environ)
         environment.update({**SILENT, "FLWR_HOME": str(home)})
-        flwr = str(home / "bin" / "flwr")
-        _call([flwr, "run", str(app), CONNECTION, "--stream"], environment)
-        return _last_run(flwr, environment)
+        flower = FlowerRuns(str(home / "bin" / "flwr"), environment)
+        number = flower.begin(app)
+        named = name or f"{number:x}"
+        say_begun(named)
+        flower.follow(number)
+        return ended_well(flower.described(number), named, folder)
 
 
 def _with_contract(config: Config, folder: Path, settings: OperatorSettings) -> Config:
@@ -91,25 +87,3 @@ def write_connection(home: Path, folder: Path, settings: OperatorSettings) -> No
         for what, value in kept.items()
     ]
     write_durably(home / "credentials.yaml", "".join(lines).encode(), private=True)
-
-
-def _call(command: list[str], environment: dict[str, str]) -> None:
-    done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, check=False)  # noqa: S603
-    if done.returncode:
-        raise RunFailed("the run could not be started, or its log was cut off; see above")
-
-
-def _last_run(flwr: str, environment: dict[str, str]) -> dict[str, Any]:
-    """The newest run, which must have ended well: ``flwr run`` itself says nothing of that."""
-    command = [flwr, "ls", CONNECTION, "--limit", "1", "--format", "json"]
-    listed = subprocess.run(  # noqa: S603
-        command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False
-    )
-    try:
-        runs = json.loads(listed.stdout)["runs"]
-        found: dict[str, Any] = runs[0]
-    except (ValueError, KeyError, IndexError):
-        raise RunFailed("the SuperLink does not say how the run ended") from None
-    if not str(found.get("status", "")).endswith("completed"):
-        raise RunFailed(f"the run ended as {found.get('status')}; its log above says why")
-    return found

@@ -33,6 +33,7 @@ class LowFrequencies(nn.Module):
         highest: of the frequencies that are kept, 1 or more.
 
     Attributes:
+        highest: of the frequencies that are kept.
         reach: length that the frequencies of an image with values in [-1, 1] can have.
 
     Raises:
@@ -44,6 +45,7 @@ class LowFrequencies(nn.Module):
         channels, height, width = self.shape = check_image(shape)
         if not 1 <= highest < min(height, width):
             raise ShapeError(f"highest={highest} must be at least 1 and below the image's sides")
+        self.highest = highest
         kept = [(i, j) for i in range(highest + 1) for j in range(highest + 1 - i)]
         rows = torch.stack(
             [torch.outer(_cosine(i, height), _cosine(j, width)).flatten() for i, j in kept]

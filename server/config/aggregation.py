@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -31,6 +32,13 @@ class AggregationConfig(Section):
     """Nodes that together can open what one of them masked, where it dropped out: above half of the
     nodes and colluding ones, at most the nodes without the tolerated dropouts. 0: that most."""
 
+    trimmed_share: Annotated[float, Field(ge=0, lt=0.5)] = 0.0
+    """Share of ``data.users`` whose weight is cut off at either end of each coordinate when plain
+    sums of nodes are added up, so that hostile nodes of as many users move it by no more than the
+    honest ones differ; 0: none. Nodes with more users take no part. Costs no privacy, and makes
+    noise 1 / (1 − 2 x this) times as large beside the sum. Users who are at few nodes alone are
+    trimmed like liars. User mode only."""
+
     @model_validator(mode="after")
     def _noise_of_nodes_is_masked(self) -> AggregationConfig:
         mend = "noise of nodes needs masks too: set aggregation.secure = true"
@@ -45,12 +53,18 @@ class AggregationConfig(Section):
         """Shares that give a secret back."""
         return self.threshold or self.survivors(nodes)
 
-    def check(self, nodes: int, unit: str) -> None:
+    def trimmed(self, users: int) -> int:
+        """K: users whose weight is cut off at either end, of ``users`` that are declared."""
+        return math.ceil(self.trimmed_share * users)
+
+    def check(self, nodes: int, unit: str, users: int) -> None:
         """Hold the section against what the run declares.
 
         Raises:
             ConfigError: it would protect less than it says, or cannot be carried out.
         """
+        if self.trimmed_share:
+            self._check_trimming(nodes, unit, users)
         if not self.secure:
             return
         mend = "sums are of users; in record mode each node's reply has its own noise: set false"
@@ -67,3 +81,19 @@ class AggregationConfig(Section):
             mend = "no threshold will do: tolerate fewer dropouts, or add nodes"
         shares = self.shares(nodes)
         require(above < shares <= most, "aggregation.threshold", self.threshold, mend)
+
+    def _check_trimming(self, nodes: int, unit: str, users: int) -> None:
+        name, given = "aggregation.trimmed_share", self.trimmed_share
+        mend = "a masked sum shows no node's own, so none can be left out: set secure = false"
+        require(not self.secure, name, given, mend)
+        require(unit == "user", name, given, "sums are of users; in record mode set 0")
+        mend = f"of data.nodes = {nodes} none would be left in the middle: give 3 nodes or more"
+        require(nodes >= 3, name, given, mend)
+        cut = self.trimmed(users)
+        mend = f"of data.users = {users}, {cut} are cut off at either end: give less"
+        require(2 * cut < users, name, given, mend)
+        mend = (
+            f"a node of data.users / data.nodes users would weigh more than the {cut} that are cut "
+            f"off, and could not be trimmed: give 1 / data.nodes = {1 / nodes:.4g} or more"
+        )
+        require(cut * nodes >= users, name, given, mend)

@@ -34,7 +34,7 @@ def _read_tree(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"cannot read the configuration {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{path} is not TOML: {error}") from None
 
 
@@ -49,7 +49,7 @@ def parse_setting(text: str) -> tuple[str, object]:
         raise ConfigError(f"--set {text!r} cannot be used: write KEY=VALUE")
     try:
         return key.strip(), tomllib.loads(f"v = {value}")["v"]
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         return key.strip(), value.strip()
 
 
@@ -64,7 +64,7 @@ def read_run_config(run_config: Mapping[str, object]) -> Config:
     """
     try:
         more = flatten(tomllib.loads(str(run_config.get("run.settings", ""))))
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(f"run.settings is not TOML: {error}") from None
     wanted = {key: value for key, value in run_config.items() if key not in RUN_KEYS}
     if "schedule" not in wanted:

@@ -15,6 +15,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from foundation.errors import WrongUse
 from foundation.registry import Registry
+from models.precision import Precision
 from server.config.section import (
     Count,
     NoiseMultiplier,
@@ -127,6 +128,13 @@ class WganConfig(CriticConfig):
     """Learning rate of the local steps."""
     weight_limit: NotNegative = 2.0
     """Weights are kept within ±limit/√fan-in, which bounds the critic's slope; 0 for no limit."""
+    engine: Literal["auto", "loop", "vmap", "columns"] = "auto"
+    """User mode: how nodes compute several local steps of many users. ``loop``: one user after the
+    other. ``vmap``: together, in the framework's batched operations. ``columns``: together, as
+    batched products on patches. ``auto``: ``columns`` for critics of 60,000 parameters or more."""
+    precision: Precision = "float32"
+    """Of products in the engine ``columns``: ``float32``, ``bfloat16``, or ``auto``, which is
+    bfloat16 where the server's processor is faster so. Weights and sums are float32 always."""
     optimiser: Literal["sgd", "momentum", "adam"] = "adam"
     """Server's step on the noisy mean update: ``sgd``, ``momentum`` or ``adam``."""
     rate: Positive = 0.002
@@ -170,6 +178,9 @@ class AnnotatorConfig(TaskConfig):
     """Generator steps after the last round, on the critics' losses and the annotator's."""
     guided_rate: Positive = 0.002
     """Learning rate of the generator's Adam at the start of these steps."""
+    judged_every: Count = 2
+    """In these steps the annotator judges every how manieth image of a batch. 4 makes such a step a
+    fifth shorter, and its gradient noisier by a third."""
 
 
 ORDERS = {"information": (0.0, 1.0), "alpha": (1e-3, math.inf)}

@@ -246,7 +246,7 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _sums_can_be_masked(self) -> Config:
-        self.aggregation.check(self.data.nodes, self.privacy.unit)
+        self.aggregation.check(self.data.nodes, self.privacy.unit, self.data.users)
         return self
 
     @model_validator(mode="after")

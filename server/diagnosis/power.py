@@ -14,7 +14,7 @@ from server.diagnosis.inquiry import Inquiry, OnStep
 from server.diagnosis.readers import READERS
 from server.diagnosis.reference import Reference
 from server.diagnosis.stand_ins import planned
-from server.mechanism import release_deviation
+from server.mechanism import denominator, release_deviation
 from server.schedule import scaled
 
 
@@ -27,7 +27,8 @@ class PowerRow:
     epsilon: float
     """DP ε of the whole schedule."""
     share: float
-    """Smallest share of the users at which nine of ten runs find it; infinite for never."""
+    """Smallest share of the users, on a split's side of those on it, at which nine of ten runs find
+    it; infinite for never."""
 
 
 def power_of(
@@ -38,6 +39,9 @@ def power_of(
     on_step: OnStep | None = None,
 ) -> list[PowerRow]:
     """The smallest detectable shares, by all tasks of the schedule whose releases can be read.
+
+    On a side of a private split a release is of the users that are guessed to be on it, and how
+    much they contribute is as uncertain as the guess, as in a diagnosis.
 
     Raises:
         WrongUse: there is no such task.
@@ -55,15 +59,23 @@ def power_of(
             noise = _noise(sized)
             if inquiry is None:
                 observed, first = observed_of(planned(sized, _every_other(reference, 0))), noise
+                observed = replace(observed, guessed=config.split.active)
                 records = observed.first.request.records_per_user
                 hypotheses = library(reference.shape, reference.classes)
                 inquiry = Inquiry(
                     observed, _every_other(reference, 1), records, hypotheses, on_step
                 )
-            model = inquiry.with_users(count, noise / first)
+            model = inquiry.with_users(_behind(sized), noise / first)
             shares = by_fault(inquiry, model)
             rows += [PowerRow(name, count, epsilon, share) for name, share in shares.items()]
     return rows
+
+
+def _behind(config: Config) -> float:
+    """Expected users behind a release: q N, times the share guessed of a split's side."""
+    return min(
+        denominator(config, task) for task in config.planned.values() if task.kind in READERS
+    )
 
 
 def _every_other(reference: Reference, first: int) -> Reference:

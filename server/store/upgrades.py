@@ -74,7 +74,8 @@ def upgrade(url: str | Path) -> StoreStatus:
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
         _check_upgradable(connection, location)
         before = _context(connection).get_current_revision()
-        _migrate(connection)
+        if before != head():
+            _migrate(connection)
         status = _status(connection)
     if location.path is not None and before not in (None, status.current):
         _forget_dropped(location)
@@ -235,5 +236,6 @@ def _context(connection: Connection) -> MigrationContext:
     return MigrationContext.configure(connection, opts=options)
 
 
+@lru_cache(maxsize=1)
 def _scripts() -> ScriptDirectory:
     return ScriptDirectory.from_config(migrations())

@@ -123,10 +123,11 @@ class AnnotatorTask:
     def loss(self, images: Tensor, labels: Tensor) -> Tensor:
         """Weighted cross-entropy of requested classes; differentiable in the images.
 
-        Every other image is enough of a hint, and the annotator's features are the dear part.
+        It judges some of the images, each class alike: its features are the dear part.
         """
-        answers = self._mean(images[::2]) * self._settings.sharpness
-        return F.cross_entropy(answers, labels[::2]) * self._settings.weight
+        every = self._settings.judged_every
+        answers = self._mean(images[::every]) * self._settings.sharpness
+        return F.cross_entropy(answers, labels[::every]) * self._settings.weight
 
     def state(self) -> Arrays:
         """All that `restore` needs to go on bit for bit."""

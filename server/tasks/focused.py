@@ -12,19 +12,24 @@ precision, and each direction weighs as much as of what was found in it is signa
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional as F
 
 from client.tasks.settings import FrozenSettings
 from models.focus import Focus, focus_from, focus_on
 from server.config.section import require
 from server.mechanism import largest_sum, release_deviation
-from server.tasks.frozen import FrozenTask, discrepancy
+from server.tasks.frozen import FrozenTask
 from server.tasks.protocol import CriticSteps, Request, Samples, TaskContext
 from server.tensors import Arrays
+
+EVERY = 4
+"""Every how manieth image of a class tells how far images of a class are spread."""
 
 
 class FocusedTask(CriticSteps):
@@ -51,7 +56,8 @@ class FocusedTask(CriticSteps):
         self._sum = np.zeros((self._classes, self._components))
         self._releases = 0
         self._target = torch.zeros(self._classes, self._components)
-        self._roots = torch.zeros(self._components)
+        self._lens = torch.zeros(features + 1, self._components)
+        self._aimed = torch.zeros(self._classes, self._components)
 
     @torch.no_grad()
     def prepare(self, samples: Samples) -> None:
@@ -90,18 +96,30 @@ class FocusedTask(CriticSteps):
             noise = own * share
         power = np.mean((first - self._origin.double().cpu().numpy()) ** 2, axis=0)
         signal = np.clip(power - noise, 0, None) / np.maximum(power, 1e-30)
-        self._target, self._roots = (
+        self._target, roots = (
             torch.from_numpy(part.astype(np.float32)).to(self._warmup.device)
             for part in (first, np.sqrt(signal))
         )
+        seen = roots > 0  # what weighs nothing need not be computed
+        # the last row: the constant coordinate is no part of a place
+        self._lens = F.pad((self._sharp().basis * roots)[:, seen], (0, 0, 0, 1))
+        self._aimed = (self._target * roots)[:, seen]
 
     def loss(self, images: Tensor, labels: Tensor) -> Tensor:
         """Unbiased squared distance of weighted embeddings along the focus, summed.
 
+        It is `server.tasks.frozen.discrepancy`, but what chance adds is judged by every fourth
+        image, for placing images along the focus is the dear part; it is unbiased all the same.
+
         ``labels`` must hold every class equally often, in blocks.
         """
-        rows = self._sharp().place(self._warmup.features(images)[:, :-1])
-        return discrepancy(rows * self._roots, self._target * self._roots)
+        rows = self._warmup.rows(images)
+        means, some = _MeansAndSome.apply(rows, self._classes, EVERY)  # type: ignore[no-untyped-call]
+        placed, apart = some @ self._lens, means @ self._lens - self._aimed
+        groups = placed.view(self._classes, -1, placed.shape[1])
+        spread = groups.var(1).sum() / (len(labels) // self._classes)
+        loss: Tensor = apart.square().sum() - spread
+        return loss
 
     def _sharp(self) -> Focus:
         if self._focus is None:
@@ -129,3 +147,28 @@ class FocusedTask(CriticSteps):
         self._sum = state["sum"].astype(np.float64)
         self._releases = int(state["releases"])
         self._aim()
+
+
+class _MeansAndSome(torch.autograd.Function):
+    """Class means [classes, dim] of rows [classes x each, dim], and every few of a class's rows.
+
+    Its gradient is written out, as that of `server.tasks.frozen.discrepancy`.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, classes: int, every: int) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        groups = rows.view(classes, -1, rows.shape[1])
+        ctx.count, ctx.every = groups.shape[1], _step(groups.shape[1], every)
+        return groups.mean(1), groups[:, :: ctx.every].flatten(0, 1)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        to_means, to_some = gradients
+        slope = (to_means / ctx.count)[:, None].repeat(1, ctx.count, 1)
+        slope[:, :: ctx.every] += to_some.view(len(to_means), -1, to_some.shape[1])
+        return slope.flatten(0, 1), None, None
+
+
+def _step(count: int, every: int) -> int:
+    """The step that leaves two of ``count`` rows or more, which a variance needs."""
+    return max(1, min(every, count - 1))

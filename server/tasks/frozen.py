@@ -10,12 +10,16 @@ signal (a Wiener filter): post-processing, like all that follows a release.
 
 from __future__ import annotations
 
+import threading
+import weakref
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional as F
 
 from client.tasks.settings import FrozenSettings
 from models import devices
@@ -50,6 +54,7 @@ class FrozenTask(CriticSteps):
         self.largest_reply = largest_sum(config, self._settings, self.size)
         self._sum = np.zeros(self.size)
         self._releases = 0
+        self._last = threading.local()  # a generator may be trained in a thread of its own
         self._aim()
 
     @property
@@ -87,8 +92,16 @@ class FrozenTask(CriticSteps):
 
         ``labels`` must hold every class equally often, in blocks.
         """
-        rows = self.features(images)[:, :-1] * self._roots
-        return discrepancy(rows, self._target * self._roots)
+        # a weight of 0 leaves the constant coordinate out
+        roots = F.pad(self._roots, (0, 1))
+        return discrepancy(self.rows(images), F.pad(self._target, (0, 1)), roots)
+
+    def rows(self, images: Tensor) -> Tensor:
+        """Feature rows float32 [n, dim]; once for all losses of a step, which see one tensor."""
+        seen: tuple[weakref.ref[Tensor], Tensor] | None = getattr(self._last, "seen", None)
+        if seen is None or seen[0]() is not images:
+            seen = self._last.seen = weakref.ref(images), self.features(images)
+        return seen[1]
 
     def state(self) -> Arrays:
         """Sum and number of the releases."""
@@ -101,7 +114,7 @@ class FrozenTask(CriticSteps):
         self._aim()
 
 
-def discrepancy(rows: Tensor, targets: Tensor) -> Tensor:
+def discrepancy(rows: Tensor, targets: Tensor, roots: Tensor) -> Tensor:
     """Squared distance of class means of rows to their targets, less what chance adds, summed.
 
     Gretton et al., "A Kernel Two-Sample Test" (JMLR 2012), equation 3, up to what does not depend
@@ -110,11 +123,27 @@ def discrepancy(rows: Tensor, targets: Tensor) -> Tensor:
     Args:
         rows: float32 [classes x each, dim], class by class.
         targets: float32 [classes, dim].
+        roots: of the coordinates' weights, float32 [dim].
     """
-    groups = rows.view(len(targets), -1, rows.shape[1])
-    count = groups.shape[1]
-    means = groups.mean(1)
-    apart = (means - targets).square().sum()
-    spread = (groups - means[:, None]).square().sum() / (count * (count - 1))
-    loss: Tensor = apart - spread
+    loss: Tensor = _Discrepancy.apply(rows, targets, roots)  # type: ignore[no-untyped-call]
     return loss
+
+
+class _Discrepancy(torch.autograd.Function):
+    """Its gradient is written out, for rows are long: autograd would write them a dozen times."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, targets: Tensor, roots: Tensor) -> Tensor:  # type: ignore[override]
+        groups = (rows * roots).view(len(targets), -1, rows.shape[1])
+        means = groups.mean(1)
+        apart, spread = means - targets * roots, groups.sub_(means[:, None])
+        ctx.save_for_backward(apart, spread, roots)
+        count = groups.shape[1]
+        return apart.square().sum() - spread.square().sum() / (count * (count - 1))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        apart, spread, roots = ctx.saved_tensors
+        count = spread.shape[1]
+        slope = torch.add(apart[:, None] / count, spread, alpha=-1 / (count * (count - 1)))
+        return slope.flatten(0, 1).mul_(2 * gradients[0] * roots), None, None

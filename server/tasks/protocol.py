@@ -87,6 +87,15 @@ class ServerTask(Protocol):
 
 
 @runtime_checkable
+class EngineTask(Protocol):
+    """What a task has beside that whose users' steps nodes can compute in several ways."""
+
+    @property
+    def computed_by(self) -> str:
+        """The engine and the type of its products, in words; empty where nothing was chosen."""
+
+
+@runtime_checkable
 class FilterTask(Protocol):
     """What a task has beside that whose releases make the run's filter."""
 

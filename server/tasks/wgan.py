@@ -17,13 +17,18 @@ from torch import Tensor
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from client.messages import Vector
-from client.tasks.settings import WganSettings
+from client.tasks.settings import EngineName, ProductPrecision, WganSettings
 from models import devices
 from models.critics import WganCritic
 from models.limits import clamp_weights, limits_norm, weight_limits
+from models.precision import chosen
 from server.config.tasks import WganConfig
 from server.tasks.protocol import CriticSteps, Request, TaskContext, settings_of
 from server.tensors import Arrays, optimiser_state, restore_optimiser, vector_to_gradient
+
+LARGE = 60_000
+"""Parameters from which on batched products on columns take less time than the framework's batched
+operations do; `studies.benchmarks.local_steps` measures both. Presets' critics are smaller."""
 
 
 class WganTask(CriticSteps):
@@ -41,9 +46,16 @@ class WganTask(CriticSteps):
         clamp_weights(self._critic, self._limits)  # or users would spend their clip on it
         self._optimiser = _optimiser(settings.optimiser, self._critic, settings.rate)
         self._generator, self._networks = context.generator_weights, context.config.generator
-        self._applied = 0
+        self._applied, self._user_mode = 0, context.config.privacy.unit == "user"
+        self._engine, self._precision = engine_for(settings, self._critic)
         self.largest_reply = 2 * limits_norm(self._critic, self._limits)
         self.size = sum(p.numel() for p in self._critic.parameters())
+
+    @property
+    def computed_by(self) -> str:
+        """How nodes compute several local steps: engine and type of products."""
+        several = self._user_mode and self._settings.local_steps > 1
+        return f"{self._engine}, {self._precision}" if several else ""
 
     def weights(self) -> Vector:
         """Flat parameters, float32 [P]."""
@@ -57,6 +69,8 @@ class WganTask(CriticSteps):
             WganSettings,
             generator_width=networks.width,
             generator_latent=networks.latent,
+            engine=self._engine,
+            precision=self._precision,
         )
         return Request(settings, {"critic": self.weights(), "generator": self._generator()})
 
@@ -94,6 +108,19 @@ class WganTask(CriticSteps):
         vector_to_parameters(vector.to(device), self._critic.parameters())
         restore_optimiser(self._optimiser, state)
         self._applied = int(state["applied"])
+
+
+def engine_for(settings: WganConfig, critic: WganCritic) -> tuple[EngineName, ProductPrecision]:
+    """How nodes compute several local steps, and in which precision: the same on every node.
+
+    It follows from settings, the critic's size and this machine alone: all public.
+    """
+    size = sum(parameter.numel() for parameter in critic.parameters())
+    engine: EngineName = "columns" if size >= LARGE and settings.local_steps > 1 else "vmap"
+    if settings.engine != "auto":
+        engine = settings.engine
+    low = engine == "columns" and chosen(settings.precision) == torch.bfloat16
+    return engine, "bfloat16" if low else "float32"
 
 
 def _optimiser(kind: str, critic: WganCritic, rate: float) -> torch.optim.Optimizer:

@@ -144,14 +144,14 @@ class Canaries:
             audited: the task with another mechanism of the same clip, where it is to be another.
         """
         asked = audited or self._audited
-        nodes = min(asked.schedule.config.data.nodes, self.count)
+        nodes = min(asked.nodes, self.count)
         kind = asked.schedule.task.settings.kind
         hosts = self._hosts(torch.from_numpy(included), nodes)
         return AuditStage(asked, hosts, answering(kind, self.raw))
 
     def nodes(self) -> NDArray[np.int64]:
         """Each canary's node, int64 [m]."""
-        nodes = min(self._audited.schedule.config.data.nodes, self.count)
+        nodes = min(self._audited.nodes, self.count)
         bounds = np.linspace(0, self.count, nodes + 1).astype(int)
         return np.searchsorted(bounds, np.arange(self.count), side="right") - 1
 

@@ -55,7 +55,7 @@ def clip_probe(audited: AuditedTask, source: np.random.Generator) -> ClipProbe:
         counted,
         float(np.linalg.norm(arrived)),
         tuple(_blocks(audited, arrived)),
-        tuple(name for name, reply in HOSTILE.items() if _is_taken(audited, reply)),
+        tuple(_taken(audited)),
         refused + also,
     )
 
@@ -118,6 +118,20 @@ HOSTILE: dict[str, Reply] = {
 """What a hostile node makes of its sum, given the largest norm that the server is to take."""
 
 
+def _taken(audited: AuditedTask) -> list[str]:
+    """Which lies of a hostile node the server takes."""
+    if not audited.schedule.config.aggregation.secure:
+        return [name for name, reply in HOSTILE.items() if _is_taken(audited, reply)]
+    everybody, found = audited.with_mechanism(sampling_rate=1.0), []
+    names = AuditStage(everybody, silent_hosts(audited, 2)).lies()
+    for name in names:
+        stage = AuditStage(everybody, silent_hosts(audited, 2))
+        stage.grid.hostile = stage.lies()[name]
+        with _expected_warnings():
+            found += [] if stage.released(audited.schedule.task.first)[1] else [name]
+    return found
+
+
 def _is_taken(audited: AuditedTask, reply: Reply) -> bool:
     """Whether a hostile node's reply changes a sum; the other node's users hold nothing."""
     everybody = audited.with_mechanism(sampling_rate=1.0)
@@ -144,9 +158,12 @@ def _is_taken(audited: AuditedTask, reply: Reply) -> bool:
 @contextmanager
 def _expected_warnings() -> Iterator[None]:
     """The server says which replies it refuses: here that is what is wanted of it."""
-    logger = logging.getLogger("server.private_step")
-    before, logger.disabled = logger.disabled, True
+    loggers = [logging.getLogger(f"server.{name}") for name in ("private_step", "secure_sum")]
+    before = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = True
     try:
         yield
     finally:
-        logger.disabled = before
+        for logger, disabled in zip(loggers, before, strict=True):
+            logger.disabled = disabled

@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from flwr.app import Message, RecordDict
 
 from client.messages import TRAIN
+from client.secure_messages import MASKED
 from client.tasks import CLIENT_TASKS
 from client.tasks.protocol import ClientTaskFactory
 from simulations.transports.inprocess import FIRST_NODE_ID, InProcessGrid
@@ -17,11 +18,11 @@ class ListeningGrid(InProcessGrid):
     """In-process nodes whose last replies are kept."""
 
     heard: list[RecordDict]
-    """The replies of the last round, in the order in which nodes were asked."""
+    """The plain sums of the last round, in the order in which nodes were asked."""
     answering: tuple[str, ClientTaskFactory] | None = None
     """A kind of task, and what makes the object that answers for it on nodes; None for its own."""
     hostile: Callable[[RecordDict], RecordDict] | None = None
-    """What the last node makes of its reply before it sends it; None for an honest one."""
+    """What the last node makes of its sum, masked or not, before it sends it; None: nothing."""
 
     def push_messages(self, messages):  # type: ignore[no-untyped-def]
         """Have each node answer its message; returns the messages' ids."""
@@ -32,10 +33,12 @@ class ListeningGrid(InProcessGrid):
     def _deliver(self, message: Message) -> str:
         identity = super()._deliver(message)
         reply = self._replies[identity]
-        if message.metadata.message_type != TRAIN or not reply.has_content():
+        asked = message.metadata.message_type
+        if asked not in (TRAIN, MASKED) or not reply.has_content():
             return identity
         last = message.metadata.dst_node_id == FIRST_NODE_ID + len(self._contexts) - 1
         if self.hostile is not None and last:
             reply.content = self.hostile(reply.content)
-        self.heard.append(reply.content)
+        if asked == TRAIN:
+            self.heard.append(reply.content)
         return identity

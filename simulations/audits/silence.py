@@ -55,6 +55,8 @@ def silent_releases(
         observer: told after each round.
     """
     silent, steps = audited.stepping(None).from_zeros(), audited.schedule.event.count
+    if audited.schedule.config.aggregation.noise == "distributed":
+        silent = silent.with_mechanism(sampling_rate=1.0)  # so that what is counted is known
     deviation = audited.schedule.noise_on_sums * math.sqrt(steps)
     rounds = numbers_of(audited)
     nodes = NODES if audited.schedule.record_mode else 1

@@ -17,7 +17,7 @@ import torch
 from flwr.app import Context
 from numpy.typing import NDArray
 
-from accountant.bayesian.noised_norms import PUBLIC_BINS
+from accountant.bayesian.noised_norms import PUBLIC_BINS, NoisedNorms
 from client.app import build_client_app
 from client.data import LocalUsers
 from client.messages import TrainReply
@@ -28,11 +28,19 @@ from server.config.tree import Config
 from server.enrolment import Federation, enrol
 from server.learner import Asked, Learner
 from server.mechanism import denominator
-from server.private_step import NoUsableReply, PrivateStep
+from server.private_step import NoUsableReply, PrivateStep, StepPlan
 from server.sampling import Roster
+from server.secure_step import SecureStep
 from server.tasks.protocol import ServerTask
 from simulations.audits.listening import ListeningGrid
 from simulations.audits.made_up import MadeUpUsers, made_up_images
+from simulations.audits.masked import (
+    MOST,
+    Lie,
+    audited_aggregation,
+    lies,
+    with_empty_nodes,
+)
 from simulations.audits.schedule import Schedule
 
 SHAPE, CLASSES = (1, 28, 28), 10
@@ -83,6 +91,13 @@ class AuditedTask:
     def size(self) -> int:
         """P, length of an update."""
         return self.state.size
+
+    @property
+    def nodes(self) -> int:
+        """Nodes that canaries are on: the run's, or a few of them where sums are masked."""
+        config = self.schedule.config
+        most = MOST if config.aggregation.secure else config.data.nodes
+        return min(config.data.nodes, most)
 
     @property
     def sensitive(self) -> str:
@@ -152,14 +167,19 @@ class AuditStage:
             answering: makes what answers on nodes in place of the task's own class.
             largest_reply: what the server takes of a node in record mode at most.
         """
-        users, schedule = sum(len(host) for host in hosts), audited.schedule
+        schedule = audited.schedule
+        self._masked = schedule.config.aggregation.secure
+        hosts = with_empty_nodes(hosts) if self._masked else hosts
+        users = sum(len(host) for host in hosts)
         config = schedule.config.updated(
             {
-                "data.users": users,
+                "data.users": max(users, len(hosts)),  # a bound; empty nodes may be among them
+                "membership.least_users": 0.5,
                 "data.nodes": len(hosts),
                 "data.records_per_node": 1,
                 "data.records_per_user": max(host.labels.shape[1] for host in hosts),
                 "privacy.delta": min(schedule.config.privacy.delta, 1 / (users + 1)),
+                **audited_aggregation(schedule.config),
             }
         )
         self._hosts, self._asked = list(hosts), audited.asked
@@ -167,12 +187,16 @@ class AuditStage:
         self.grid = ListeningGrid(build_client_app(self._open), len(hosts), config.flat())
         self.grid.answering = answering and (task.settings.kind, answering)
         federation = enrol(self.grid, config)
-        self._step = PrivateStep(config, task, self.grid, federation, audited.size, largest_reply)
+        kind = SecureStep if self._masked else PrivateStep
+        self._step = kind(
+            StepPlan(config, task, self.grid, federation, audited.size, largest_reply)
+        )
         nodes = len(hosts) if schedule.record_mode else 1
         self._clip, self._size = task.settings.clipping_norm, audited.size
         self._denominator = denominator(config, task.settings)
         self._scale = self._denominator * nodes / self._clip
         self._norms: Floats | None = None
+        self._counted = np.zeros(PUBLIC_BINS)
 
     def _open(self, context: Context) -> LocalUsers:
         return self._hosts[int(context.node_config["partition-id"])]
@@ -195,12 +219,29 @@ class AuditStage:
         """
         self._norms = np.zeros(PUBLIC_BINS)
         try:
-            aggregate = self.gathered(number)
+            release, found, refused = self._carried_out(number)
         except NoUsableReply:
             return np.zeros(self._size), len(self._hosts)
-        found = self._step.evidence(aggregate, number)
         self._norms = None if found is None else np.array(found.counts)
-        return self._step.release(aggregate, number) * self._scale, len(aggregate.refused)
+        return release * self._scale, refused
+
+    def _carried_out(self, number: int) -> tuple[Floats, NoisedNorms | None, int]:
+        step = self._step
+        if isinstance(step, SecureStep) and step.noised_by_nodes:
+            release, found = step.opened(step.mask(number, self._asked), number)
+            # no one else knows what was counted: all are drawn, and none of them holds a record
+            self._counted = np.eye(1, PUBLIC_BINS)[0] * sum(len(host) for host in self._hosts)
+            return release, found, 0
+        aggregate = self.gathered(number)
+        self._counted = _in_public_bins(aggregate.norms)
+        found = step.evidence(aggregate, number)
+        return step.release(aggregate, number), found, len(aggregate.refused)
+
+    def lies(self) -> dict[str, Lie]:
+        """Of masked sums: what a hostile node makes of its own, that no total may hold."""
+        if not isinstance(self._step, SecureStep):
+            return {}
+        return lies(self._step, sum(len(host) for host in self._hosts), self._clip)
 
     @property
     def norms(self) -> Floats | None:
@@ -208,13 +249,23 @@ class AuditStage:
         return self._norms
 
     def counted(self) -> Floats:
-        """The norms that nodes counted last, in the bins that are released, float64 [bins]."""
+        """The norms that nodes counted last, in the bins that are released, float64 [bins].
+
+        With noise of nodes: if everybody was drawn, and held nothing.
+        """
+        if self._masked:
+            return self._counted
         found = [TrainReply.from_record(content).norms for content in self.grid.heard]
-        whole = np.sum(found, axis=0, dtype=np.float64)
-        merged: Floats = whole.reshape(PUBLIC_BINS, -1).sum(axis=1)
-        return merged
+        return _in_public_bins(np.sum(found, axis=0, dtype=np.int64))
 
     def replies(self) -> Floats:
         """What each node replied last, times the denominator, over the clip, float64 [nodes, P]."""
         found = [TrainReply.from_record(content).total for content in self.grid.heard]
         return np.stack(found) * (self._denominator / self._clip)
+
+
+def _in_public_bins(norms: NDArray[np.int64]) -> Floats:
+    if not len(norms):
+        return np.zeros(PUBLIC_BINS)
+    merged: Floats = norms.astype(np.float64).reshape(PUBLIC_BINS, -1).sum(axis=1)
+    return merged

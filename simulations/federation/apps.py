@@ -9,7 +9,7 @@ from flwr.app import Context
 from numpy.typing import NDArray
 
 from client.app import build_client_app, own_policy
-from client.data import ArrayUsers, LocalUsers
+from client.data import ArrayUsers, LocalUsers, is_simulated
 from client.datasets.registry import Dataset, load
 from client.datasets.sensitive import SensitiveValues, sensitive_values_of
 from client.node_file import open_node_users
@@ -78,15 +78,11 @@ def hiding_users(config: Config) -> NDArray[np.bool_] | None:
 
 def open_simulated_users(context: Context) -> LocalUsers:
     """The block of users that a simulated node hosts; deployments bring their own data."""
-    if not _simulated(context):  # a deployed node must never train on a simulation's data unasked
+    if not is_simulated(context):  # a deployed node must never train on a simulation's data unasked
         return open_node_users(context)
     config = read_run_config(context.run_config)
     number = int(context.node_config["partition-id"])
     return node_users(config, number)
-
-
-def _simulated(context: Context) -> bool:
-    return "num-partitions" in context.node_config and "data" not in context.node_config
 
 
 @lru_cache(maxsize=2)
@@ -179,7 +175,7 @@ def simulated_policy(context: Context) -> NodePolicy:
     What simulated users hold is public, so their cap goes by it where the run leaves it open.
     """
     policy = own_policy(context)
-    if not _simulated(context):
+    if not is_simulated(context):
         return policy
     config = read_run_config(context.run_config)
     most = config.data.records_per_user or usual_records(config)

@@ -25,7 +25,7 @@ import tomli_w
 from accountant.ledger.ledger import Ledger
 from foundation.errors import FedlensError
 from server.config.tree import Config
-from server.rounds import Observer
+from server.progress import Observer
 from server.run_directory import RunDirectory
 from server.run_ledger import spending_of
 from server.run_store import VARIABLE

@@ -21,7 +21,7 @@ from rich.table import Table
 from accountant.ledger.ledger import Ledger
 from server.config.tree import Config
 from server.generator import GeneratorTrainer
-from server.rounds import Progress
+from server.progress import Progress
 from server.run_directory import RunDirectory
 from server.store import open_store
 from simulations.engine import train_in_process

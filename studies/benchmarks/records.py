@@ -94,7 +94,9 @@ WAYS: Mapping[str, Callable[[WganCritic, Tensor, Tensor], Way]] = {
 }
 
 
-def measured(width: int, hidden: int) -> tuple[int, dict[str, list[float]], float]:
+def measured(
+    width: int, hidden: int, turns: int = TURNS
+) -> tuple[int, dict[str, list[float]], float]:
     """P, milliseconds of each way's turns, and how far the sums lie apart at most, over C."""
     source = torch.Generator().manual_seed(1)
     images = torch.randn(BATCH, 1, 28, 28, generator=source)
@@ -104,7 +106,7 @@ def measured(width: int, hidden: int) -> tuple[int, dict[str, list[float]], floa
     sums = [step().double() for step in steps.values()]
     apart = max(float((one - sums[0]).norm()) for one in sums[1:]) / CLIP
     spent: dict[str, list[float]] = {name: [] for name in WAYS}
-    for _ in range(TURNS):
+    for _ in range(turns):
         for name, step in steps.items():
             started = time.process_time()
             step()

@@ -1,4 +1,4 @@
-"""Speed and memory of the parts that are ours, as a table: ``make bench``.
+"""Speed and memory of the parts that are ours, as a table: ``make bench-rounds``.
 
 Times are wall-clock on this machine, one thread; run it while nothing else does. Nothing here is a
 test: figures move with the machine, shares and counts less so.

@@ -16,6 +16,7 @@ add studies through entry points in the group ``fedlens.studies``, each a `Study
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,11 +25,12 @@ from typing import Any, Protocol, cast
 from studies.framework.errors import StudyError
 from studies.framework.pieces import Piece, PieceStore, plain
 from studies.framework.settings import as_mapping, read_settings
-from studies.framework.store import TrialStore, write_json
+from studies.framework.store import TrialStore, digest, write_json
 from studies.framework.tables import Row
 from studies.framework.trials import Report
 
 ROWS, SETTINGS, TRIALS, PIECES = "rows.json", "settings.json", "trials", "pieces"
+FILTERS = "filters"
 VERSION = 2  # Of finished trials: raised when the same settings would measure something else
 
 
@@ -53,6 +55,15 @@ class SeedTrial:
     def rows(self, key: Mapping[str, Any], make: Callable[[], list[Row]]) -> list[Row]:
         """The same of rows that nothing is drawn of."""
         return self.piece(key, lambda: Piece(make())).rows
+
+    def filter_path(self, name: str) -> Path:
+        """Where a filter of this trial goes, beside the rows that were measured of it.
+
+        ``name`` tells the trial's filters apart; other settings and seeds have files of their own.
+        """
+        short = digest({} if self.pieces is None else self.pieces.plan)[:8]
+        clear = re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-")
+        return self.out / FILTERS / f"{clear}-seed-{self.seed}-{short}.safetensors"
 
 
 class StudyModule(Protocol):

@@ -60,6 +60,7 @@ from studies.framework.settings import check_names, parse_points
 from studies.framework.study import SeedTrial
 from studies.framework.tables import Row, number
 from studies.metrics.attacks import CODE_COLUMNS, code_columns
+from studies.metrics.filter_files import keep_filter
 from studies.metrics.labelling import read_by_rule, rule_of
 from studies.metrics.reading import (
     AttributeReading,
@@ -134,6 +135,8 @@ def run_seed(settings: AlphaImagesSettings, trial: SeedTrial) -> list[Row]:
         def measure(mode: Mode = mode, alpha: float = alpha, weight: float = weight) -> Piece:
             began = time.perf_counter()
             method = train_point(settings, split.train, start(), mode, alpha, weight, seed)
+            path = trial.filter_path(f"{mode} {alpha:g} {weight:g}")
+            keep_filter(method.networks[FILTER], split.train, path)
             row = point_row(settings, method, split, seed)
             few = released(method.networks[FILTER], split.test.take(slice(0, SHOWN)), seed)
             seconds = time.perf_counter() - began

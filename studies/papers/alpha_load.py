@@ -50,6 +50,7 @@ from studies.framework.pieces import Piece
 from studies.framework.settings import check_names, parse_points
 from studies.framework.study import SeedTrial
 from studies.framework.tables import Row, number
+from studies.metrics.filter_files import keep_filter
 from studies.metrics.reading import (
     build_attackers,
     columns,
@@ -146,6 +147,7 @@ def _side_rows(settings: AlphaLoadSettings, side: str, trial: SeedTrial) -> list
         def measure(mode: Mode = mode, alpha: float = alpha, budget: float = budget) -> Piece:
             began = time.perf_counter()
             net = releaser_of(settings, split.train, mode, alpha, budget, seed)
+            keep_filter(net, split.train, trial.filter_path(f"{side} {mode} {alpha:g} {budget:g}"))
             row = point_row(settings, net, split, raw, seed)
             shown = released(net, some, seed).records
             return Piece([{**row, "seconds": time.perf_counter() - began}], {"after": shown})

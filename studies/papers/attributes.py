@@ -46,6 +46,7 @@ from studies.framework.pieces import Piece
 from studies.framework.study import SeedTrial
 from studies.framework.tables import Row, number
 from studies.metrics.attacks import CODE_COLUMNS, code_columns
+from studies.metrics.filter_files import keep_filter
 from studies.metrics.reading import read_all, released, released_parts
 from studies.metrics.scores import judge
 from studies.metrics.targets import target_of
@@ -90,9 +91,11 @@ def _source_rows(settings: AttributesSettings, source: str, trial: SeedTrial) ->
     reader = cache(lambda: provider().reader)
     for place, train in trainings(settings, split.train, reader, seed):
 
-        def measure(train: Callable[[], Privatizer] = train) -> Piece:
+        def measure(train: Callable[[], Privatizer] = train, place: Row = place) -> Piece:
             began = time.perf_counter()
             method = train()
+            path = trial.filter_path(f"{data} {_named(place)}")
+            keep_filter(method.networks[FILTER], split.train, path)
             row = point_row(settings, method, provider(), split, seed)
             few = released(method.networks[FILTER], split.test.take(slice(0, SHOWN)), seed)
             return Piece([{**row, "seconds": time.perf_counter() - began}], {"after": few.records})

@@ -33,6 +33,7 @@ from studies.framework.pieces import Piece
 from studies.framework.study import SeedTrial
 from studies.framework.tables import Row
 from studies.metrics.attacks import CODE_COLUMNS
+from studies.metrics.filter_files import keep_filter
 from studies.papers.cloak_judging import CloakJudge, raw_row, uniform_rows
 from studies.papers.cloak_plots import plot_curves
 from studies.papers.cloak_training import (
@@ -138,6 +139,8 @@ class _BoxPath:
         filters = {fill: self.training.mask(noise, threshold, fill) for fill in FILLS}
         train_values(self.training, filters["trained"], *self.target)
         judge, trial = self.judge(), self.trial
+        path = trial.filter_path(f"{self.box} {wanted:g}")
+        keep_filter(filters["trained"], self.training.data, path)
         more = {"threshold": threshold, "seconds": time.perf_counter() - start}
         found = [
             {**judge.row(one, self.box, fill, wanted), **more} for fill, one in filters.items()

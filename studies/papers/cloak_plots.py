@@ -22,6 +22,7 @@ UTILITY = (
     ("black", "trained", "accuracy", "black", "trained, black box"),
 )
 ATTACKS = (
+    ("white", "trained", "code_reader", "black", "reads the kept pixels"),
     ("white", "trained", "attack_retrained", ORANGE, "retrained attacker"),
     ("white", "trained", "attack_frozen", GREY, "frozen attacker"),
     ("white", "trained", "accuracy", BLUE, "provider's utility"),

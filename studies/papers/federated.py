@@ -35,15 +35,16 @@ import simulations
 from accountant.dp.differential import DifferentialAccountant
 from accountant.ledger.ledger import Ledger
 from client.datasets.attributes.data import PrivateData
-from server.config.reading import read_config
+from server.config.reading import parse_setting, read_config
 from server.config.tree import Config
-from server.rounds import Observer, Progress
+from server.progress import Observer, Progress
 from server.run_directory import RunDirectory
 from server.run_ledger import spending_of
 from simulations.engine import train_in_process
 from simulations.students.students import train_student
 from studies.attackers import ATTACKERS
 from studies.attackers.formula import with_formula
+from studies.framework.charts import plot_sheet
 from studies.framework.errors import StudyError
 from studies.framework.settings import check_names
 from studies.framework.study import SeedTrial
@@ -59,6 +60,7 @@ COLUMNS = (
     "epsilon", "delta",
 )  # fmt: skip
 PRESETS = Path(simulations.__file__).parent / "presets"
+SHOWN = 10  # Images of the sheet
 EPOCHS = 3  # of attackers that are networks, at least
 TRAINED = (
     "federated",
@@ -83,9 +85,19 @@ class FederatedSettings:
     samples: int  # drawn from the generator, half to train attackers and half to test them
     epochs: int  # of the student
     second: bool = False  # whether a second run follows, with the first one's filter on its nodes
+    run: tuple[str, ...] = ()  # settings of the run over its preset's, ``tasks.critic.rounds=2``
 
     def __post_init__(self) -> None:
         check_names("attackers", self.attackers, ATTACKERS)
+        self.changes()
+
+    def changes(self) -> dict[str, Any]:
+        """The run's own settings, by dotted key.
+
+        Raises:
+            ConfigError: one is not KEY=VALUE.
+        """
+        return dict(parse_setting(one) for one in self.run)
 
 
 SETTINGS = FederatedSettings
@@ -103,7 +115,10 @@ def run_seed(settings: FederatedSettings, trial: SeedTrial) -> list[Row]:
     first = _trained(config, trial.out / f"run-{seed}", report)
     spent = _guarantee(config, first)
     report(f"seed {seed}: trained, {_words(spent)}")
-    found = _rows(settings, opened(config, first, seed), trial.rows)
+    filtered = opened(config, first, seed)
+    if trial.first:
+        _plot_before_and_after(filtered, trial.out / "federated-sheet.png")
+    found = _rows(settings, filtered, trial.rows)
     rows = [{"seed": seed, **row, **spent} for row in found]
     if settings.second:
         second = RunDirectory(trial.out / f"second-{seed}")
@@ -128,7 +143,13 @@ def _coded(row: Row) -> str:
 
 
 def draw(rows: Sequence[Row], settings: FederatedSettings, out: Path) -> None:
-    """Nothing: the runs' own folders have their pictures."""
+    """Nothing: the sheet needs records, and the runs' own folders have their pictures."""
+
+
+def _plot_before_and_after(trained: FilteredRun, path: Path) -> None:
+    """Test images as they are and as the run's filter releases them."""
+    few = trained.test.take(slice(0, SHOWN))
+    plot_sheet({"raw": few.records, "filtered": trained.filtered(few).records}, path)
 
 
 def seconded(config: Config, folder: Path) -> Config:
@@ -175,7 +196,8 @@ def _rounds_told(report: Report) -> Observer:
 
 
 def _config(settings: FederatedSettings, seed: int, data_dir: Path | None) -> Config:
-    config = read_config(PRESETS / f"{settings.preset}.toml").updated({"seed": seed})
+    config = read_config(PRESETS / f"{settings.preset}.toml")
+    config = config.updated({**settings.changes(), "seed": seed})
     if config.privatizer.kind not in TRAINED:
         raise StudyError(f"preset {settings.preset!r} trains no privatizer: name one that does")
     return config if data_dir is None else config.updated({"data.dir": str(data_dir.absolute())})

@@ -49,6 +49,7 @@ from studies.framework.pieces import Piece
 from studies.framework.settings import check_names
 from studies.framework.study import SeedTrial
 from studies.framework.tables import Row, number
+from studies.metrics.filter_files import keep_filter
 from studies.metrics.reading import released
 
 GROUPS = ("consenting", "seen", "unseen")
@@ -139,7 +140,7 @@ def run_seed(settings: SubjectsSettings, trial: SeedTrial) -> list[Row]:
         trial.report(f"subjects: seed {seed}, alpha={alpha:g}")
         found = trial.piece(
             {"alpha": alpha},
-            lambda alpha=alpha: _alpha_piece(settings, split, people, provider(), alpha, seed),  # type: ignore[misc]
+            lambda alpha=alpha: _alpha_piece(settings, split, people, provider(), alpha, trial),  # type: ignore[misc]
         )
         rows += found.rows
         sheets[f"α={alpha:g}"] = found.shown["faces"]
@@ -156,11 +157,12 @@ def _alpha_piece(
     people: People,
     provider: nn.Module,
     alpha: float,
-    seed: int,
+    trial: SeedTrial,
 ) -> Piece:
     """One filter, and whom the fixed network and fresh attackers recognise through it."""
-    started = time.perf_counter()
+    started, seed = time.perf_counter(), trial.seed
     method = train_filter(settings, split, people, provider, alpha, seed)
+    keep_filter(method.networks[FILTER], split.train, trial.filter_path(f"alpha {alpha:g}"))
     faces = _released(method, split.test, seed + 1).records
     known = replace(_released(method, split.attack, seed + 2), side=None)
     fitted = [ATTACKERS[name]().fit(known, seed) for name in settings.attackers]

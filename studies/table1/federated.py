@@ -9,7 +9,7 @@ from pathlib import Path
 from accountant.account import statement
 from server.config.sections import ReleaseConfig
 from server.config.tree import Config
-from server.rounds import Progress
+from server.progress import Progress
 from server.run_directory import RunDirectory
 from server.run_ledger import spending_of
 from simulations.engine import train_in_process

@@ -26,10 +26,10 @@ from studies.framework.settings import as_mapping, check_names
 from studies.framework.store import TrialStore, digest, write_json
 from studies.framework.trials import Report
 from studies.metrics.effort import FULL, QUICK
+from studies.metrics.filter_files import RecordUnits, load_filter, save_filter
 from studies.metrics.reading import released
 from studies.tradeoff.charts import plot_examples, plot_leak, plot_sensitive
 from studies.tradeoff.figures import Curve, CurvePoint
-from studies.tradeoff.filter_files import RecordUnits, load_filter, save_filter
 from studies.tradeoff.measuring import FRESH_SEED, FilterFigures, FilterJudge, least_sum_of
 from studies.tradeoff.points import (
     POINTS,

@@ -43,7 +43,12 @@ TYPED = {
 }
 BESIDE = {
     "focused": {"feature_seed": 123},
-    "wgan": {"generator_width": 48, "generator_latent": 64},
+    "wgan": {
+        "generator_width": 48,
+        "generator_latent": 64,
+        "engine": "vmap",
+        "precision": "float32",
+    },
 }
 """What the server adds to a task's own settings."""
 
@@ -66,6 +71,7 @@ def make_request():
         **changes: object,
     ) -> TrainRequest:
         task = TASK_KINDS[kind].config(**changes)
+        named = {k: v for k, v in changes.items() if k in ("engine", "precision")}
         mechanism = Mechanism(
             unit=unit,
             sampling_rate=task.sampling_rate,
@@ -86,7 +92,9 @@ def make_request():
             users=tuple(chosen),
             kind=kind,
             mechanism=mechanism,
-            settings=settings_of(task, TYPED[kind], **BESIDE.get(kind, {})).model_dump(),
+            settings=settings_of(
+                task, TYPED[kind], **{**BESIDE.get(kind, {}), **named}
+            ).model_dump(),
             weights=weights,
             seed=seed,
             enrolled=enrolled,

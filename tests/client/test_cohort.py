@@ -103,7 +103,8 @@ def test_the_batched_local_steps_are_plain_sgd_user_by_user(users, make_request)
     batched = local.updates([users.user(0)], [seed])[0]
 
     held = padded([users.user(0)], 10, users)
-    real, labels, fake = local._user_steps._draw(held, 0, seed)
+    drawn = local._user_steps._batches(held, [seed])
+    real, labels, fake = drawn.real[0], drawn.step_labels[0], drawn.fakes[0]
     critic = WganCritic(users.shape, users.classes)
     vector_to_parameters(torch.from_numpy(request.weights["critic"].copy()), critic.parameters())
     start = parameters_to_vector(critic.parameters()).detach().clone()

@@ -366,13 +366,17 @@ def test_a_node_adds_no_noise_of_a_fixed_seed_or_none_unless_it_may(users, make_
 # Two messages at a time
 
 
+@pytest.mark.parametrize("named", [True, False], ids=["data", "an opener of its own"])
 @pytest.mark.parametrize("step", ["shares", "mask", "agree", "reveal"])
 def test_a_deployed_node_answers_a_step_once_from_whatever_state(
-    users, make_request, tmp_path, monkeypatch, step
+    users, make_request, tmp_path, monkeypatch, step, named
 ):
     """The state as it was before the step comes back, as it would for a message beside."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    run = Round(users, make_request(0), own={1: {"data": "/own"}}).keys()
+    run = Round(users, make_request(0), own={1: {"data": "/own"} if named else {}})
+    if not named:
+        del run.grid._contexts[run.nodes[1]].node_config["num-partitions"]
+    run.keys()
     steps = ["shares", "mask", "agree", "reveal"]
     for before in steps[: steps.index(step)]:
         getattr(run, before)()

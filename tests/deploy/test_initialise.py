@@ -11,11 +11,13 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
+from client.node_policy import NodePolicy
 from fedlens.deploy.initialise import FederationPlan, add_operator, initialise
 from fedlens.deploy.keys import UnusableKey, new_node_key, read_public_key
 from fedlens.deploy.layout import DeployError, NodeSettings, read_folder, read_role
 from fedlens.deploy.services import programs_of
 from foundation.code_digest import code_sha256
+from foundation.secure_sum import Identity, KeyRoster
 
 
 def private_parts(folder: Path) -> list[bytes]:
@@ -49,7 +51,12 @@ def test_all_of_it_is_for_its_owner_alone(written):
 def test_a_nodes_folder_says_what_it_may_and_what_it_runs(written):
     settings = read_role(written / "nodes" / "south", NodeSettings)
     assert settings.code_sha256 == code_sha256()
-    assert settings.node == {"partition-id": 1, "least-noise-multiplier": 0.5}
+    assert settings.node == {
+        "partition-id": 1,
+        "least-noise-multiplier": 0.5,
+        "identity": "node.key",
+        "roster": "nodes.pub",
+    }
     config = settings.node_config(written / "nodes" / "south")
     assert Path(config["data"]).is_absolute()
 
@@ -58,12 +65,22 @@ def test_files_of_a_nodes_floor_are_named_from_its_folder(written):
     folder = written / "nodes" / "south"
     files = {"identity": "node.key", "roster": "nodes.pub", "members-key-file": "members.key"}
     path = folder / "deploy.toml"
-    lines = "".join(f'{key} = "{name}"\n' for key, name in files.items())
-    path.write_text(path.read_text().replace("[node]\n", f"[node]\n{lines}"))
+    line = '[node]\nmembers-key-file = "members.key"\n'
+    path.write_text(path.read_text().replace("[node]\n", line))
     config = read_folder(folder).node_config(folder)
     assert {key: config[key] for key in files} == {
         key: str((folder / name).absolute()) for key, name in files.items()
     }
+
+
+def test_nodes_know_each_other_for_secure_sums(written):
+    keys = {}
+    for name in ("north", "south"):
+        folder = written / "nodes" / name
+        policy = NodePolicy.of(read_folder(folder).node_config(folder))
+        keys[name] = Identity.load(Path(policy.identity)).public
+        rosters = KeyRoster.load(Path(policy.roster))
+    assert set(keys.values()) == rosters.keys and keys["north"] != keys["south"]
 
 
 def test_the_keys_are_a_pair_that_flower_takes(written):

@@ -14,7 +14,7 @@ import torch
 from fedlens import privatizers
 from privatizers.networks.masks import MaskFilter
 from privatizers.networks.releasers import ConvReleaser
-from studies.tradeoff.filter_files import save_filter
+from studies.metrics.filter_files import save_filter
 
 PAGE = "docs/how-to/train-a-privatizer.md"
 SHAPE = (3, 16, 16)

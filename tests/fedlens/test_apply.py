@@ -22,7 +22,7 @@ from fedlens.releasing import AT_ONCE, Releaser, keyed_noise, system_noise
 from privatizers.networks.masks import MaskFilter
 from privatizers.networks.releasers import ConvReleaser, LstmReleaser
 from privatizers.system_noise import system_normal
-from studies.tradeoff.filter_files import RecordUnits, save_filter
+from studies.metrics.filter_files import RecordUnits, save_filter
 
 SIDE, STEPS, UNIT = 16, 8, 500.0
 NAMES = ("cat", "dog"), ("blue", "red")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import shutil
@@ -120,3 +121,131 @@ def test_a_link_in_an_archive_is_not_followed(archive, tmp_path):
         tar.addfile(entry)
     with pytest.raises(BackupError, match="does not"):
         fedlens.restore(path, tmp_path / "back")
+
+
+# Hostile archives
+
+
+def listed(path, entries, hashes=None, head=b""):
+    """An archive of entries (a `TarInfo` and its content), all of which its list names."""
+    hashes = hashes or {e.name: hashlib.sha256(content).hexdigest() for e, content in entries}
+    manifest = json.dumps({"version": 1, "files": hashes}).encode()
+    with path.open("wb") as file, tarfile.open(fileobj=file, mode="w") as tar:
+        first = tarfile.TarInfo(MANIFEST)
+        first.size = len(head or manifest)
+        tar.addfile(first, io.BytesIO(head or manifest))
+        for entry, content in entries:
+            tar.addfile(entry, io.BytesIO(content))
+    return path
+
+
+def plain(name, content=b"x", **fields):
+    entry = tarfile.TarInfo(name)
+    entry.size = len(content)
+    for field, value in fields.items():
+        setattr(entry, field, value)
+    return entry, content
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("/etc/cron.d/x", "../x", "a/../../x", "a//b", "./a", "a/", "", ".", "a\nb", "a\0b"),
+        *("place.json", "lock", "store.db-wal", "config.toml.part"),
+    ],
+)
+def test_a_name_that_no_run_has_is_refused_before_anything_is_written(tmp_path, name):
+    path = listed(tmp_path / "a.tar", [plain("b")], {name: "0" * 64, "b": "0" * 64})
+    with pytest.raises(BackupError, match="no backup of a run holds"):
+        fedlens.restore(path, tmp_path / "back")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.tar"]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [tarfile.LNKTYPE, tarfile.SYMTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE],
+)
+def test_a_listed_name_that_is_no_plain_file_is_refused(tmp_path, kind):
+    (tmp_path / "secret").write_text("of the owner")
+    linked = str(tmp_path / "secret")
+    for content in (b"", b"of the owner"):
+        entry, _ = plain("config.toml", b"", type=kind, linkname=linked)
+        hashes = {"config.toml": hashlib.sha256(content).hexdigest()}
+        path = listed(tmp_path / "a.tar", [(entry, b"")], hashes)
+        with pytest.raises(BackupError, match="no plain file"):
+            fedlens.restore(path, tmp_path / "back")
+
+
+def sparse(path, size):
+    """An archive of some kB with a file of ``size`` bytes, nearly all of them a hole."""
+    inner = path.with_suffix(".inner")
+    head = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": str(size)}
+    entry, content = plain("ledger.jsonl", b"1\n0\n1\n".ljust(512, b"\0") + b"x")
+    entry.pax_headers = {**head, "GNU.sparse.name": "ledger.jsonl"}
+    listed(inner, [], {"ledger.jsonl": "0" * 64})
+    with inner.open("rb") as file, tarfile.open(fileobj=file) as tar:
+        manifest = tar.extractfile(tar.next()).read()
+    with path.open("wb") as file, tarfile.open(fileobj=file, mode="w") as tar:
+        first, _ = plain(MANIFEST, manifest)
+        tar.addfile(first, io.BytesIO(manifest))
+        tar.addfile(entry, io.BytesIO(content))
+    return path
+
+
+def test_a_file_of_terabytes_in_an_archive_of_kilobytes_is_not_unfolded(tmp_path):
+    path = sparse(tmp_path / "a.tar", 1 << 42)
+    with tarfile.open(path) as tar:
+        assert [e.size for e in tar if e.issparse()] == [1 << 42]  # tarfile itself would
+    with pytest.raises(BackupError, match="no plain file that lies in it whole"):
+        fedlens.restore(path, tmp_path / "back")
+    assert not (tmp_path / "back.part").exists()
+
+
+def test_a_size_that_the_archive_does_not_have_is_refused(tmp_path):
+    path = listed(tmp_path / "a.tar", [plain("config.toml", b"x" * 100)])
+    content = bytearray(path.read_bytes())
+    at = content.rindex(b"config.toml")
+    content[at + 124 : at + 136] = b"77777777777\0"  # 8 GB
+    content[at + 148 : at + 156] = b" " * 8
+    content[at + 148 : at + 156] = f"{sum(content[at : at + 512]):06o}\0 ".encode()
+    path.write_bytes(content)
+    with pytest.raises(BackupError):
+        fedlens.restore(path, tmp_path / "back")
+    assert not (tmp_path / "back.part").exists()
+
+
+def test_many_entries_and_a_deep_or_long_list_are_refused_at_once(tmp_path, monkeypatch):
+    deep = listed(tmp_path / "deep.tar", [], {"x": "0"}, head=b"[" * 200_000)
+    with pytest.raises(BackupError, match="damaged list"):
+        fedlens.restore(deep, tmp_path / "back")
+    monkeypatch.setattr("fedlens.backups.MOST_FILES", 3)
+    many = listed(tmp_path / "many.tar", [plain(str(n)) for n in range(4)])
+    with pytest.raises(BackupError, match="lists 4 files"):
+        fedlens.restore(many, tmp_path / "back")
+    monkeypatch.setattr("fedlens.backups.LARGEST_MANIFEST", 100)
+    with pytest.raises(BackupError, match="none of ours"):
+        fedlens.restore(many, tmp_path / "back")
+
+
+def test_a_name_that_comes_twice_or_lies_below_a_file_is_refused(tmp_path):
+    twice = listed(tmp_path / "twice.tar", [plain("a"), plain("a")])
+    with pytest.raises(BackupError, match="its list of files does not"):
+        fedlens.restore(twice, tmp_path / "back")
+    below = listed(tmp_path / "below.tar", [plain("a"), plain("a/b")])
+    with pytest.raises(BackupError, match="cannot be read"):
+        fedlens.restore(below, tmp_path / "back")
+    assert not (tmp_path / "back").exists() and not (tmp_path / "back.part").exists()
+
+
+def test_restoring_holds_no_file_in_memory(archive, tmp_path, monkeypatch):
+    """A megabyte at a time, whatever a file's size."""
+    asked = []
+    real = tarfile.ExFileObject.read
+
+    def read(self, size=-1):
+        asked.append(size)
+        return real(self, size)
+
+    monkeypatch.setattr(tarfile.ExFileObject, "read", read)
+    fedlens.restore(archive, tmp_path / "back")
+    assert asked[0] == -1 and set(asked[1:]) == {1 << 20}  # the list of files, then pieces

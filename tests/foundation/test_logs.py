@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -47,3 +50,25 @@ def test_the_codes_hash_is_of_every_file_and_name(tmp_path, monkeypatch):
     assert len({first, second, code_sha256(("somecode",))}) == 3
     with pytest.raises(CodeError, match="nowhere"):
         code_sha256(("nowhere",))
+
+
+NODE_MODULES = """
+import importlib, pkgutil, sys
+import client.app
+import fedlens.deploy.services
+import fedlens.deploy.supernode
+for package in ("client", "privatizers", "models", "accountant", "foundation"):
+    for found in pkgutil.walk_packages(sys.modules[package].__path__, package + "."):
+        importlib.import_module(found.name)
+root = sys.argv[1]
+ours = {name.split(".")[0] for name, module in sys.modules.items()
+        if str(getattr(module, "__file__", None) or "").startswith(root)}
+print(*sorted(ours))
+"""
+
+
+def test_the_codes_hash_covers_all_that_a_nodes_processes_import(repository):
+    command = [sys.executable, "-c", NODE_MODULES, str(repository) + "/"]
+    environment = {**os.environ, "PYTHONPATH": str(repository)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == sorted(NODE_PACKAGES)

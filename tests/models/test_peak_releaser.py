@@ -12,7 +12,7 @@ from client.datasets.attributes import load_private
 from models.shapes import ShapeError
 from privatizers.networks.peaks import PeakReleaser, fit_peaks, normalised, worth_of
 from privatizers.protocol import PrivatizerError
-from studies.tradeoff.filter_files import load_filter, save_filter
+from studies.metrics.filter_files import load_filter, save_filter
 
 
 def _days(*days: list[float]) -> torch.Tensor:

@@ -105,13 +105,13 @@ def test_a_probe_of_another_package_is_found_and_one_without_a_range_is_refused(
         EntryPoint("bright", "outside_probe:BRIGHT", "fedlens.probes"),
         EntryPoint("boundless", "outside_probe:boundless", "fedlens.probes"),
     ]
-    monkeypatch.setattr(registry, "entry_points", lambda group: points)
+    monkeypatch.setattr(registry, "installed", lambda group: points)
     assert answer("bright", records(images=torch.ones(MOST, *SHAPE))) == 1
     with pytest.raises(FedlensError, match=r"no models\.probes\.protocol\.Probe"):
         parse_probe("boundless")
     monkeypatch.setattr(
         registry,
-        "entry_points",
+        "installed",
         lambda group: [EntryPoint("bare", "outside_probe_without_range:BARE", "fedlens.probes")],
     )
     with pytest.raises(FedlensError, match="bound nothing"):

@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from models.scattering import DIRECTIONS, ScatteringFeatures
+from models.moduli import DIRECTIONS
+from models.scattering import ScatteringFeatures
 from models.shapes import ShapeError
 
 SHAPES = [(channels, side, side) for channels in (1, 3) for side in (28, 32)]

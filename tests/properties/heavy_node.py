@@ -1,4 +1,4 @@
-"""A node over a file in a process of its own: how long a request takes, and how much memory."""
+"""A node over a file in a process of its own: how long requests take, and how much memory."""
 
 from __future__ import annotations
 
@@ -19,9 +19,15 @@ from server.mechanism import mechanism
 from simulations.transports.inprocess import InProcessGrid
 
 
-def main(path: str, kind: str, unit: str, times: int, enrolled: int = 50) -> None:
-    """Answer a request for 50 users some times over, and print what it took."""
+def main(path: str, kinds: str, unit: str, times: int, enrolled: int = 50) -> None:
+    """Answer a request of each kind of task; a line for each."""
     torch.set_num_threads(1)
+    for kind in kinds.split(","):
+        answer(path, kind, unit, times, enrolled)
+
+
+def answer(path: str, kind: str, unit: str, times: int, enrolled: int) -> None:
+    """Answer a request for 50 users some times over, and print what it took."""
     changes = {"sampling_rate": 0.001} if unit == "record" else {}
     stage = staged(kind, unit, **changes)
     request = TrainRequest(

@@ -21,7 +21,7 @@ from server import private_step
 from server.config.tree import Config
 from server.enrolment import Federation
 from server.learner import Asked, Learner
-from server.private_step import PrivateStep
+from server.private_step import PrivateStep, StepPlan
 from server.sampling import Roster
 from server.schedule import ScheduledTask, scheduled
 from simulations.transports.inprocess import FIRST_NODE_ID, InProcessGrid
@@ -202,9 +202,10 @@ class Stage:
         ids = tuple(range(FIRST_NODE_ID, FIRST_NODE_ID + len(nodes)))
         roster = Roster(ids, tuple(len(members) for members in nodes))
         federation = Federation(roster, SHAPE, CLASSES, SENSITIVE)
-        step = PrivateStep(
+        plan = StepPlan(
             self.config, self.task, grid, federation, self.size, float("inf"), KEY, split=split
         )
+        step = PrivateStep(plan)
         drawn = [
             tuple(i for i, p in enumerate(m) if cohort is None or p.number in cohort) for m in nodes
         ]

@@ -53,7 +53,9 @@ ANNOTATED = {
     "tasks.annotator.components": 6,
     "tasks.annotator.features": "orientations",
     "tasks.annotator.guided_steps": 2,
+    "tasks.critic.faithful_steps": 2,
 }
+"""Its critic is one that faithful samples can be of: frozen or focused."""
 RECORD = {
     "privacy.unit": "record",
     "privacy.delta": 1e-5,
@@ -64,6 +66,7 @@ WARM = {
     "tasks.warmup.rounds": 1,
     "tasks.warmup.generator_steps": 2,
     "tasks.critic.kind": "wgan",
+    "tasks.critic.faithful_steps": 0,
 }
 FOCUSED = {
     "tasks.warmup.rounds": 1,

@@ -22,7 +22,7 @@ from server.agreed import EnrolmentError
 from server.enrolment import enrol
 from server.membership import QuorumMissing
 from server.population import population_folder, registry_url
-from server.private_step import PrivateStep
+from server.private_step import PrivateStep, StepPlan
 from server.run_directory import RunDirectory
 from server.run_ledger import account_of
 from server.run_plan import ENROLLED
@@ -386,7 +386,7 @@ def test_nodes_of_record_mode_cannot_leave_a_revoked_user_out(config, run_town, 
     grid = Town(made, **key)
     federation = enrol(grid, made, ((gone,), ()))
     task = scheduled(made)[0]
-    step = PrivateStep(made, task, grid, federation, 9, 1.0)
+    step = PrivateStep(StepPlan(made, task, grid, federation, 9, 1.0))
     with pytest.raises(EnrolmentError, match="nodes go by all records that they hold"):
         step.meet(federation.roster)
 
@@ -437,6 +437,22 @@ def test_a_user_on_two_nodes_counts_on_the_first_alone(config, run_town, clinic,
         twice = [p for p in registry.members(clinic.identity) if p.node in (0, 2)]
     numbers = [p.number for p in twice]
     assert len(numbers) - len(set(numbers)) == 1
+
+
+def test_nodes_without_a_key_are_named_where_others_have_one(config, key, caplog):
+    made = config()
+
+    def warned(town):
+        caplog.clear()
+        there = membership.Membership(made, town, enrol(town, made))
+        there.ready()
+        return [m for m in caplog.messages if "no keyed numbers" in m]
+
+    some = Town(made, **key)
+    del some._contexts[FIRST_NODE_ID + 1].node_config["members-key-file"]
+    (said,) = warned(some)  # once, however often it looks
+    assert "partition-id [1]" in said and "members-key-file" in said
+    assert warned(Town(made, **key)) == warned(Town(made)) == []
 
 
 def test_a_user_put_in_anothers_place_is_noticed(config, run_town, clinic, key):

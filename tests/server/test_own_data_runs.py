@@ -165,6 +165,7 @@ FROZEN = {
     "tasks.critic.rounds": 1,
     "tasks.critic.components": 10,
     "tasks.critic.generator_steps": 2,
+    "tasks.critic.faithful_steps": 2,
     "tasks.annotator.kind": "annotator",
     "tasks.annotator.rounds": 1,
     "tasks.annotator.components": 10,

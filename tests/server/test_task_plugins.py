@@ -26,7 +26,7 @@ def installed(monkeypatch):
 
     def install(*points: EntryPoint) -> None:
         monkeypatch.setattr(
-            registry, "entry_points", lambda group: [p for p in points if p.group == group]
+            registry, "installed", lambda group: tuple(p for p in points if p.group == group)
         )
 
     return install

@@ -13,7 +13,7 @@ from privatizers.classifiers import choices_of
 from privatizers.export import Kind, load_filter
 from privatizers.networks.fader import Chained, FaderNet
 from privatizers.networks.filters import UNet
-from studies.tradeoff.filter_files import save_filter
+from studies.metrics.filter_files import save_filter
 
 
 def heeding() -> UNet:
@@ -106,8 +106,8 @@ def test_a_folder_without_a_filter_says_what_is_missing(
     save_filter(UNet((1, 8, 8), 2), (1, 8, 8), tmp_path / "curve" / "filters" / "a.safetensors")
     for place, message in (
         ("empty", "neither a run (it has no config.toml) nor a curve"),
-        ("curve", "is the folder of a curve; give one of its files, such as"),
-        ("nowhere", "there is no such file; give one of a curve's folder filters/"),
+        ("curve", "is the folder of a curve or study; give one of its files, such as"),
+        ("nowhere", "there is no such file; give one of the folder filters/ of a curve or"),
     ):
         assert main(["privatizer", "export", str(tmp_path / place)]) == 2
         error = capsys.readouterr().err

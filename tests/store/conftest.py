@@ -1,4 +1,7 @@
-"""A store on each engine: every test that takes ``url`` or ``store`` runs on both."""
+"""A store on each engine: every test that takes ``url`` or ``store`` runs on both.
+
+``url`` is a copy of a store that migrations made; who takes ``empty_url`` makes one anew.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from store_template import copy_template, stores_from_migrations
 
 from server.store import Store, open_store, upgrade
 
@@ -22,6 +26,13 @@ def _absent(what: str) -> None:
     if os.environ.get("CI") == "true":
         pytest.fail(f"CI needs PostgreSQL: {what}")
     pytest.skip(f"no PostgreSQL: {what}")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def real_stores() -> Iterator[None]:
+    """Stores are what is tested here."""
+    with stores_from_migrations():
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -79,9 +90,8 @@ def empty_url(engine_name: str, request: pytest.FixtureRequest, tmp_path: Path) 
 def url(engine_name: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A store with tables and nothing in it."""
     if engine_name == "sqlite":
-        place = f"sqlite:///{tmp_path / 'store.db'}"
-        upgrade(place)
-        return place
+        copy_template(tmp_path / "store.db")
+        return f"sqlite:///{tmp_path / 'store.db'}"
     server = request.getfixturevalue("postgres_template")
     return _make_database(server, f"t{next(_numbers)}", "template")
 

@@ -106,6 +106,7 @@ def test_images_study_runs_through(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {
         "alpha-images-sheet.png",
         "alpha-images-curve.png",
+        "filters",
         "pieces",
         "trials",
     }
@@ -155,6 +156,7 @@ def test_load_study_runs_through(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {
         "alpha-load-sheet.png",
         "alpha-load-curve.png",
+        "filters",
         "pieces",
         "trials",
     }
@@ -240,6 +242,7 @@ def test_attributes_study_takes_other_data_by_path(
     assert {path.name for path in out.iterdir()} == {
         "attributes-utkface-sheet.png",
         "attributes-curve.png",
+        "filters",
         "pieces",
         "trials",
     }

@@ -16,6 +16,7 @@ from studies.attackers.formula import FormulaAttacker
 from studies.attackers.networks import NetworkAttacker
 from studies.attackers.references import SideAttacker
 from studies.attackers.shallow import LogisticAttacker
+from studies.attackers.vectors import VectorReader
 from studies.metrics.scores import attack, score
 
 
@@ -65,7 +66,10 @@ def test_an_attacker_reaches_the_best_there_is_on_two_clouds(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in ATTACKERS if name != "decode"])
 def test_no_attacker_claims_a_leak_where_there_is_none(name: str) -> None:
-    found = attack(ATTACKERS[name](), points(3000, 3, apart=0.0), points(3000, 4, apart=0.0), 0)
+    attacker = ATTACKERS[name]()
+    if isinstance(attacker, VectorReader):  # many epochs still: 3,000 points are few
+        attacker = replace(attacker, steps=300, tree_rounds=50)
+    found = attack(attacker, points(3000, 3, apart=0.0), points(3000, 4, apart=0.0), 0)
     assert abs(found.balanced_accuracy - 0.5) < 0.04
     assert found.leak_interval[0] < 0.005
 

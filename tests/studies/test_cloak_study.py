@@ -136,6 +136,7 @@ def test_pictures_are_drawn(rows: tuple[list[Row], Path]) -> None:
     _, out = rows
     assert {path.name for path in out.iterdir()} == {
         "curves.png",
+        "filters",
         "pieces",
         "sheet-0.4.png",
         "sheet-0.7.png",

@@ -12,6 +12,7 @@ from torch import nn
 
 from accountant.dp.differential import DifferentialAccountant
 from client.datasets.attributes.data import PrivateData
+from foundation.errors import FedlensError
 from server.config.tree import Config
 from server.run_directory import RunDirectory
 from server.run_filter import kept_filter_weights
@@ -94,6 +95,7 @@ def test_a_run_is_trained_attacked_and_taken_up_again(monkeypatch, tmp_path):
     assert rows[3]["utility"] is None and rows[0]["utility"] is not None
     assert sum(not line.startswith("round ") for line in told) == 1 + len(FIRST)
     assert [line for line in told if line.startswith("round ")], "progress while it trains"
+    assert (tmp_path / "federated-sheet.png").is_file()
     assert run() == rows, "a finished seed is read"
     shutil.rmtree(tmp_path / "trials")
     assert run() == rows, "a finished run is taken up"
@@ -219,3 +221,11 @@ def test_both_forms_have_a_preset_that_conditions_on_its_secret(quick):
     settings = STUDIES["federated"].settings(quick=quick)
     config = federated._config(settings, 3, None)
     assert config.privatizer.pairs and config.seed == 3
+
+
+def test_a_run_takes_settings_over_its_presets():
+    settings = replace(SETTINGS, run=("privatizer.steps=7", "data.users=50"))
+    config = federated._config(settings, 3, None)
+    assert (config.privatizer.steps, config.data.users, config.seed) == (7, 50, 3)
+    with pytest.raises(FedlensError, match="steps"):
+        replace(SETTINGS, run=("privatizer.steps",))

@@ -17,7 +17,7 @@ from fedlens.cli import main
 from privatizers.classifiers import noise_shape_of
 from privatizers.export import release
 from server.store import open_store
-from studies.tradeoff.filter_files import RecordUnits, load_filter, load_units, save_filter
+from studies.metrics.filter_files import RecordUnits, load_filter, load_units, save_filter
 from studies.tradeoff.points import CurveJob, build_recipe, parse_operating_points
 
 LEAST: dict[str, dict[str, Any]] = {

@@ -17,8 +17,8 @@ from privatizers.exported import ExportedFilter
 from privatizers.networks.releasers import ConvReleaser
 from studies.attackers import ATTACKERS
 from studies.metrics import effort
+from studies.metrics.filter_files import save_filter
 from studies.tradeoff.figures import words_of
-from studies.tradeoff.filter_files import save_filter
 
 SHAPE = (1, 28, 28)
 

@@ -23,9 +23,9 @@ from privatizers.networks.releasers import ConvReleaser, LstmReleaser
 from privatizers.protocol import PrivatizerError
 from server.store import open_store
 from studies.attackers.formula import formula_of
+from studies.metrics.filter_files import load_filter, save_filter
 from studies.tradeoff.certified import certify
 from studies.tradeoff.figures import LABEL, Curve, CurvePoint
-from studies.tradeoff.filter_files import load_filter, save_filter
 from studies.tradeoff.measuring import (
     AttackFigures,
     FilterFigures,

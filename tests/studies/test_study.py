@@ -50,6 +50,7 @@ rounds = 2
 noise_multiplier = 3.0
 clipping_norm = 0.3
 generator_steps = 3
+faithful_steps = 3
 [generator]
 batch = 20
 width = 8

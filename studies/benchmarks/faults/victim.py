@@ -8,8 +8,6 @@ can be compared over all the processes that a run went through.
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 import multiprocessing
 import os
 import resource
@@ -45,6 +43,7 @@ from server.store import Store
 from server.training import train
 from simulations.federation.apps import node_users
 from simulations.transports.inprocess import InProcessGrid
+from studies.benchmarks.faults.draws import append_line, note_draws
 
 Edge = Literal["before", "within", "after"]
 
@@ -134,7 +133,7 @@ class Victim:
 
     def _live(self, mishap: Mishap) -> None:
         sys.stderr = (self.folder / "errors.log").open("a")
-        _note_draws(self.folder / DRAWS, self.run / "ledger.jsonl")
+        note_draws(server.private_step, self.folder / DRAWS, self.run / "ledger.jsonl")
         _note_syncs(self.folder / SYNCED)
         _befall(mishap)
         directory = RunDirectory(self.run)
@@ -186,20 +185,6 @@ def _kill_at(mishap: Mishap) -> None:
     setattr(owner, name, type(original)(doomed) if static else doomed)
 
 
-def _note_draws(notes: Path, ledger: Path) -> None:
-    real = PHASES["noise"][0].noised_mean
-
-    def noted(total: Any, **kwargs: Any) -> Any:
-        entries = Ledger.read(ledger).entries
-        release = real(total, **kwargs)
-        digest = hashlib.sha256((release * kwargs["denominator"] - total).tobytes()).hexdigest()
-        line = {"round": entries[-1].round if entries else 0, "noise": digest}
-        _append(notes, {**line, "entries": len(entries)})
-        return release
-
-    PHASES["noise"][0].noised_mean = noted
-
-
 def _note_syncs(notes: Path) -> None:
     """Note what is flushed, files with their size and folders with their names; keep the files.
 
@@ -219,14 +204,9 @@ def _note_syncs(notes: Path) -> None:
         else:
             with contextlib.suppress(FileExistsError):
                 os.link(path, kept / str(status.st_ino))
-        _append(notes, line)
+        append_line(notes, line)
 
     os.fsync = noted
-
-
-def _append(path: Path, record: dict[str, Any]) -> None:
-    with path.open("ab") as file:
-        file.write(json.dumps(record).encode() + b"\n")
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import resource
 import signal
 import time
@@ -12,17 +13,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from foundation.errors import FedlensError
+from studies.benchmarks.fuzzing.mutations import Source
 from studies.benchmarks.fuzzing.targets import FuzzTarget, targets
 
 HANG_SECONDS = 20.0
 WARM = 0.2
 """Share of the inputs after which memory is first looked at."""
-_SHOWN = 5
+MOST_EXAMPLES = 8
 
 
 class Hang(BaseException):
@@ -37,50 +38,62 @@ class Fuzzed:
     inputs: int = 0
     accepted: int = 0
     refused: int = 0
-    crashes: list[str] = field(default_factory=list)
-    """What else than a FedlensError came out: type, and the input's beginning."""
+    crashes: int = 0
+    """How often something else than a FedlensError came out."""
+    examples: dict[str, str] = field(default_factory=dict)
+    """The first input of each kind of these, by type and message."""
     hangs: int = 0
     slowest: float = 0.0
     """Seconds."""
+    seconds: float = 0.0
+    """Of computation."""
     grown: float = 0.0
     """MB that the process grew by after the first fifth of the inputs."""
 
 
-def fuzz(target: FuzzTarget, count: int, seed: int) -> Fuzzed:
-    """Feed a parser ``count`` spoiled inputs."""
-    source, found, before = np.random.default_rng(seed), Fuzzed(target.name), 0.0
-    for number in range(count):
-        if number == int(WARM * count):
-            before = resident()
-        _one(target, source, found)
+def fuzz(target: FuzzTarget, count: int, seed: int, seconds: float = math.inf) -> Fuzzed:
+    """Feed a parser ``count`` spoiled inputs, or as many as ``seconds`` of computation allow."""
+    source, found, began = Source(seed), Fuzzed(target.name), time.process_time()
+    share, before = 0.0, 0.0
+    with _interrupted():
+        while share < 1.0:
+            _one(target, source, found)
+            found.seconds = time.process_time() - began
+            share = max(found.inputs / count, found.seconds / seconds)
+            if not before and share >= WARM:
+                before = resident()
     found.grown = max(0.0, resident() - before)
     return found
 
 
-def _one(target: FuzzTarget, source: np.random.Generator, found: Fuzzed) -> None:
+def _one(target: FuzzTarget, source: Source, found: Fuzzed) -> None:
     spoiled_input = target.make(source)
     started = time.perf_counter()
     found.inputs += 1
     try:
-        with _limited():
-            target.parse(spoiled_input)
+        signal.setitimer(signal.ITIMER_REAL, HANG_SECONDS)
+        target.parse(spoiled_input)
         found.accepted += 1
     except FedlensError:
         found.refused += 1
     except Hang:
         found.hangs += 1
     except Exception as error:  # whatever it is, it is what is looked for
-        found.crashes.append(f"{type(error).__name__}: {error} from {spoiled_input!r:.300}")
+        found.crashes += 1
+        if len(found.examples) < MOST_EXAMPLES:
+            problem = f"{type(error).__name__}: {error}"
+            found.examples.setdefault(f"{problem:.120}", f"{spoiled_input!r:.300}")
     found.slowest = max(found.slowest, time.perf_counter() - started)
 
 
 @contextmanager
-def _limited() -> Iterator[None]:
+def _interrupted() -> Iterator[None]:
+    """Have the timer that `_one` sets raise `Hang`; the timer is off afterwards."""
+
     def stop(_number: int, _frame: FrameType | None) -> None:
         raise Hang
 
     before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, HANG_SECONDS)
     try:
         yield
     finally:
@@ -100,21 +113,34 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=2000, help="inputs a parser")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="parsers whose name has this in it")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="most a parser, of CPU")
     args = parser.parse_args()
-    columns = ("parser", "inputs", "read", "refused", "crashes", "hangs", "slowest", "grown by")
+    columns = (
+        "parser",
+        "inputs",
+        "read",
+        "refused",
+        "crashes",
+        "hangs",
+        "slowest",
+        "grown by",
+        "CPU",
+    )
     table, console = Table(*columns), Console()
     with targets() as known:
         for name, target in known.items():
             if args.only not in name:
                 continue
-            done = fuzz(target, args.count, args.seed)
-            table.add_row(
+            done = fuzz(target, args.count, args.seed, args.seconds)
+            row = (
                 name, f"{done.inputs:,}", f"{done.accepted:,}", f"{done.refused:,}",
-                f"{len(done.crashes):,}", str(done.hangs), f"{done.slowest:.2f} s",
-                f"{done.grown:.1f} MB",
+                f"{done.crashes:,}", str(done.hangs), f"{done.slowest:.2f} s",
+                f"{done.grown:.1f} MB", f"{done.seconds:.0f} s",
             )  # fmt: skip
-            for crash in done.crashes[:_SHOWN]:
-                console.print(f"{name}: {crash}", markup=False, highlight=False)
+            table.add_row(*row)
+            console.print(" | ".join(row), highlight=False)
+            for problem, example in done.examples.items():
+                console.print(f"{name}: {problem} from {example}", markup=False, highlight=False)
     console.print(table)
 
 

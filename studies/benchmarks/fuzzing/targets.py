@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
+import shutil
 import tempfile
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,13 +30,27 @@ from client.datasets.own.folder import read_labelled_folder
 from client.datasets.own.tables import read_table
 from client.messages import Description, Mechanism, TrainReply, TrainRequest
 from client.node_file import open_node_users
+from fedlens.backups import MANIFEST, restore
+from fedlens.deploy.bundles import bundle_problem
 from server.config.reading import parse_setting, read_config, read_run_config
 from server.config.tree import Config
 from server.run_directory import load_generator
 from server.store import read_labels_file
-from studies.benchmarks.fuzzing.mutations import spoiled, spoiled_record
+from studies.benchmarks.fuzzing.mutations import Source, spoiled, spoiled_record
+from studies.benchmarks.fuzzing.structured import (
+    Make,
+    either,
+    odd_bundle,
+    odd_idx,
+    odd_lines,
+    odd_npz,
+    odd_tar,
+    odd_tensors,
+    plain_line,
+    sealed_line,
+)
 
-Source = np.random.Generator
+PICTURES = 4
 
 
 @dataclass(frozen=True)
@@ -50,8 +67,13 @@ def targets() -> Iterator[dict[str, FuzzTarget]]:
     """All targets by name, with a folder for their files as long as the context lasts."""
     home = Path("/dev/shm")  # noqa: S108  (only where there is one: files of a moment)
     with tempfile.TemporaryDirectory(dir=home if home.is_dir() else None) as folder:
-        made = [*_messages(), *_ledgers(Path(folder)), *_files(Path(folder)), *_settings()]
-        made += _labels()
+        made = [
+            *_messages(),
+            *_ledgers(Path(folder)),
+            *_files(Path(folder)),
+            *_settings(Path(folder)),
+        ]
+        made += [*_labels(), *_archives(Path(folder))]
         yield {target.name: target for target in made}
 
 
@@ -114,11 +136,13 @@ def _ledgers(folder: Path) -> list[FuzzTarget]:
     def of_file(read: Callable[[Path], object]) -> Callable[[object], object]:
         return lambda data: read(_written(target, data))
 
-    seeds = [whole.read_bytes()]
+    lines, noted = whole.read_bytes(), kept.read_bytes()
+    sealed = either(_bytes_of([lines]), odd_lines(lines.splitlines(True), sealed_line))
+    plain = either(_bytes_of([noted]), odd_lines(noted.splitlines(True), plain_line))
     return [
-        FuzzTarget("ledger: reader", _bytes_of(seeds), lambda data: Reader().feed(_raw(data))),
-        FuzzTarget("ledger: file", _bytes_of(seeds), of_file(Ledger.open)),
-        FuzzTarget("ledger: evidence", _bytes_of([kept.read_bytes()]), of_file(EvidenceFile)),
+        FuzzTarget("ledger: reader", sealed, lambda data: Reader().feed(_raw(data))),
+        FuzzTarget("ledger: file", sealed, of_file(Ledger.open)),
+        FuzzTarget("ledger: evidence", plain, of_file(EvidenceFile)),
     ]
 
 
@@ -129,22 +153,33 @@ def _files(folder: Path) -> list[FuzzTarget]:
     images = np.arange(4 * 8 * 8, dtype=np.uint8).reshape(4, 1, 8, 8)
     labels = np.arange(4) % 2
     node = _npz(images=images, labels=labels, users=labels, classes=np.array(2))
-    own = _npz(train_images=images, train_labels=labels, test_images=images, test_labels=labels)
+    large = np.zeros((4, 1, 16, 16), np.uint8)
+    own = _npz(train_images=large, train_labels=labels, test_images=large, test_labels=labels)
     idx = b"\x00\x00\x08\x03" + b"".join(n.to_bytes(4, "big") for n in (4, 8, 8)) + images.tobytes()
     numbers = b"\x00\x00\x08\x01" + (4).to_bytes(4, "big") + bytes([0, 1, 0, 1])
-    readers: list[tuple[str, str, list[bytes], Callable[[Path], object]]] = [
-        ("data: IDX images", "a.idx", [idx], read_images),
-        ("data: IDX labels", "b.idx", [numbers], lambda path: read_labels(path, 2)),
-        ("data: npz of a node", "c.npz", [node], _open_node),
-        ("data: npz", "d.npz", [own], load_npz),
-        ("data: table", "e.csv", [_manifest()], read_table),
-        ("state: generator", "f.safetensors", [_tensors()], load_generator),
+    readers: list[tuple[str, str, bytes, Make | None, Callable[[Path], object]]] = [
+        ("data: IDX images", "a.idx", idx, odd_idx(idx[:4], 3, idx[16:]), read_images),
+        ("data: IDX labels", "b.idx", numbers, odd_idx(numbers[:4], 1, b"\1"), _read_labels),
+        ("data: npz of a node", "c.npz", node, odd_npz(_members(node)), _open_node),
+        ("data: npz", "d.npz", own, odd_npz(_members(own)), load_npz),
+        ("data: table", "e.csv", _manifest(), None, read_table),
+        ("state: generator", "f.safetensors", _tensors(), odd_tensors(_tensors()), load_generator),
     ]
-    made = [
-        FuzzTarget(name, _bytes_of(seeds), _from_file(folder / file, read))
-        for name, file, seeds, read in readers
-    ]
+    made = []
+    for name, file, seed, inside, read in readers:
+        outside = _bytes_of([seed])
+        make = outside if inside is None else either(outside, inside)
+        made.append(FuzzTarget(name, make, _from_file(folder / file, read)))
     return [*made, _folder_target(folder / "pictures")]
+
+
+def _members(npz: bytes) -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(npz)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def _read_labels(path: Path) -> object:
+    return read_labels(path, 2)
 
 
 def _open_node(path: Path) -> object:
@@ -156,13 +191,13 @@ def _folder_target(folder: Path) -> FuzzTarget:
     """Pictures and their manifest, one of the two spoiled."""
     folder.mkdir()
     picture = io.BytesIO()
-    Image.fromarray(np.arange(24 * 24, dtype=np.uint8).reshape(24, 24)).save(picture, "PNG")
-    for place in range(8):
+    Image.fromarray(np.arange(8 * 8, dtype=np.uint8).reshape(8, 8)).save(picture, "PNG")
+    for place in range(PICTURES):
         (folder / f"{place}.png").write_bytes(picture.getvalue())
     seeds = {"manifest.csv": [_manifest()], "0.png": [picture.getvalue()]}
 
     def make(source: Source) -> object:
-        file = list(seeds)[int(source.integers(2))]
+        file = source.choice(list(seeds))
         return file, spoiled(seeds[file], source)
 
     def parse(spoiled_file: object) -> object:
@@ -177,7 +212,7 @@ def _folder_target(folder: Path) -> FuzzTarget:
 
 
 def _manifest() -> bytes:
-    rows = [f"{place}.png,{'ab'[place % 2]},{'mf'[place // 4]}" for place in range(8)]
+    rows = [f"{place}.png,{'ab'[place % 2]},{'mf'[place // 2]}" for place in range(PICTURES)]
     return "\n".join(["file,kind,sex", *rows, ""]).encode()
 
 
@@ -191,6 +226,38 @@ def _tensors() -> bytes:
     from safetensors.numpy import save
 
     return save({"average": np.ones(8, np.float32)}, metadata={"facts": "{}"})
+
+
+# Archives
+
+
+def _archives(folder: Path) -> list[FuzzTarget]:
+    files = {"config.toml": Config().to_toml().encode(), "checkpoint/filter": b"x"}
+    hashes = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    manifest = json.dumps({"version": 1, "files": hashes}).encode()
+    backup = {MANIFEST: manifest, **files}
+    app = {"pyproject.toml": _PROJECT, ".info/CONTENT": b"pyproject.toml"}
+    packed, back = folder / "a.tar", folder / "back"
+
+    def bring_back(data: object) -> object:
+        try:
+            return restore(_written(packed, data), back)
+        finally:
+            shutil.rmtree(back, ignore_errors=True)
+
+    def judge(data: object) -> object:
+        return bundle_problem(_raw(data), hashlib.sha256(_raw(data)).hexdigest(), ())
+
+    return [
+        FuzzTarget("archive: backup", odd_tar(backup), bring_back),
+        FuzzTarget("archive: app bundle", odd_bundle(app), judge),
+    ]
+
+
+_PROJECT = b"""[tool.flwr.app.components]
+serverapp = "server.app:app"
+clientapp = "client.app:app"
+"""
 
 
 # Labels and settings
@@ -209,32 +276,25 @@ def _labels() -> list[FuzzTarget]:
         }
     ]
     seeds = [table.encode(), json.dumps(studio).encode()]
-    return [
-        FuzzTarget("labels: import", _bytes_of(seeds), lambda data: read_labels_file(_raw(data)))
-    ]
+    make = either(_bytes_of(seeds), odd_lines([seeds[1]], plain_line))
+    return [FuzzTarget("labels: import", make, lambda data: read_labels_file(_raw(data)))]
 
 
-def _settings() -> list[FuzzTarget]:
-    toml = Config().to_toml().encode()
+def _settings(folder: Path) -> list[FuzzTarget]:
     flat = Config().flat()
+    sections = [f"[{part}" for part in Config().to_toml().split("\n[")[1:]]
 
     def make(source: Source) -> object:
         keys = list(flat)
-        chosen = {
-            keys[int(place)]: flat[keys[int(place)]] for place in source.integers(0, len(keys), 9)
-        }
-        key = keys[int(source.integers(len(keys)))]
+        chosen = {key: flat[key] for key in source.choices(keys, k=9)}
+        key = source.choice(keys)
         values: list[object] = [
             "", -1, 2**70, float("nan"), float("inf"), True, "x" * 300, 1e308, -0.0, "a b", b"x",
             [], {},
         ]  # fmt: skip
-        return {**chosen, key: values[int(source.integers(len(values)))]}
+        return {**chosen, key: source.choice(values)}
 
-    def read_text(data: object) -> object:
-        with tempfile.NamedTemporaryFile(suffix=".toml") as file:
-            file.write(_raw(data))
-            file.flush()
-            return read_config(Path(file.name))
+    of_file = _from_file(folder / "config.toml", read_config)
 
     def one(data: object) -> object:
         key, value = parse_setting(_raw(data).decode("utf-8", "replace"))
@@ -242,13 +302,13 @@ def _settings() -> list[FuzzTarget]:
 
     pairs = [f"{key}={value!r}".encode() for key, value in flat.items()]
     return [
-        FuzzTarget("settings: file", _bytes_of([toml]), read_text),
+        FuzzTarget("settings: file", _bytes_of([part.encode() for part in sections]), of_file),
         FuzzTarget("settings: run config", make, read_run_config),  # type: ignore[arg-type]
         FuzzTarget("settings: --set", _bytes_of(pairs), one),
     ]
 
 
-def _bytes_of(seeds: list[bytes]) -> Callable[[Source], object]:
+def _bytes_of(seeds: list[bytes]) -> Make:
     return lambda source: spoiled(seeds, source)
 
 

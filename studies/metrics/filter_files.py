@@ -17,10 +17,12 @@ from safetensors.torch import save_file
 from torch import nn
 
 from client.datasets.attributes.data import PrivateData
+from privatizers.networks.fader import Chained, FaderNet
 from privatizers.networks.filters import DenseFilter, LinearFilter, UNet
 from privatizers.networks.masks import MaskFilter
 from privatizers.networks.peaks import PeakReleaser
 from privatizers.networks.releasers import ConvReleaser, LstmReleaser
+from privatizers.networks.spectral import LowFrequencies, SpectralReleaser
 from privatizers.protocol import PrivatizerError
 
 _KNOWN = "filter"  # Where a file says what its tensors are the numbers of
@@ -45,8 +47,19 @@ _ARGUMENTS: dict[str, dict[str, str]] = {
     },
     "PeakReleaser": {"least": "least", "counted": "counted", "worth": "worth"},
     "MaskFilter": {"trained": "values"},
+    "SpectralReleaser": {
+        "shape": "features.shape", "highest": "features.highest", "width": "encode.in_features",
+        "code": "encode.out_features", "capacity": "capacity", "low": "low", "high": "high",
+        "choices": "choices",
+    },
+    "FaderNet": {
+        "shape": "shape", "width": "down1.out_channels", "drawn": "drawn", "limits": "limits",
+    },
+    "Chained": {},
 }  # fmt: skip
 """Where a filter has the arguments that it was built with."""
+_PARTS = {"Chained": ("first", "second")}
+"""Filters that others are made of, and where they have these."""
 _READ: dict[str, Callable[[Any], Any]] = {
     "noise_shape": itemgetter(0),
     "coded": bool,
@@ -85,18 +98,33 @@ def save_filter(
     Raises:
         PrivatizerError: it is of a kind that no file is known for.
     """
-    kind = type(filter_).__name__
-    if kind not in _ARGUMENTS:
-        raise PrivatizerError(f"filters of kind {kind} have no file; keep {', '.join(_ARGUMENTS)}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    arguments = {name: _value(filter_, place) for name, place in _ARGUMENTS[kind].items()}
-    if kind in _SHAPED:
-        arguments["shape"] = tuple(shape)
-    known = {"kind": kind, "shape": list(shape), "arguments": arguments}
+    known = _described(filter_, shape)
     known["records"] = asdict(units or RecordUnits())
+    path.parent.mkdir(parents=True, exist_ok=True)
     state = {name: value.contiguous() for name, value in filter_.state_dict().items()}
     save_file(state, path, {_KNOWN: json.dumps(known)})
     return path
+
+
+def keep_filter(filter_: nn.Module, data: PrivateData, path: Path) -> Path:
+    """Write a study's filter of the records of ``data``, which `fedlens privatizer attack` takes.
+
+    Raises:
+        PrivatizerError: it is of a kind that no file is known for.
+    """
+    return save_filter(filter_, data.shape, path, RecordUnits.of(data))
+
+
+def _described(filter_: nn.Module, shape: Sequence[int]) -> dict[str, Any]:
+    """What a filter was built with, as JSON values, and what its parts were."""
+    kind = type(filter_).__name__
+    if kind not in _ARGUMENTS:
+        raise PrivatizerError(f"filters of kind {kind} have no file; keep {', '.join(_ARGUMENTS)}")
+    arguments = {name: _value(filter_, place) for name, place in _ARGUMENTS[kind].items()}
+    if kind in _SHAPED:
+        arguments["shape"] = tuple(shape)
+    parts = {name: _described(getattr(filter_, name), shape) for name in _PARTS.get(kind, ())}
+    return {"kind": kind, "shape": list(shape), "arguments": arguments, "parts": parts}
 
 
 def _value(filter_: nn.Module, place: str) -> Any:
@@ -115,14 +143,14 @@ def load_filter(path: Path) -> tuple[nn.Module, tuple[int, ...]]:
             known = json.loads((content.metadata() or {})[_KNOWN])
             state = {name: content.get_tensor(name) for name in content.keys()}  # noqa: SIM118
         shape = tuple(int(side) for side in known["shape"])
-        filter_ = _BUILDERS[known["kind"]](known["arguments"], state)
+        filter_ = _built(known, state)
         filter_.load_state_dict(state)
     except OSError:
         raise
     except (KeyError, TypeError, ValueError, OverflowError, RuntimeError, SafetensorError):
         raise PrivatizerError(
-            f"{path} holds no filter that this version wrote; give a file of a curve's folder "
-            "filters/"
+            f"{path} holds no filter that this version wrote; give a file of filters/ of a "
+            "curve or study"
         ) from None
     return filter_.eval().requires_grad_(False), shape
 
@@ -145,15 +173,49 @@ def load_units(path: Path) -> RecordUnits:
         raise PrivatizerError(f"{path} holds no filter that this version wrote") from None
 
 
+def _built(known: Mapping[str, Any], state: Mapping[str, Any]) -> nn.Module:
+    """A filter as it was described; what its tensors have to say beforehand is in ``state``."""
+    parts = {
+        name: _built(
+            part, {key[len(name) + 1 :]: state[key] for key in state if key.startswith(f"{name}.")}
+        )
+        for name, part in known.get("parts", {}).items()
+    }
+    return _BUILDERS[known["kind"]]({**known["arguments"], **parts}, state)
+
+
 def _mask(arguments: Mapping[str, Any], state: Mapping[str, Any]) -> nn.Module:
     sigma, keep, values = state["sigma"], state["keep"], state["values"]
     return MaskFilter(sigma, keep, values, shift=state["shift"], **arguments)
 
 
+def _spectral(arguments: Mapping[str, Any], _: Mapping[str, Any]) -> nn.Module:
+    rest = dict(arguments)
+    features = LowFrequencies(tuple(rest.pop("shape")), rest.pop("highest"))
+    return SpectralReleaser(features, **rest)
+
+
+def _fader(arguments: Mapping[str, Any], state: Mapping[str, Any]) -> nn.Module:
+    rest = dict(arguments)
+    shape, limits = tuple(rest.pop("shape")), rest.pop("limits")
+    limits = None if limits is None else tuple(limits)
+    return FaderNet(shape, state["prior"], limits=limits, **rest)
+
+
 _BUILDERS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any]], nn.Module]] = {
     "MaskFilter": _mask,
+    "SpectralReleaser": _spectral,
+    "FaderNet": _fader,
     **{
         kind.__name__: lambda arguments, _, kind=kind: kind(**arguments)  # type: ignore[misc]
-        for kind in (UNet, DenseFilter, LinearFilter, ConvReleaser, LstmReleaser, PeakReleaser)
+        for kind in (
+            UNet,
+            DenseFilter,
+            LinearFilter,
+            ConvReleaser,
+            LstmReleaser,
+            PeakReleaser,
+            Chained,
+        )
     },
 }

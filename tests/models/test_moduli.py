@@ -1,0 +1,60 @@
+"""Strength of waves: what a convolution with every wavelet says, gradients, and the order."""
+
+import math
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from models.moduli import DIRECTIONS, LEAST, ORDER, Waves, _wavelet, moduli
+
+BANKS = [
+    Waves(28, 1, 7, 0.8, 0.75 * math.pi),
+    Waves(28, 2, 11, 1.6, 0.375 * math.pi),
+    Waves(14, 1, 7, 0.8, 0.75 * math.pi),
+    Waves(22, 1, 7, 0.8, 0.75 * math.pi),
+]
+
+
+def maps_of(waves, count=3):
+    source = torch.Generator().manual_seed(waves.side)
+    return torch.rand(count, waves.side, waves.side, generator=source)
+
+
+def by_convolution(maps, waves):
+    """Each of the wavelets, of all angles, over double-precision maps."""
+    kernels = torch.stack([_wavelet(waves, i * math.pi / DIRECTIONS) for i in ORDER])
+    bank = torch.cat([kernels.real, kernels.imag])[:, None]
+    found = F.conv2d(maps.double()[:, None], bank, stride=waves.stride, padding=waves.size // 2)
+    real, imaginary = found.chunk(2, 1)
+    return (real.square() + imaginary.square() + LEAST).sqrt()
+
+
+@pytest.mark.parametrize("waves", BANKS, ids=str)
+def test_it_is_the_modulus_of_a_convolution_with_every_wavelet(waves):
+    maps = maps_of(waves)
+    found = moduli(maps, waves)
+    assert found.shape == (3, DIRECTIONS, waves.places, waves.places)
+    torch.testing.assert_close(found.double(), by_convolution(maps, waves), atol=2e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("waves", BANKS, ids=str)
+def test_its_gradient_is_that_of_the_convolution(waves):
+    maps = maps_of(waves)
+    weight = torch.randn(3, DIRECTIONS, waves.places, waves.places, generator=torch.Generator())
+    found, expected = maps.clone().requires_grad_(), maps.clone().requires_grad_()
+    (moduli(found, waves) * weight).sum().backward()
+    (by_convolution(expected, waves) * weight).sum().backward()
+    torch.testing.assert_close(found.grad, expected.grad, atol=1e-4, rtol=1e-3)
+
+
+def test_directions_are_each_there_once():
+    assert sorted(ORDER) == list(range(DIRECTIONS))
+
+
+def test_upside_down_the_mirrored_directions_change_places():
+    waves = BANKS[0]
+    maps = maps_of(waves)
+    upright, turned = moduli(maps, waves), moduli(maps.flip(1), waves)
+    places = [ORDER.index((DIRECTIONS - i) % DIRECTIONS) for i in ORDER]
+    torch.testing.assert_close(turned.flip(2), upright[:, places], atol=2e-6, rtol=1e-5)

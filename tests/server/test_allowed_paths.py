@@ -1,0 +1,90 @@
+"""An operator's settings name no file of the server but those that its owner allows."""
+
+from __future__ import annotations
+
+import pytest
+from flwr.app import Context, RecordDict
+
+import server.app
+from server.allowed_paths import VARIABLE, check_paths
+from server.config.tree import Config, ConfigError
+
+
+@pytest.fixture
+def home(tmp_path):
+    """The server's folder, with a link out of it, and a folder beside it."""
+    home = tmp_path / "home"
+    (home / "runs").mkdir(parents=True)
+    (tmp_path / "homework").mkdir()
+    (home / "out").symlink_to(tmp_path / "homework")
+    (home / "loop").symlink_to(home / "loop")
+    return home
+
+
+INSIDE = [
+    ("run.out", "{home}/runs/first"),
+    ("run.store", "sqlite:///{home}/runs/first/other.db"),
+    ("run.store", "{home}/other.db"),
+    ("privacy.population", "{home}/populations/ward-7"),
+    ("privacy.population", "ward-7"),
+    ("data.name", "federation:{home}/federation.toml"),
+    ("data.name", "embedded"),
+    ("tasks.critic.kind", "frozen"),
+    ("split.side", "a.b/c"),
+]
+OUTSIDE = [
+    ("run.out", "/etc/cron.d"),
+    ("run.out", "relative"),
+    ("run.out", "{home}/runs/../../elsewhere"),
+    ("run.out", "{home}work"),
+    ("run.out", "{home}/out/run"),
+    ("run.out", "{home}/loop/run"),
+    ("run.out", "~root/run"),
+    ("run.out", "{home}/a\0b"),
+    ("run.store", "sqlite:////etc/passwd"),
+    ("run.store", "/var/lib/other.db"),
+    ("run.store", "postgresql+psycopg://db.example.org/metadata"),
+    ("run.store", "sqlite:///file:/etc/passwd?uri=true"),
+    ("run.store", "sqlite://"),
+    ("run.store", "a://b:c:d"),
+    ("privacy.population", "/srv/other/population"),
+    ("privacy.population", ".."),
+    ("data.name", "federation:/etc/shadow"),
+    ("data.name", "folder:/etc,utility=a"),
+    ("data.name", "folder:faces/../../x,utility=a"),
+    ("split.model", "/home/other/runs/secret"),
+    ("data.dir", "../up"),
+    ("data.dir", "~/up"),
+]
+
+
+@pytest.mark.parametrize(("key", "value"), INSIDE)
+def test_what_lies_in_the_servers_folder_may_be_named(home, key, value):
+    check_paths({key: value.format(home=home), "rounds": 3}, {VARIABLE: str(home)})
+
+
+@pytest.mark.parametrize(("key", "value"), OUTSIDE)
+def test_what_lies_elsewhere_is_refused_with_the_mend(home, key, value):
+    with pytest.raises(ConfigError, match=r"outside the folders.*paths in the SuperLink's") as said:
+        check_paths({key: value.format(home=home)}, {VARIABLE: str(home)})
+    assert str(said.value).startswith(f"{key} = ") and "\n" not in str(said.value)
+
+
+def test_the_owner_may_add_folders_and_an_empty_list_allows_none(home, tmp_path):
+    both = f"{home}:{tmp_path / 'homework'}"
+    check_paths({"run.out": str(tmp_path / "homework" / "x")}, {VARIABLE: both})
+    with pytest.raises(ConfigError):
+        check_paths({"run.out": str(home / "x")}, {VARIABLE: ""})
+
+
+def test_a_machine_of_ones_own_sets_no_limit():
+    check_paths({"run.out": "/anywhere"}, {})
+
+
+def test_the_server_app_looks_before_it_touches_anything(home, tmp_path, monkeypatch):
+    monkeypatch.setenv(VARIABLE, str(home))
+    config = {**Config().flat(), "run.out": str(tmp_path / "homework" / "run")}
+    context = Context(1, 1, {}, RecordDict(), config)
+    with pytest.raises(ConfigError, match=r"run\.out = .*outside the folders"):
+        server.app.main(None, context)
+    assert list((tmp_path / "homework").iterdir()) == []
