@@ -117,7 +117,7 @@ def test_a_run_over_two_workers_makes_the_model_of_one_process(tmp_path, cluster
     for name, trainer in (("in-process", train_in_process), ("cluster", train_through_ray)):
         directory = RunDirectory.create(tmp_path / name, config)
         outcomes[name] = trainer(config, directory, directory.default_store, None)
-    assert outcomes["cluster"].rounds == config.planned["critic"].settings.rounds
+    assert outcomes["cluster"].rounds == config.planned["critic"].rounds
     assert outcomes["cluster"].model_sha256 == outcomes["in-process"].model_sha256
     found = subprocess.run(
         [sys.executable, "-c", WHERE.format(address=cluster)],
