@@ -14,6 +14,7 @@ from pretended_gpu import OnTwoDevices, pretended_gpu
 from test_pinned_models import RUNS
 
 from client.tasks import CLIENT_TASKS
+from client.tasks.frozen import public_features
 from server.run_directory import RunDirectory
 from server.tensors import Arrays
 
@@ -75,9 +76,11 @@ def test_a_run_with_a_pretended_gpu_trains_the_same_and_mixes_nothing(
     watch, seen = on_the_device
     # what is pretended holds in one thread alone
     monkeypatch.setattr("server.rounds.has_spare_cores", lambda threads: False)
+    public_features.cache_clear()  # what is kept there is on the device of another test
     with pretended_gpu(monkeypatch) as memory:
         watch(memory)
         found = trained(run_small, config, tmp_path, "pretended")
+    public_features.cache_clear()
     kinds = {task.kind for task in config.planned.values()}
     assert seen.keys() == kinds
     assert all(seen[kind] > 0 for kind in kinds - NOT_ON_A_GPU), seen

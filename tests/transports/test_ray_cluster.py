@@ -51,7 +51,7 @@ def cluster():
 
     def start(*words):
         command = [sys.executable, "-c", START, "start", "--block", "--disable-usage-stats", *words]
-        environment = {**os.environ, "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+        environment = {**os.environ, "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "1"}
         started.append(
             subprocess.Popen(
                 command, stdout=log, stderr=log, env=environment, start_new_session=True
