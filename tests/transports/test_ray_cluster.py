@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -58,24 +59,28 @@ def cluster():
             )
         )
 
-    head = ["--head", f"--port={port}", "--num-cpus=0", "--include-dashboard=false"]
-    start(*head, f"--temp-dir={folder}", "--node-ip-address=127.0.0.1")
-    wait_until(lambda: listening(port), folder)
-    for _ in range(2):
-        start(f"--address={address}", "--num-cpus=1", "--node-ip-address=127.0.0.1")
-    wait_until(lambda: raylets(folder) >= 3, folder)
-    yield address
-    for process in reversed(started):
-        os.killpg(process.pid, signal.SIGTERM)
-    for process in started:
-        try:
-            process.wait(timeout=20)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-    for number in ours(folder):
-        os.kill(number, signal.SIGKILL)
-    log.close()
-    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        head = ["--head", f"--port={port}", "--num-cpus=0", "--include-dashboard=false"]
+        start(*head, f"--temp-dir={folder}", "--node-ip-address=127.0.0.1")
+        wait_until(lambda: listening(port), folder)
+        for _ in range(2):
+            start(f"--address={address}", "--num-cpus=1", "--node-ip-address=127.0.0.1")
+        wait_until(lambda: raylets(folder) >= 3, folder)
+        yield address
+    finally:  # where it does not start, too
+        for process in reversed(started):
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+        for process in started:
+            try:
+                process.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+        for number in ours(folder):
+            with suppress(ProcessLookupError):
+                os.kill(number, signal.SIGKILL)
+        log.close()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def wait_until(ready, folder):
