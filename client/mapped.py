@@ -68,7 +68,7 @@ def _start_of(path: Path, member: zipfile.ZipInfo) -> int:
 
 def blocks(array: NDArray[Any]) -> Iterator[memoryview]:
     """The bytes of an array in C order, some at a time; those that are on the disk stay there."""
-    flat = memoryview(array).cast("B") if array.size else memoryview(b"")
+    flat = array.reshape(-1).view(np.uint8).data if array.size else memoryview(b"")
     for start in range(0, len(flat), _BLOCK):
         yield flat[start : start + _BLOCK]
         let_go(array)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Literal, cast
 
 if TYPE_CHECKING:
@@ -34,6 +34,6 @@ def multiplying_in(dtype: torch.dtype, device: torch.device) -> AbstractContextM
     """Inside it, products and convolutions are of ``dtype``; sums and weights stay float32."""
     import torch
 
-    low = dtype != torch.float32
-    context = torch.autocast(device.type, dtype=torch.bfloat16 if low else None, enabled=low)
-    return cast("AbstractContextManager[None]", context)
+    if dtype == torch.float32:
+        return nullcontext()
+    return cast("AbstractContextManager[None]", torch.autocast(device.type, dtype=torch.bfloat16))

@@ -3,7 +3,7 @@
 ``config.toml``            what runs
 ``ledger.jsonl``           what was spent: one chained line a release, on disk before the release
 ``evidence.jsonl``         private bookkeeping of the Bayesian accountant; do not pass it on
-``checkpoint/state.safetensors``   everything needed to go on after the last whole round
+``checkpoint/state.safetensors``, ``rounds.jsonl``  all to go on with after the last whole round
 ``checkpoint/release-N.safetensors``  round N's noised aggregate, until a state has taken it in
 ``checkpoint/generator-N.safetensors``  generators that stored samples were drawn from
 ``checkpoint/filter.safetensors``  the filter that the run was given, where it was given one

@@ -39,6 +39,9 @@ class _Memory:
     def __init__(self) -> None:
         self.held: dict[int, Any] = {}
         self.computed = 0
+        self.backward = False
+        """Whether gradients are being computed of something on the GPU: all of that is there too,
+        though what the engine makes afresh is made where tensors really are."""
 
     def has(self, tensor: Tensor) -> bool:
         return plain(tensor).untyped_storage().data_ptr() in self.held
@@ -64,13 +67,14 @@ class _Placing(TorchDispatchMode):
             kwargs["device"] = torch.device("cpu")
         there = [self.memory.has(one) for one in given]
         here = [one for one, on in zip(given, there, strict=True) if not on and one.dim()]
-        if any(there) and here and name not in MAY_MIX:
+        backward = self.memory.backward and torch._C._current_graph_task_id() != -1
+        if any(there) and here and name not in MAY_MIX and not backward:
             raise OnTwoDevices(f"{name} of tensors on two devices: {[o.shape for o in given]}")
         made = func(*args, **kwargs)
         on = wanted == PRETENDED if wanted is not None else any(there)
         if name in ("copy_", "index_put_", "_index_put_impl_", "index", "index_put"):
             on = there[0]
-        if on:
+        if on or backward:
             self.memory.computed += 1
             own = {one.untyped_storage().data_ptr() for one in given if not self.memory.has(one)}
 
@@ -90,11 +94,15 @@ class _Telling(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         first = args[0] if args else None
+        if func in (Tensor.backward, torch.autograd.backward, torch.autograd.grad):
+            return self._backward(func, args, kwargs)
         if isinstance(first, Tensor) and self.memory.has(first):
-            if func is Tensor.device.__get__:
+            if func == Tensor.device.__get__:
                 return PRETENDED
             if func is Tensor.cpu or (func is Tensor.to and _to_processor(args, kwargs)):
                 return _copied(first)
+            if func is Tensor.__deepcopy__:  # copies its storage by itself
+                return self.memory.put(func(*args, **kwargs))
             if func is Tensor.new_tensor:
                 return func(*args, **kwargs).to(PRETENDED)
             if func in (Tensor.numpy, Tensor.__array__):
@@ -104,6 +112,14 @@ class _Telling(TorchFunctionMode):
             if other is not None and self.memory.has(other):
                 return func(first, PRETENDED, other.dtype)
         return func(*args, **kwargs)
+
+    def _backward(self, func, args, kwargs):
+        roots = [one for one in tree_leaves(args[0]) if isinstance(one, Tensor)]
+        before, self.memory.backward = self.memory.backward, any(map(self.memory.has, roots))
+        try:
+            return func(*args, **kwargs)
+        finally:
+            self.memory.backward = before
 
 
 def _to_processor(args: Any, kwargs: Any) -> bool:

@@ -79,3 +79,9 @@ def test_preparing_holds_no_more_than_a_few_bytes_a_record(tmp_path):
         found.append(measured("preparing_node.py", str(folder), str(records)))
     assert [one["users"] for one in found] == [1000, 150_000]
     assert found[1]["megabytes"] - found[0]["megabytes"] < 0.1 * MEGABYTES
+
+
+@pytest.mark.slow
+def test_a_million_simulated_users_take_no_more_memory_than_a_thousand():
+    few, many = (measured("simulated_users.py", str(n))["megabytes"] for n in (1000, 1_000_000))
+    assert many - few < MEGABYTES

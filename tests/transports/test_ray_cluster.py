@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -51,31 +52,35 @@ def cluster():
 
     def start(*words):
         command = [sys.executable, "-c", START, "start", "--block", "--disable-usage-stats", *words]
-        environment = {**os.environ, "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+        environment = {**os.environ, "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "1"}
         started.append(
             subprocess.Popen(
                 command, stdout=log, stderr=log, env=environment, start_new_session=True
             )
         )
 
-    head = ["--head", f"--port={port}", "--num-cpus=0", "--include-dashboard=false"]
-    start(*head, f"--temp-dir={folder}", "--node-ip-address=127.0.0.1")
-    wait_until(lambda: listening(port), folder)
-    for _ in range(2):
-        start(f"--address={address}", "--num-cpus=1", "--node-ip-address=127.0.0.1")
-    wait_until(lambda: raylets(folder) >= 3, folder)
-    yield address
-    for process in reversed(started):
-        os.killpg(process.pid, signal.SIGTERM)
-    for process in started:
-        try:
-            process.wait(timeout=20)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-    for number in ours(folder):
-        os.kill(number, signal.SIGKILL)
-    log.close()
-    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        head = ["--head", f"--port={port}", "--num-cpus=0", "--include-dashboard=false"]
+        start(*head, f"--temp-dir={folder}", "--node-ip-address=127.0.0.1")
+        wait_until(lambda: listening(port), folder)
+        for _ in range(2):
+            start(f"--address={address}", "--num-cpus=1", "--node-ip-address=127.0.0.1")
+        wait_until(lambda: raylets(folder) >= 3, folder)
+        yield address
+    finally:  # where it does not start, too
+        for process in reversed(started):
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+        for process in started:
+            try:
+                process.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+        for number in ours(folder):
+            with suppress(ProcessLookupError):
+                os.kill(number, signal.SIGKILL)
+        log.close()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def wait_until(ready, folder):
@@ -117,7 +122,7 @@ def test_a_run_over_two_workers_makes_the_model_of_one_process(tmp_path, cluster
     for name, trainer in (("in-process", train_in_process), ("cluster", train_through_ray)):
         directory = RunDirectory.create(tmp_path / name, config)
         outcomes[name] = trainer(config, directory, directory.default_store, None)
-    assert outcomes["cluster"].rounds == config.planned["critic"].settings.rounds
+    assert outcomes["cluster"].rounds == config.planned["critic"].rounds
     assert outcomes["cluster"].model_sha256 == outcomes["in-process"].model_sha256
     found = subprocess.run(
         [sys.executable, "-c", WHERE.format(address=cluster)],
