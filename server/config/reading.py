@@ -62,10 +62,7 @@ def read_run_config(run_config: Mapping[str, object]) -> Config:
     Raises:
         ConfigError: as `Config.updated`, or ``run.settings`` is not TOML.
     """
-    try:
-        more = flatten(tomllib.loads(str(run_config.get("run.settings", ""))))
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigError(f"run.settings is not TOML: {error}") from None
+    more = settings_over(run_config)
     wanted = {key: value for key, value in run_config.items() if key not in RUN_KEYS}
     if "schedule" not in wanted:
         return Config().updated(wanted).updated(more)
@@ -74,6 +71,18 @@ def read_run_config(run_config: Mapping[str, object]) -> Config:
     first = {key: value for key, value in wanted.items() if _task_of(key) in (None, *listed)}
     later = {key: value for key, value in wanted.items() if _task_of(key) in added}
     return Config().updated(first).updated({**_of_the_same_kind(later, more), **more})
+
+
+def settings_over(run_config: Mapping[str, object]) -> dict[str, Any]:
+    """What ``run.settings`` of Flower's run config says over its other settings, flat.
+
+    Raises:
+        ConfigError: it is not TOML.
+    """
+    try:
+        return flatten(tomllib.loads(str(run_config.get("run.settings", ""))))
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise ConfigError(f"run.settings is not TOML: {error}") from None
 
 
 def _task_of(key: str) -> str | None:

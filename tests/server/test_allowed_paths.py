@@ -70,6 +70,46 @@ def test_what_lies_elsewhere_is_refused_with_the_mend(home, key, value):
     assert str(said.value).startswith(f"{key} = ") and "\n" not in str(said.value)
 
 
+@pytest.mark.parametrize("path", ["/etc", "~/up", "../up", "~nosuchuser/x"])
+@pytest.mark.parametrize(
+    "written",
+    [
+        '[data]\ndir = "{path}"',
+        "data.dir = '{path}'",
+        '[data]\nname = "folder:{path},utility=a"',
+        '[split]\nmodel = ["x", "{path}"]',
+    ],
+)
+def test_settings_over_the_others_are_looked_at_too(home, written, path):
+    """What an operator's ``run.settings`` says is read after all else, so it must not slip by."""
+    with pytest.raises(ConfigError, match="outside the folders"):
+        check_paths({"run.settings": written.format(path=path)}, {VARIABLE: str(home)})
+    check_paths({"run.settings": written.format(path=home / "x")}, {VARIABLE: str(home)})
+
+
+def test_escapes_hide_no_path_and_what_is_no_toml_is_refused(home):
+    hidden = '[data]\nname = "folder:\\u002fetc,utility=a"'
+    with pytest.raises(ConfigError, match="outside the folders"):
+        check_paths({"run.settings": hidden}, {VARIABLE: str(home)})
+    with pytest.raises(ConfigError, match="not TOML"):
+        check_paths({"run.settings": "= /etc"}, {VARIABLE: str(home)})
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("data.dir", "beside"), ("data.name", "folder:beside,utility=a")]
+)
+def test_a_path_from_where_the_server_runs_must_lie_inside_too(
+    home, tmp_path, monkeypatch, key, value
+):
+    (tmp_path / "beside").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="outside the folders"):
+        check_paths({key: value}, {VARIABLE: str(home)})
+    (home / "beside").mkdir()
+    monkeypatch.chdir(home)
+    check_paths({key: value}, {VARIABLE: str(home)})
+
+
 def test_the_owner_may_add_folders_and_an_empty_list_allows_none(home, tmp_path):
     both = f"{home}:{tmp_path / 'homework'}"
     check_paths({"run.out": str(tmp_path / "homework" / "x")}, {VARIABLE: both})
