@@ -122,10 +122,21 @@ def test_large_federations_are_summed_exactly_too():
     trimming = Trimming(2**18, 2**20, CLIP)
     source, enrolled = np.random.default_rng(4), [2**17] * 8
     sums = source.uniform(-1, 1, (8, 50)) * CLIP * 2**17 / 50**0.5
-    wanted = user_by_user(sums, [1] * 8, 2) * 1.0
-    assert trimming.total(list(sums), enrolled) == pytest.approx(wanted, rel=1e-4)
-    assert trimming.sensitivity(130_000) < 1.08 * CLIP  # 2^18 users of 2^20 trimmed: rounding shows
-    assert Trimming(100, 1000, CLIP).sensitivity(130_000) < (1 + 1e-6) * CLIP
+    wanted = user_by_user(sums, [1] * 8, 2)
+    assert trimming.total(list(sums), enrolled) == pytest.approx(wanted, rel=1e-9, abs=1e-6 * CLIP)
+    quarters = ((2**20, 1e-4), (10**6, 5e-5), (10**4, 1e-8), (1000, 1e-9))
+    for users, added in quarters:  # what rounding adds stays of the size of float32's margin
+        assert Trimming(users // 4, users, CLIP).sensitivity(130_000) <= (1 + added) * CLIP
+
+
+def test_the_longest_sums_do_not_overflow():
+    """Every user at the clip, all in one coordinate: the most that replies are let in with."""
+    users, longest = 2**20 - 1, CLIP * (1 + 1e-9)
+    enrolled = [users // 3] * 3
+    trimming = Trimming(users // 3, users, CLIP)
+    sums = [np.array([each * longest, -each * longest]) for each in enrolled]
+    wanted = (users - 2 * (users // 3)) * longest
+    assert trimming.total(sums, enrolled) == pytest.approx([wanted, -wanted], rel=1e-8)
 
 
 FIVE = {
