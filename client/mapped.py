@@ -15,11 +15,11 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+from client.npz_images import content_start
+
 MAPPED_FROM = 2**25
 """Bytes of an array from which on it is mapped; smaller ones are read whole."""
 _BLOCK = 2**24
-_LOCAL_HEADER = 30
-"""Bytes of a member's own header in a zip file, before its name and extra field."""
 
 
 def mapped_member(path: Path, archive: zipfile.ZipFile, name: str) -> NDArray[Any] | None:
@@ -53,17 +53,9 @@ def mapped_member(path: Path, archive: zipfile.ZipFile, name: str) -> NDArray[An
             pass  # at the end of it the checksum is compared
     if member.file_size != header + int(np.prod(shape, dtype=object)) * kind.itemsize:
         raise ValueError(f"{name} is longer or shorter than its header says")
-    start = _start_of(path, member) + header
-    return np.memmap(path, kind, "r", offset=start, shape=shape)
-
-
-def _start_of(path: Path, member: zipfile.ZipInfo) -> int:
-    """Where a member's content begins in the file."""
     with path.open("rb") as file:
-        file.seek(member.header_offset)
-        local = file.read(_LOCAL_HEADER)
-    name, extra = (int.from_bytes(local[at : at + 2], "little") for at in (26, 28))
-    return member.header_offset + _LOCAL_HEADER + name + extra
+        start = content_start(file, member) + header
+    return np.memmap(path, kind, "r", offset=start, shape=shape)
 
 
 def blocks(array: NDArray[Any]) -> Iterator[memoryview]:
@@ -77,10 +69,12 @@ def blocks(array: NDArray[Any]) -> Iterator[memoryview]:
 def let_go(array: NDArray[Any]) -> None:
     """Take a mapped array's pages out of this process's memory; others are as they were.
 
-    Without it whatever was ever looked at counts as this process's, up to the whole file.
+    Without it whatever was ever looked at counts as this process's, up to the whole file. An array
+    that may be written to is left alone: its pages may be nowhere else.
     """
     base: Any = array
+    read_only = True
     while isinstance(base, np.ndarray):
-        base = base.base
-    if isinstance(base, mmap.mmap) and hasattr(base, "madvise"):
+        read_only, base = read_only and not base.flags.writeable, base.base
+    if read_only and isinstance(base, mmap.mmap) and hasattr(base, "madvise"):
         base.madvise(mmap.MADV_DONTNEED)

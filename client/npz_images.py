@@ -53,13 +53,13 @@ def mapped_member(path: Path, name: str) -> NDArray[Any]:
         member = archive.getinfo(f"{name}.npy")
         if member.compress_type == zipfile.ZIP_STORED:
             with path.open("rb") as file:
-                return _mapped(file, _content(file, member))
+                return _mapped(file, content_start(file, member))
         with archive.open(member) as packed, tempfile.TemporaryFile() as whole:
             shutil.copyfileobj(packed, whole)
             return _mapped(whole, 0)
 
 
-def _content(file: IO[bytes], member: zipfile.ZipInfo) -> int:
+def content_start(file: IO[bytes], member: zipfile.ZipInfo) -> int:
     """Where a member's content begins."""
     file.seek(member.header_offset)
     name, extra = LOCAL_HEADER.unpack(file.read(LOCAL_HEADER.size))

@@ -58,6 +58,7 @@ ENVIRONMENT = """## Environment
 | `FEDLENS_RUN_STORE` | URL of the store of runs over Flower, read where the ServerApp runs |
 | `FEDLENS_RUN_STORE_FILE` | a file with that URL, mode 600, in place of it |
 | `FEDLENS_LOG` | `json` for logs as JSON, one object a line |
+| `FEDLENS_TRACES` | `otlp`, or the absolute path of a file: where spans go; not set: none |
 | `FEDLENS_TEST_MODE` | `1` allows `privacy.fixed_seed`, which voids every guarantee; for tests |
 | `FEDLENS_SHARED` | folder with whole data sets and oracle values for the tests |
 """

@@ -179,7 +179,7 @@ class AnnotatorConfig(TaskConfig):
     guided_rate: Positive = 0.002
     """Learning rate of the generator's Adam at the start of these steps."""
     judged_every: Count = 2
-    """In these steps the annotator judges every how manieth image of a batch. 4 makes such a step a
+    """In these steps the annotator judges one image of this many of a batch. 4 makes such a step a
     fifth shorter, and its gradient noisier by a third."""
 
 

@@ -29,7 +29,7 @@ from server.tasks.protocol import CriticSteps, Request, Samples, TaskContext
 from server.tensors import Arrays
 
 EVERY = 4
-"""Every how manieth image of a class tells how far images of a class are spread."""
+"""One image of this many of a class tells how far images of a class are spread."""
 
 
 class FocusedTask(CriticSteps):

@@ -93,3 +93,15 @@ def test_a_header_that_promises_more_than_there_is_is_refused(tmp_path, all_larg
             archive.writestr(name, content)
     with pytest.raises(DatasetError):
         load_npz(path)
+
+
+def test_pages_that_were_written_to_are_not_let_go_of(tmp_path):
+    """Of a copy on write they are nowhere else."""
+    np.zeros(5000, np.uint8).tofile(tmp_path / "zeros")
+    changed = np.memmap(tmp_path / "zeros", np.uint8, "c")
+    changed[:] = 7
+    view = changed[:]
+    view.flags.writeable = False
+    for array in (changed, view):
+        mapped.let_go(array)
+        assert (changed == 7).all()
