@@ -191,7 +191,8 @@ def _at_places(bank: Tensor, waves: Waves) -> Tensor:
     height = bank.shape[1]
     points = torch.eye(height * waves.side).view(-1, 1, height, waves.side)
     padding = (0, waves.size // 2)
-    matrix = F.conv2d(points, bank[:, None].float(), stride=(1, waves.stride), padding=padding)
+    with torch.autocast("cpu", enabled=False):  # kept for all, so not in one caller's precision
+        matrix = F.conv2d(points, bank[:, None].float(), stride=(1, waves.stride), padding=padding)
     return _filled(matrix.flatten(1))
 
 

@@ -58,3 +58,13 @@ def test_upside_down_the_mirrored_directions_change_places():
     upright, turned = moduli(maps, waves), moduli(maps.flip(1), waves)
     places = [ORDER.index((DIRECTIONS - i) % DIRECTIONS) for i in ORDER]
     torch.testing.assert_close(turned.flip(2), upright[:, places], atol=2e-6, rtol=1e-5)
+
+
+def test_who_asks_first_in_bfloat16_spoils_it_for_no_one_in_float32():
+    """As a run does that goes on in its guided steps."""
+    waves = Waves(20, 1, 7, 0.8, 0.75 * math.pi)  # of no other test
+    low, maps = maps_of(waves).requires_grad_(), maps_of(waves)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        moduli(low, waves).sum().backward()
+    found = moduli(maps, waves)
+    torch.testing.assert_close(found.double(), by_convolution(maps, waves), atol=2e-6, rtol=1e-5)
