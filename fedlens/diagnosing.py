@@ -60,7 +60,8 @@ def diagnose(
         Findings, surest first; none where the reference is of another kind than the users' data.
 
     Raises:
-        WrongUse: the reference cannot be used, or the run kept no release that can be read.
+        WrongUse: the reference cannot be used, the run kept no release that can be read, or its
+            sums are trimmed.
         FedlensError: there is no such run or data set.
     """
     from server.diagnosis.diagnose import diagnose as diagnosed
@@ -71,6 +72,8 @@ def diagnose(
     begin = on_stage or (lambda _: None)
     begin("reference")
     earlier = _earlier_run(reference)
+    for one in filter(None, (chosen, earlier)):
+        _check_sums(one.config)
     before: list[KeptRelease] = []
     if earlier is None:
         name = chosen.config.data.name if reference is None else str(reference)
@@ -89,6 +92,15 @@ def diagnose(
         on_stage=on_stage,
         guessed=chosen.config.split.active or (earlier is not None and earlier.config.split.active),
     )
+
+
+def _check_sums(config: Config) -> None:
+    """Refuse trimmed sums: what few nodes' users have is cut off, and no share could be told."""
+    if share := config.aggregation.trimmed_share:
+        raise WrongUse(
+            f"aggregation.trimmed_share = {share:g} cuts off what few nodes' users have, "
+            "so no fault's share of users can be told: give a run that trims nothing"
+        )
 
 
 def _released(run: Run, annotator: bool) -> list[KeptRelease]:
@@ -119,7 +131,8 @@ def power(
         progress: told how many hypotheses are done, and how many there are.
 
     Raises:
-        WrongUse: the schedule has no task of kind ``frozen``, or an argument is out of range.
+        WrongUse: the schedule has no task of kind ``frozen``, its sums are trimmed, or an argument
+            is out of range.
     """
     from fedlens.presets import preset_config
     from server.diagnosis.power import power_of
@@ -129,6 +142,7 @@ def power(
     if not epsilons or not min(epsilons) > 0:
         raise WrongUse(f"epsilons {list(epsilons)}: give numbers above 0")
     chosen = config or preset_config(preset)
+    _check_sums(chosen)
     found = public_reference(chosen.data.name, chosen, images)
     chosen = chosen.updated({"data.records_per_user": _records(chosen)})
     return power_of(chosen, found, users, epsilons, progress)

@@ -164,6 +164,7 @@ def probe_config(base: Config, probe: str, noise_multiplier: float, model: str) 
             "privacy.epsilon_budget": 0.0,
             "privacy.bayesian_epsilon_budget": 0.0,
             "release.agreement": 0.0,
+            "aggregation.trimmed_share": 0.0,  # an answer is of all users
         }
     )
 

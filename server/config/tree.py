@@ -247,6 +247,10 @@ class Config(Section):
     @model_validator(mode="after")
     def _sums_can_be_masked(self) -> Config:
         self.aggregation.check(self.data.nodes, self.privacy.unit, self.data.users)
+        share = self.aggregation.trimmed_share
+        probes = any(task.kind == "probe" for task in self.tasks.values())
+        mend = "a probe's answer is a mean over all users, and a trimmed sum is not of all: set 0"
+        require(not (share and probes), "aggregation.trimmed_share", share, mend)
         return self
 
     @model_validator(mode="after")

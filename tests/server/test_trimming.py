@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 
 from accountant.ledger.ledger import Ledger
 from client.messages import TRAIN, Description, TrainReply, failure
+from fedlens.diagnosing import power
+from fedlens.probing import probe_config
+from foundation.errors import WrongUse
 from server.config.tree import ConfigError
 from server.enrolment import enrol
 from server.learner import Learner
@@ -219,6 +222,17 @@ def test_a_node_of_more_users_than_are_trimmed_takes_no_part(small_config, caplo
     grid = InProcessGrid(larger, 5, config.flat())
     assert enrol(grid, config).roster.users == (10,) * 4
     assert "node 3 is turned away: it enrols 11 users" in caplog.text
+
+
+def test_what_speaks_of_all_users_takes_no_trimmed_sums(small_config):
+    """A share that few nodes' users have is cut off, and noise is larger than a plain mean's."""
+    config = small_config(**FIVE, aggregation__trimmed_share=0.2)
+    assert probe_config(config, "dark_border", 1.0, "").aggregation.trimmed_share == 0
+    with pytest.raises(WrongUse, match=r"trimmed_share = 0\.2 cuts off"):
+        power(config=config)
+    asked = {"schedule": "probe", "tasks.probe.kind": "probe", "tasks.probe.probe": "dark_border"}
+    with pytest.raises(ConfigError, match=r"trimmed_share.*mean over all users"):
+        config.updated(asked)
 
 
 @pytest.mark.parametrize(
