@@ -197,3 +197,19 @@ def test_a_password_of_the_store_is_named_by_file(federation, tmp_path):
     service, _ = programs_of(folder, read_role(folder, SuperLinkSettings), tmp_path)
     assert service.environment["FEDLENS_RUN_STORE_FILE"] == str(folder / "store-url")
     assert "secret@" not in repr(service) + " ".join(service.command)
+
+
+def test_a_runs_settings_name_files_of_the_superlinks_folder_and_its_owners_alone(
+    federation, tmp_path
+):
+    from fedlens.deploy.layout import SuperLinkSettings
+    from server.allowed_paths import check_paths
+    from server.config.tree import ConfigError
+
+    folder = federation / "superlink"
+    settings = read_role(folder, SuperLinkSettings).model_copy(update={"paths": ("/srv/shared",)})
+    for program in programs_of(folder, settings, tmp_path):
+        check_paths({"run.out": "/srv/shared/first"}, program.environment)
+        check_paths({"run.out": str(folder / "runs" / "first")}, program.environment)
+        with pytest.raises(ConfigError, match="outside the folders"):
+            check_paths({"run.settings": 'data.dir = "/srv/other"'}, program.environment)
