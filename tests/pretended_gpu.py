@@ -42,6 +42,9 @@ class _Memory:
         self.backward = False
         """Whether gradients are being computed of something on the GPU: all of that is there too,
         though what the engine makes afresh is made where tensors really are."""
+        self.within: bool | None = None
+        """In a function of PyTorch that Python called: whether it was given something on the GPU.
+        What it makes for itself is there too, though it asks for where tensors really are."""
 
     def has(self, tensor: Tensor) -> bool:
         return plain(tensor).untyped_storage().data_ptr() in self.held
@@ -67,11 +70,14 @@ class _Placing(TorchDispatchMode):
             kwargs["device"] = torch.device("cpu")
         there = [self.memory.has(one) for one in given]
         here = [one for one, on in zip(given, there, strict=True) if not on and one.dim()]
-        backward = self.memory.backward and torch._C._current_graph_task_id() != -1
+        backward = self._engine_alone()
         if any(there) and here and name not in MAY_MIX and not backward:
             raise OnTwoDevices(f"{name} of tensors on two devices: {[o.shape for o in given]}")
         made = func(*args, **kwargs)
-        on = wanted == PRETENDED if wanted is not None else any(there)
+        if wanted is None or self.memory.within:
+            on = any(there) if given else bool(self.memory.within)
+        else:
+            on = wanted == PRETENDED
         if name in ("copy_", "index_put_", "_index_put_impl_", "index", "index_put"):
             on = there[0]
         if on or backward:
@@ -85,6 +91,11 @@ class _Placing(TorchDispatchMode):
             made = tree_map_only(Tensor, mark, made)
         return made
 
+    def _engine_alone(self) -> bool:
+        """Whether gradients are computed, and not by Python's own words."""
+        memory, task = self.memory, torch._C._current_graph_task_id()
+        return memory.backward and memory.within is None and task != -1
+
 
 class _Telling(TorchFunctionMode):
     def __init__(self, memory: _Memory) -> None:
@@ -94,8 +105,6 @@ class _Telling(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         first = args[0] if args else None
-        if func in (Tensor.backward, torch.autograd.backward, torch.autograd.grad):
-            return self._backward(func, args, kwargs)
         if isinstance(first, Tensor) and self.memory.has(first):
             if func == Tensor.device.__get__:
                 return PRETENDED
@@ -111,15 +120,16 @@ class _Telling(TorchFunctionMode):
             other = next((one for one in args[1:] if isinstance(one, Tensor)), None)
             if other is not None and self.memory.has(other):
                 return func(first, PRETENDED, other.dtype)
-        return func(*args, **kwargs)
+        return self._called(func, args, kwargs)
 
-    def _backward(self, func, args, kwargs):
-        roots = [one for one in tree_leaves(args[0]) if isinstance(one, Tensor)]
-        before, self.memory.backward = self.memory.backward, any(map(self.memory.has, roots))
+    def _called(self, func, args, kwargs):
+        given = (one for one in tree_leaves((args, kwargs)) if isinstance(one, Tensor))
+        before = self.memory.within
+        self.memory.within = any(map(self.memory.has, given)) and "device" not in kwargs
         try:
             return func(*args, **kwargs)
         finally:
-            self.memory.backward = before
+            self.memory.within = before
 
 
 def _to_processor(args: Any, kwargs: Any) -> bool:
@@ -140,7 +150,19 @@ def pretended_gpu(monkeypatch: Any) -> Iterator[_Memory]:
         OnTwoDevices: what a GPU would refuse.
     """
     memory = _Memory()
+    telling, run_backward = _Telling(memory), torch.autograd._engine_run_backward
+
+    def backward(roots: Any, *more: Any, **named: Any) -> Any:
+        before = memory.backward, memory.within
+        memory.backward, memory.within = any(map(memory.has, roots)), None
+        try:
+            with telling:  # it is off inside of what it tells of, gradients in Python are not
+                return run_backward(roots, *more, **named)
+        finally:
+            memory.backward, memory.within = before
+
     with monkeypatch.context() as patch:
         patch.setattr("models.devices.best_device", lambda: PRETENDED)
-        with _Placing(memory), _Telling(memory):
+        patch.setattr("torch.autograd._engine_run_backward", backward)
+        with _Placing(memory), telling:
             yield memory
