@@ -7,6 +7,7 @@ the processor that are more than a number.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -33,26 +34,38 @@ def plain(tensor: Tensor) -> Tensor:
     return tensor
 
 
-class _Memory:
-    """Which storages are on the GPU; they are held, so that no other takes their place."""
+class _Memory(threading.local):
+    """What is on the GPU, and what a thread is about.
 
-    def __init__(self) -> None:
-        self.held: dict[int, Any] = {}
-        self.computed = 0
-        self.backward = False
-        """Whether gradients are being computed of something on the GPU: all of that is there too,
-        though what the engine makes afresh is made where tensors really are."""
-        self.within: bool | None = None
-        """In a function of PyTorch that Python called: whether it was given something on the GPU.
-        What it makes for itself is there too, though it asks for where tensors really are."""
+    Storages on the GPU are known to all threads, and held, so that no other takes their place.
+    """
+
+    computed = 0
+    """Operations on the GPU in this thread."""
+    backward = False
+    """Whether gradients are being computed of something on the GPU: all of that is there too,
+    though what the engine makes afresh is made where tensors really are."""
+    within: bool | None = None
+    """In a function of PyTorch that Python called: whether it was given something on the GPU.
+    What it makes for itself is there too, though it asks for where tensors really are."""
+
+    def __init__(self, held: dict[int, Any]) -> None:
+        self.held = held
+
+    @contextmanager
+    def pretended(self) -> Iterator[None]:
+        """Hold this thread to it."""
+        with _Placing(self), _Telling(self):
+            yield
 
     def has(self, tensor: Tensor) -> bool:
         return plain(tensor).untyped_storage().data_ptr() in self.held
 
     def put(self, tensor: Tensor) -> Tensor:
+        if not tensor.untyped_storage().nbytes():  # without memory it could not be known again
+            tensor = tensor.new_empty(1).as_strided(tensor.shape, tensor.stride())
         storage = tensor.untyped_storage()
-        if storage.nbytes():
-            self.held[storage.data_ptr()] = storage
+        self.held[storage.data_ptr()] = storage
         return tensor
 
 
@@ -105,6 +118,8 @@ class _Telling(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         first = args[0] if args else None
+        if func in (torch.tensor, torch.as_tensor) and kwargs.get("device") == PRETENDED:
+            return func(*args, **{**kwargs, "device": "cpu"}).to(PRETENDED)
         if isinstance(first, Tensor) and self.memory.has(first):
             if func == Tensor.device.__get__:
                 return PRETENDED
@@ -146,23 +161,29 @@ def _copied(tensor: Tensor) -> Tensor:
 def pretended_gpu(monkeypatch: Any) -> Iterator[_Memory]:
     """A machine with a GPU, as far as `models.devices.best_device` says.
 
+    It holds in this thread, and in another one inside `pretended` of what it gives.
+
     Raises:
         OnTwoDevices: what a GPU would refuse.
     """
-    memory = _Memory()
-    telling, run_backward = _Telling(memory), torch.autograd._engine_run_backward
+    memory, run_backward = _Memory({}), torch.autograd._engine_run_backward
+    autocasting = torch.autocast
 
     def backward(roots: Any, *more: Any, **named: Any) -> Any:
         before = memory.backward, memory.within
         memory.backward, memory.within = any(map(memory.has, roots)), None
         try:
-            with telling:  # it is off inside of what it tells of, gradients in Python are not
+            with _Telling(memory):  # it is off inside of what it tells of
                 return run_backward(roots, *more, **named)
         finally:
             memory.backward, memory.within = before
 
+    def autocast(kind: str, **more: Any) -> Any:
+        return autocasting("cpu" if kind == PRETENDED.type else kind, **more)
+
     with monkeypatch.context() as patch:
         patch.setattr("models.devices.best_device", lambda: PRETENDED)
         patch.setattr("torch.autograd._engine_run_backward", backward)
-        with _Placing(memory), telling:
+        patch.setattr("torch.autocast", autocast)
+        with memory.pretended():
             yield memory
