@@ -19,7 +19,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 PRETENDED = torch.device("meta")
-MAY_MIX = ("copy_", "_to_copy", "index", "index_put", "index_put_", "_index_put_impl_")
+COPIES = ("copy_", "_to_copy")
+LOOKS = ("index", "index_put", "index_put_", "_index_put_impl_")
 """What a GPU does with tensors of the processor too: copies, and places to look at."""
 
 
@@ -84,14 +85,14 @@ class _Placing(TorchDispatchMode):
         there = [self.memory.has(one) for one in given]
         here = [one for one, on in zip(given, there, strict=True) if not on and one.dim()]
         backward = self._engine_alone()
-        if any(there) and here and name not in MAY_MIX and not backward:
+        if any(there) and here and not (self._may_mix(name, args) or backward):
             raise OnTwoDevices(f"{name} of tensors on two devices: {[o.shape for o in given]}")
         made = func(*args, **kwargs)
         if wanted is None or self.memory.within:
             on = any(there) if given else bool(self.memory.within)
         else:
             on = wanted == PRETENDED
-        if name in ("copy_", "index_put_", "_index_put_impl_", "index", "index_put"):
+        if name == "copy_" or name in LOOKS:
             on = there[0]
         if on or backward:
             self.memory.computed += 1
@@ -103,6 +104,12 @@ class _Placing(TorchDispatchMode):
 
             made = tree_map_only(Tensor, mark, made)
         return made
+
+    def _may_mix(self, name, args) -> bool:
+        if name not in LOOKS:
+            return name in COPIES
+        written = args[2:3]
+        return all(self.memory.has(one) for one in (args[0], *written) if one.dim())
 
     def _engine_alone(self) -> bool:
         """Whether gradients are computed, and not by Python's own words."""

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from pretended_gpu import OnTwoDevices, pretended_gpu
+from run_tasks import ANNOTATED
 from test_pinned_models import RUNS
 from torch.nn import functional as F
 
@@ -32,19 +33,21 @@ PROBED = {
     "tasks.probe.probe": "dark_border",
     "tasks.probe.noise_multiplier": 0.5,
 }
-COLUMNS = {**RUNS["wgan"], "tasks.critic.engine": "columns"}
-GUIDED = RUNS["focused and annotator"]
+COLUMNS = {**RUNS["wgan"], "tasks.critic.rounds": 1, "tasks.critic.engine": "columns"}
+INFORMATION = "privatizer, information"
 SCHEDULES = {
     **RUNS,
+    INFORMATION: {**RUNS[INFORMATION], "tasks.privatizer.rounds": 2},
     "frozen, bfloat16": {**RUNS["frozen"], "generator.precision": "bfloat16"},
     "wgan, columns": {**COLUMNS, "tasks.critic.loss": "hinge"},
     "wgan, columns, bfloat16": {**COLUMNS, "tasks.critic.precision": "bfloat16"},
     "wgan, loop": {**COLUMNS, "tasks.critic.engine": "loop"},
     "probe": PROBED,
     "probe of an annotator": {
-        **GUIDED,
-        "schedule": "warmup critic annotator probe",
-        "tasks.critic.rounds": 1,
+        **ANNOTATED,
+        "schedule": "critic annotator probe",
+        "tasks.critic.kind": "frozen",
+        "tasks.annotator.kind": "annotator",
         "tasks.annotator.rounds": 1,
         "tasks.probe.kind": "probe",
         "tasks.probe.probe": "confidence",
@@ -139,6 +142,15 @@ def test_a_run_with_a_pretended_gpu_trains_the_same_and_mixes_nothing(
         np.testing.assert_array_equal(found[key], value, err_msg=key)
 
 
+def test_every_kind_of_task_is_on_a_schedule(small_config):
+    kinds = {
+        task.kind
+        for settings in SCHEDULES.values()
+        for task in small_config(**settings).planned.values()
+    }
+    assert kinds == set(CLIENT_TASKS)
+
+
 class MixingGradient(torch.autograd.Function):
     @staticmethod
     def forward(ctx, rows):
@@ -164,6 +176,9 @@ def test_a_pretended_gpu_refuses_what_a_real_one_does(monkeypatch):
         assert (there + torch.tensor(1.0)).sum().item() == 6.0
         there.copy_(here)
         assert torch.tensor([4.0], device=best_device()).cpu().tolist() == [4.0]
+        assert there[torch.tensor([0, 1])].device == best_device()
+        with pytest.raises(OnTwoDevices):
+            here[torch.tensor([0, 1]).to(best_device())]
         layer = torch.nn.Linear(3, 2).to(best_device())
         with pytest.raises(OnTwoDevices):
             layer(here)
