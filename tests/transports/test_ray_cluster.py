@@ -49,23 +49,39 @@ def cluster():
         port = probe.getsockname()[1]
     address, started = f"127.0.0.1:{port}", []
     log = (folder / "log").open("wb")
+    environment = {
+        **os.environ,
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "1",  # what it calls a cluster on loopback
+        "RAY_worker_register_timeout_seconds": str(LONGEST),
+    }
 
     def start(*words):
         command = [sys.executable, "-c", START, "start", "--block", "--disable-usage-stats", *words]
-        environment = {**os.environ, "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "1"}
         started.append(
             subprocess.Popen(
                 command, stdout=log, stderr=log, env=environment, start_new_session=True
             )
         )
 
+    def begun(ready, *commands):
+        """Start them, and again what gave up: Ray waits 30 seconds for itself and no longer."""
+        running = {}
+
+        def all_ready():
+            for place, words in enumerate(commands):
+                if place not in running or running[place].poll() is not None:
+                    start(*words)
+                    running[place] = started[-1]
+            return ready()
+
+        wait_until(all_ready, folder)
+
     try:
-        head = ["--head", f"--port={port}", "--num-cpus=0", "--include-dashboard=false"]
-        start(*head, f"--temp-dir={folder}", "--node-ip-address=127.0.0.1")
-        wait_until(lambda: listening(port), folder)
-        for _ in range(2):
-            start(f"--address={address}", "--num-cpus=1", "--node-ip-address=127.0.0.1")
-        wait_until(lambda: raylets(folder) >= 3, folder)
+        head = ("--head", f"--port={port}", "--num-cpus=0", "--include-dashboard=false")
+        local = "--node-ip-address=127.0.0.1"
+        begun(lambda: listening(port), (*head, f"--temp-dir={folder}", local))
+        worker = (f"--address={address}", "--num-cpus=1", local)
+        begun(lambda: raylets(folder) >= 3, worker, worker)
         yield address
     finally:  # where it does not start, too
         for process in reversed(started):
@@ -97,8 +113,13 @@ def listening(port):
 
 
 def raylets(folder):
-    """How many there are, by the sockets on which they listen."""
-    return len(list(folder.glob("session_2*/sockets/raylet*")))
+    """How many there are that answer; one that gave up leaves its socket behind."""
+    return sum(map(answers, folder.glob("session_2*/sockets/raylet*")))
+
+
+def answers(path):
+    with socket.socket(socket.AF_UNIX) as probe:
+        return probe.connect_ex(str(path)) == 0
 
 
 def ours(folder):
