@@ -73,7 +73,9 @@ def refusal(error: ValidationError, known: Iterable[str]) -> ConfigError:
     found = error.errors()[0]
     cause = found.get("ctx", {}).get("error")
     if isinstance(cause, ConfigError):
-        return cause
+        # itself, raised again, it and the validation would hold each other, which pydantic's part
+        # in Rust hides from Python's collector: 20 kB a refusal would never be given back
+        return ConfigError(str(cause))
     key = ".".join(str(part) for part in found["loc"] if part != "[key]")
     if found["type"] == "extra_forbidden":
         return ConfigError(f"unknown setting {key!r}{_nearest(key, known)}")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
+from functools import cache
 from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, inspect, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
+from sqlalchemy.sql.dml import ReturningInsert
 
 from server.store.errors import StoreError
 from server.store.schema import Base, RunTable
@@ -30,26 +32,42 @@ def to_values(record: object, *left_out: str) -> dict[str, Any]:
 
 def insert_once(session: Session, table: type[Base], values: Mapping[str, Any]) -> bool:
     """Insert a row unless one with a key of it is there; say whether it was inserted."""
-    statement = _insert(session, table, values).on_conflict_do_nothing()
-    return session.execute(statement.returning(inspect(table).primary_key[0])).first() is not None
+    statement = _insert_once(table, session.get_bind().dialect.name)
+    return session.execute(statement, _by_column(table, values)).first() is not None
 
 
 def insert_or_replace(session: Session, table: type[Base], values: Mapping[str, Any]) -> None:
     """Insert a row, in place of the one with its primary key; safe from several writers at once."""
-    key = inspect(table).primary_key
-    statement = _insert(session, table, values)
-    changes = {
-        name: statement.excluded[name] for name in values if name not in {c.name for c in key}
-    }
-    session.execute(statement.on_conflict_do_update(index_elements=key, set_=changes))
+    named = _by_column(table, values)
+    statement = _insert_or_replace(table, session.get_bind().dialect.name, frozenset(named))
+    session.execute(statement, named)
 
 
-def _insert(
-    session: Session, table: type[Base], values: Mapping[str, Any]
+def _by_column(table: type[Base], values: Mapping[str, Any]) -> dict[str, Any]:
+    columns = inspect(table).columns
+    return {columns[name].key: value for name, value in values.items()}
+
+
+# Statements are made once: to make one costs more than to carry it out.
+
+
+@cache
+def _insert_once(table: type[Base], dialect: str) -> ReturningInsert[Any]:
+    statement = _insert(table, dialect).on_conflict_do_nothing()
+    return statement.returning(inspect(table).primary_key[0])
+
+
+@cache
+def _insert_or_replace(
+    table: type[Base], dialect: str, names: frozenset[str]
 ) -> sqlite.Insert | postgresql.Insert:
-    if session.get_bind().dialect.name == "sqlite":
-        return sqlite.insert(table).values(dict(values))
-    return postgresql.insert(table).values(dict(values))
+    statement, key = _insert(table, dialect), inspect(table).primary_key
+    changes = {n: statement.excluded[n] for n in sorted(names - {c.name for c in key})}
+    return statement.on_conflict_do_update(index_elements=key, set_=changes)
+
+
+def _insert(table: type[Base], dialect: str) -> sqlite.Insert | postgresql.Insert:
+    return (sqlite if dialect == "sqlite" else postgresql).insert(inspect(table).local_table)
 
 
 def require_run(session: Session, run_id: str) -> RunTable:

@@ -6,7 +6,7 @@ ledger row that pays for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Mapping
 
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
@@ -61,12 +61,22 @@ def ledger_row(session: Session, run_id: str, index: int) -> LedgerTable:
     return row
 
 
-def _require_ledgered_round(session: Session, run_id: str, round_: int) -> None:
+def _require_ledgered_round(
+    session: Session, run_id: str, round_: int, ledgered: Container[tuple[str, int]] = ()
+) -> None:
     """Refuse what a round yields before a ledger row of that round.
+
+    Args:
+        session: of the transaction.
+        run_id: the round's run.
+        round_: the round.
+        ledgered: rounds known to have one: this transaction wrote it or found it.
 
     Raises:
         StoreError: if there is none.
     """
+    if (run_id, round_) in ledgered:
+        return
     require_run(session, run_id)
     if not exists_where(session, LedgerTable.run_id == run_id, LedgerTable.round == round_):
         raise StoreError(
@@ -75,19 +85,17 @@ def _require_ledgered_round(session: Session, run_id: str, round_: int) -> None:
         )
 
 
-def _record_round(session: Session, record: RoundRecord) -> None:
-    """Store a round's metrics in place of those there."""
-    _require_ledgered_round(session, record.run_id, record.round)
-    insert_or_replace(session, RoundTable, to_values(record))
-
-
-def _record_release(session: Session, row: ReleaseRow) -> None:
-    """Store what became of a release in place of what is there."""
-    paid = ledger_row(session, row.run_id, row.ledger_index)
-    if paid.round != row.round:
+def _record_release(
+    session: Session, row: ReleaseRow, paid: Mapping[tuple[str, int], int]
+) -> None:
+    """Store what became of a release in place of what is there; ``paid`` as in `record_progress`."""
+    round_ = paid.get((row.run_id, row.ledger_index))
+    if round_ is None:
+        round_ = ledger_row(session, row.run_id, row.ledger_index).round
+    if round_ != row.round:
         raise StoreError(
             f"round = {row.round}: ledger entry {row.ledger_index} of run {row.run_id!r} is of "
-            f"round {paid.round}"
+            f"round {round_}"
         )
     insert_or_replace(session, ReleaseTable, to_values(row))
 
@@ -159,12 +167,16 @@ class RunMethods(Transactions):
             runs = [require_run(session, run_id) for run_id in {one.run_id for one in ledger}]
             for entry in ledger:
                 _record_ledger(session, entry)
+            # the round that each of these entries pays for: what it has is not asked for again
+            paid = {(one.run_id, one.index): one.round for one in ledger}
+            ledgered = {(one.run_id, one.round) for one in ledger}
             for release in releases:
-                _record_release(session, release)
+                _record_release(session, release, paid)
             for record in rounds:
-                _record_round(session, record)
+                _require_ledgered_round(session, record.run_id, record.round, ledgered)
+                insert_or_replace(session, RoundTable, to_values(record))
             for row in presence:
-                _require_ledgered_round(session, row.run_id, row.round)
+                _require_ledgered_round(session, row.run_id, row.round, ledgered)
                 record_presence(session, row)
             del runs
 
