@@ -62,7 +62,7 @@ for package in ("client", "privatizers", "models", "accountant", "foundation"):
         importlib.import_module(found.name)
 root = sys.argv[1]
 ours = {name.split(".")[0] for name, module in sys.modules.items()
-        if str(getattr(module, "__file__", None) or "").startswith(root)}
+        if str(getattr(module, "__file__", None) or "").startswith(root + name.split(".")[0])}
 print(*sorted(ours))
 """
 
