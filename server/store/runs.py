@@ -85,10 +85,8 @@ def _require_ledgered_round(
         )
 
 
-def _record_release(
-    session: Session, row: ReleaseRow, paid: Mapping[tuple[str, int], int]
-) -> None:
-    """Store what became of a release in place of what is there; ``paid`` as in `record_progress`."""
+def _record_release(session: Session, row: ReleaseRow, paid: Mapping[tuple[str, int], int]) -> None:
+    """Store what became of a release in place of what is there; ``paid``: rounds of entries."""
     round_ = paid.get((row.run_id, row.ledger_index))
     if round_ is None:
         round_ = ledger_row(session, row.run_id, row.ledger_index).round

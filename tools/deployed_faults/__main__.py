@@ -27,7 +27,8 @@ def main() -> None:
     args = parser.parse_args()
     warm()
     table, console = Table(*COLUMNS), Console()
-    for name, done, seconds in _done(slice(args.after, args.after + args.processes), args.dashboards):
+    chosen = slice(args.after, args.after + args.processes)
+    for name, done, seconds in _done(chosen, args.dashboards):
         row = row_of("sqlite", name, done, seconds)
         table.add_row(*row)
         console.print(" ".join(row), highlight=False)
