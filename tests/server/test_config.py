@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import tomllib
 
 import pytest
@@ -87,6 +88,18 @@ def test_a_bad_value_is_refused_naming_setting_value_and_mend(key, value, mend):
     assert "unknown" in mend or f"{key} = {value!r} cannot be used" in str(refusal.value)
     assert isinstance(refusal.value, WrongUse)
     assert refusal.value.exit_status is ExitStatus.WRONG_USE
+
+
+def test_a_refusal_leaves_nothing_in_memory():
+    def refused():
+        gc.collect()
+        return sum(isinstance(one, ConfigError) for one in gc.get_objects())
+
+    before = refused()
+    for _ in range(20):
+        with pytest.raises(ConfigError, match="no table"):
+            Config().updated({"schedule": "critic other"})
+    assert refused() <= before + 1  # the last one may still be held by its frame
 
 
 def test_whole_numbers_are_taken_where_others_are_asked_for():
