@@ -63,7 +63,10 @@ def _insert_or_replace(
 ) -> sqlite.Insert | postgresql.Insert:
     statement, key = _insert(table, dialect), inspect(table).primary_key
     changes = {n: statement.excluded[n] for n in sorted(names - {c.name for c in key})}
-    return statement.on_conflict_do_update(index_elements=key, set_=changes)
+    replacing: sqlite.Insert | postgresql.Insert = statement.on_conflict_do_update(
+        index_elements=key, set_=changes
+    )
+    return replacing
 
 
 def _insert(table: type[Base], dialect: str) -> sqlite.Insert | postgresql.Insert:
