@@ -63,14 +63,12 @@ def _insert_or_replace(
 ) -> sqlite.Insert | postgresql.Insert:
     statement, key = _insert(table, dialect), inspect(table).primary_key
     changes = {n: statement.excluded[n] for n in sorted(names - {c.name for c in key})}
-    replacing: sqlite.Insert | postgresql.Insert = statement.on_conflict_do_update(
-        index_elements=key, set_=changes
-    )
-    return replacing
+    return statement.on_conflict_do_update(index_elements=key, set_=changes)
 
 
 def _insert(table: type[Base], dialect: str) -> sqlite.Insert | postgresql.Insert:
-    return (sqlite if dialect == "sqlite" else postgresql).insert(inspect(table).local_table)
+    into = inspect(table).local_table
+    return sqlite.insert(into) if dialect == "sqlite" else postgresql.insert(into)
 
 
 def require_run(session: Session, run_id: str) -> RunTable:
