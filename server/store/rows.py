@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-from sqlalchemy import ColumnElement, inspect, select
+from sqlalchemy import ColumnElement, Table, inspect, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.dml import ReturningInsert
@@ -67,7 +67,7 @@ def _insert_or_replace(
 
 
 def _insert(table: type[Base], dialect: str) -> sqlite.Insert | postgresql.Insert:
-    into = inspect(table).local_table
+    into = cast(Table, inspect(table).local_table)
     return sqlite.insert(into) if dialect == "sqlite" else postgresql.insert(into)
 
 
