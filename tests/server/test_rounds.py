@@ -316,7 +316,7 @@ def test_a_run_that_an_earlier_version_began_goes_on(small_config, run_small, tm
     ):
         first = run_small(config)
     path = tmp_path / "run" / "config.toml"
-    assert "precision" not in path.read_text()
+    assert "precision" not in path.read_text() and "trimmed_share" not in path.read_text()
     assert run_small(config) == first
     path.write_text(path.read_text().replace("averaging = 0.99", "averaging = 0.98"))
     changed = RunDirectory(tmp_path / "run").config()
@@ -325,9 +325,12 @@ def test_a_run_that_an_earlier_version_began_goes_on(small_config, run_small, tm
 
 
 def earlier(config):
-    """Its settings before precision could be chosen."""
+    """Its settings before precision, engines and trimming could be chosen."""
     tree = config.model_dump()
-    del tree["generator"]["precision"]
+    del tree["generator"]["precision"], tree["aggregation"]["trimmed_share"]
+    for task in tree["tasks"].values():
+        for later in ("engine", "precision", "judged_every"):
+            task.pop(later, None)
     return tree
 
 
