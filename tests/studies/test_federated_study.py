@@ -216,11 +216,13 @@ def test_a_preset_without_a_privatizer_is_refused(tmp_path):
         opened(Config().updated(TINY), RunDirectory(tmp_path), 0)
 
 
-@pytest.mark.parametrize("quick", [True, False])
-def test_both_forms_have_a_preset_that_conditions_on_its_secret(quick):
-    settings = STUDIES["federated"].settings(quick=quick)
-    config = federated._config(settings, 3, None)
-    assert config.privatizer.pairs and config.seed == 3
+def test_the_whole_form_conditions_on_its_secret_and_the_quick_one_trains_no_generator():
+    whole, quick = (
+        federated._config(STUDIES["federated"].settings(quick=form), 3, None)
+        for form in (False, True)
+    )
+    assert whole.privatizer.pairs and whole.seed == quick.seed == 3
+    assert quick.privatizer.kind == "moments" and quick.schedule == ("frequencies", "moments")
 
 
 def test_a_run_takes_settings_over_its_presets():
