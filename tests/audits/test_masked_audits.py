@@ -1,4 +1,4 @@
-"""Audits of masked sums: of the total that is opened, whoever adds the noise."""
+"""Audits of masked sums: of the total that is opened, with noise of the server or of nodes."""
 
 from __future__ import annotations
 

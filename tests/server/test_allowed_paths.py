@@ -52,7 +52,7 @@ OUTSIDE = [
     ("data.name", "federation:/etc/shadow"),
     ("data.name", "folder:/etc,utility=a"),
     ("data.name", "folder:faces/../../x,utility=a"),
-    ("split.model", "/home/other/runs/secret"),
+    ("split.model", "/elsewhere/runs/secret"),
     ("data.dir", "../up"),
     ("data.dir", "~/up"),
 ]
