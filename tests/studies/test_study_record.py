@@ -167,8 +167,8 @@ def test_what_was_measured_less_stands_on_no_page_and_says_so(rows, tmp_path, ca
     assert "which saw 120,000 synthetic" in page.read_text()
     assert main([*KEPT, "--quick", "--seeds", "0", "1", "--rows", "first", "--out", str(out)]) == 0
     shown = capsys.readouterr().out
-    assert "first 5@1e-3: students of 60,000 or 120,000 images" in shown
-    assert "which saw 60,000 or 120,000 synthetic" in (out / "results.md").read_text()
+    assert "first 5@1e-3: students of 30,000 or 120,000 images" in shown
+    assert "which saw 30,000 or 120,000 synthetic" in (out / "results.md").read_text()
     assert main([*KEPT, "--quick", "--seeds", "1", "--rows", "first", "--out", str(out)]) == 0
     assert "students of" not in capsys.readouterr().out
 
