@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from client.datasets.attributes.data import PrivateDataError
-from client.datasets.own.parquet_pages import unpacked_groups
+from client.datasets.own.parquet_pages import UnpackedColumn, unpacked_groups
 
 if TYPE_CHECKING:
     import pyarrow.parquet
@@ -136,7 +136,10 @@ def _parquet(path: Path) -> Iterator[tuple[int, list[str]]]:
     import pyarrow.parquet as parquet
 
     with parquet.ParquetFile(path) as file:
-        plain, at_once, deltas = _plain(file), _rows_at_once(path, file), _deltas(file.metadata)
+        plain, groups = _plain(file), list(unpacked_groups(path))
+    at_once = _rows_at_once(path, groups)
+    # pyarrow makes no dictionary of texts that are stored as differences.
+    deltas = {column.name for group in groups for column in group if column.deltas}
     texts = [one.name for one in plain if _is_text(one.type) and one.name not in deltas]
     names = [one.name for one in plain]
     with parquet.ParquetFile(path, read_dictionary=texts) as file:
@@ -154,24 +157,13 @@ def _plain(file: pyarrow.parquet.ParquetFile) -> list[pyarrow.Field]:
     return [one for one in file.schema_arrow if not pyarrow.types.is_nested(one.type)]
 
 
-def _deltas(metadata: pyarrow.parquet.FileMetaData) -> set[str]:
-    """Columns that a row group has as differences: pyarrow makes no dictionary of these."""
-    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
-    columns = (group.column(place) for group in groups for place in range(group.num_columns))
-    return {
-        column.path_in_schema
-        for column in columns
-        if any(one.startswith("DELTA_") for one in column.encodings)
-    }
-
-
-def _rows_at_once(path: Path, file: pyarrow.parquet.ParquetFile) -> int:
+def _rows_at_once(path: Path, groups: list[list[UnpackedColumn]]) -> int:
     """How many rows to read at a time, by the file's own account; its row groups may not be large.
 
     The footer of a file may say less than its pages, so both are asked.
     """
     largest = 1
-    for number, columns in enumerate(unpacked_groups(path, file.metadata)):
+    for number, columns in enumerate(groups):
         if sum(column.size for column in columns) > MOST_BYTES:
             raise PrivateDataError(
                 f"{path}: its row group {number} unpacks to over 1 GiB; write the file anew with "
@@ -186,11 +178,10 @@ def _check_parquet(path: Path) -> None:
     import pyarrow.parquet as parquet
 
     with parquet.ParquetFile(path) as file:
-        metadata, columns = file.metadata, len(_plain(file))
-    _check_rows(path, metadata.num_rows)
-    _check_cells(path, metadata.num_rows, columns)
-    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
-    if sum(group.total_byte_size for group in groups) > MOST_BYTES:
+        rows, columns = file.metadata.num_rows, len(_plain(file))
+    _check_rows(path, rows)
+    _check_cells(path, rows, columns)
+    if sum(column.size for group in unpacked_groups(path) for column in group) > MOST_BYTES:
         raise PrivateDataError(f"{path}: unpacks to over 1 GiB; split it, or leave columns out")
 
 

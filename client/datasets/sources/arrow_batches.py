@@ -44,7 +44,7 @@ def batches(file: Path) -> Iterator[Any]:
 
     if file.suffix == ".parquet":
         with parquet.ParquetFile(file) as opened:
-            rows = _rows_at_once(file, _of_parquet(file, opened.metadata))
+            rows = _rows_at_once(file, _of_parquet(file))
             for batch in opened.iter_batches(batch_size=rows):
                 batch.validate(full=True)
                 yield batch
@@ -60,8 +60,8 @@ def batches(file: Path) -> Iterator[Any]:
                     yield batch.slice(start, rows)
 
 
-def _of_parquet(file: Path, metadata: Any) -> Iterator[_Part]:
-    for number, columns in enumerate(unpacked_groups(file, metadata)):
+def _of_parquet(file: Path) -> Iterator[_Part]:
+    for number, columns in enumerate(unpacked_groups(file)):
         sizes = [column.size for column in columns]
         values = max((column.values for column in columns), default=0)
         yield _Part(

@@ -45,7 +45,7 @@ from studies.benchmarks.fuzzing.structured import (
     sealed_line,
 )
 
-PICTURES = 4
+PICTURES = 2
 
 
 @dataclass(frozen=True)
@@ -220,6 +220,7 @@ def _folder_target(folder: Path) -> FuzzTarget:
     for place in range(PICTURES):
         (folder / f"{place}.png").write_bytes(picture.getvalue())
     seeds = {"manifest.csv": [_manifest()], "0.png": [picture.getvalue()]}
+    (folder / "manifest.csv").write_bytes(_manifest())
 
     def make(source: Source) -> object:
         file = source.choice(list(seeds))
@@ -228,16 +229,18 @@ def _folder_target(folder: Path) -> FuzzTarget:
     def parse(spoiled_file: object) -> object:
         if not isinstance(spoiled_file, tuple):
             raise TypeError("a file's name and content")
-        changed = {spoiled_file[0]: spoiled_file[1]}
-        for name, (sound,) in seeds.items():
-            (folder / name).write_bytes(changed.get(name, sound))
-        return read_labelled_folder("fuzzed", f"{folder},utility=kind,sensitive=sex")
+        file, content = spoiled_file
+        try:
+            (folder / file).write_bytes(content)
+            return read_labelled_folder("fuzzed", f"{folder},utility=kind,sensitive=sex")
+        finally:
+            (folder / file).write_bytes(seeds[file][0])
 
     return FuzzTarget("data: folder and manifest", make, parse)
 
 
 def _manifest() -> bytes:
-    rows = [f"{place}.png,{'ab'[place % 2]},{'mf'[place // 2]}" for place in range(PICTURES)]
+    rows = [f"{place}.png,{'ab'[place % 2]},{'mf'[place // 2 % 2]}" for place in range(PICTURES)]
     return "\n".join(["file,kind,sex", *rows, ""]).encode()
 
 
