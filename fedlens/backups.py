@@ -115,7 +115,7 @@ def restore(archive: Path | str, out: Path | str, *, store: str = "") -> Run:
 def _settle_store(source: Path, part: Path, target: Path, named: str) -> None:
     """Note the store that the operator names, in place of what the archive says."""
     from server.run_directory import RunDirectory
-    from server.store import locate
+    from server.store.engine import locate
     from simulations.reading import store_url_of
 
     note, said = part / STORE_NOTE, ""
