@@ -20,12 +20,12 @@ from foundation.errors import FedlensError
 from foundation.files import flush_folder, make_folder_durably
 
 MANIFEST, VERSION = "fedlens-backup.json", 1
-STORE, PLACE = "store.db", "place.json"
+STORE, PLACE, STORE_NOTE = "store.db", "place.json", "store-url"
 NOT_KEPT = frozenset({"lock", PLACE, STORE, f"{STORE}-wal", f"{STORE}-shm"})
 """Where a run lay is left out: a file that is restored may come to have the number of the lost one,
 and the run would go on unasked."""
 MOST_FILES, LARGEST_MANIFEST = 100_000, 1 << 25
-CHUNK = 1 << 20
+CHUNK, LONGEST_URL = 1 << 20, 200
 
 
 class BackupError(FedlensError, ValueError):
@@ -69,18 +69,24 @@ def backup(path: Path | str, out: Path | str) -> Path:
     return target
 
 
-def restore(archive: Path | str, out: Path | str) -> Run:
+def restore(archive: Path | str, out: Path | str, *, store: str = "") -> Run:
     """Bring a run back from an archive, after every file's hash and the ledger's chain held.
 
     The run does not go on by itself: a copy's ledger may lack what was released since. `resume`
     with ``only_copy`` says that it is the only one.
 
+    An archive's word for a database elsewhere is never taken: who made it may have named any that
+    this machine can write to.
+
     Args:
         archive: what `backup` wrote.
         out: a new folder.
+        store: URL or path of the run's store, where it is not in the archive; ``FEDLENS_STORE`` by
+            default. It is not opened here.
 
     Raises:
-        BackupError: the folder is there, or the archive is damaged or none of ours.
+        BackupError: the folder is there, the archive is damaged or none of ours, or its store is
+            elsewhere and ``store`` does not name it.
         FedlensError: ledger and store in it do not belong together.
     """
     from fedlens.runs import open_run
@@ -97,12 +103,36 @@ def restore(archive: Path | str, out: Path | str) -> Run:
     try:
         _read_archive(source, part)
         _verify(part)
+        _settle_store(source, part, target, store)
         part.rename(target)
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise
     flush_folder(target.parent)
     return open_run(target)
+
+
+def _settle_store(source: Path, part: Path, target: Path, named: str) -> None:
+    """Note the store that the operator names, in place of what the archive says."""
+    from server.run_directory import RunDirectory
+    from server.store.engine import locate
+    from simulations.reading import store_url_of
+
+    note, said = part / STORE_NOTE, ""
+    if note.exists():
+        with note.open(encoding="utf-8", errors="replace") as file:
+            said = file.read(LONGEST_URL)
+        note.unlink()
+    if said and not (named or os.environ.get("FEDLENS_STORE")):
+        raise BackupError(
+            f"{source} names {said!r} as the run's store: if that is so, name it yourself, "
+            "--store URL; the archive's word is not taken"
+        )
+    if said or named:
+        url = store_url_of(RunDirectory(target), named)
+        locate(url)  # which refuses what is no store's URL
+        if url != RunDirectory(target).default_store:
+            RunDirectory(part).remember_store(url)
 
 
 def _kept(file: Path, root: Path) -> bool:

@@ -32,39 +32,6 @@ def read(path, kind=""):
     return list(source.records())
 
 
-def parquet_of(path, pictures, **more):
-    import pyarrow as pa
-    import pyarrow.parquet as parquet
-
-    column = pa.array([{"bytes": one, "path": "x.png"} for one in pictures])
-    table = pa.table({"image": column, "label": ["round"] * len(pictures)})
-    parquet.write_table(table, path / "train-00000-of-00001.parquet", **more)
-
-
-def test_a_row_group_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
-    from client.datasets.sources import arrow
-
-    monkeypatch.setattr(arrow, "LARGEST_GROUP", 10_000)
-    parquet_of(
-        tmp_path, [bytes(900)] * 32 + [os.urandom(900) for _ in range(32)], row_group_size=32
-    )
-    with pytest.raises(SourceError, match=r"row group 1 unpacks to \d+ bytes .*smaller ones"):
-        read(tmp_path, "hf")
-
-
-def test_one_large_value_for_many_rows_is_not_unpacked_for_many_at_once(tmp_path, monkeypatch):
-    from client.datasets.sources import arrow
-
-    monkeypatch.setattr(arrow, "BYTES_AT_ONCE", 3 << 20)
-    parquet_of(tmp_path, [bytes(1 << 20)] * 200, use_dictionary=True)
-    (file,) = tmp_path.iterdir()
-    assert file.stat().st_size < 1 << 20
-    sizes = {batch.num_rows for batch in arrow._batches(file)}
-    assert max(sizes) <= 3
-    monkeypatch.setattr(arrow, "BYTES_AT_ONCE", 0)
-    assert {batch.num_rows for batch in arrow._batches(file)} == {1}
-
-
 def bomb(megabytes):
     """A PNG of a few kilobytes that claims, and gives, many pixels."""
     side = int((megabytes * 2**20) ** 0.5)

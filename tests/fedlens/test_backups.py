@@ -123,6 +123,56 @@ def test_a_link_in_an_archive_is_not_followed(archive, tmp_path):
         fedlens.restore(path, tmp_path / "back")
 
 
+# Stores elsewhere
+
+
+@pytest.fixture
+def elsewhere(archive, tmp_path):
+    """An archive that says that its store is another one."""
+
+    def add(files):
+        note = b"postgresql://someone@elsewhere.example/theirs"
+        files["store-url"] = note
+        tree = json.loads(files[MANIFEST])
+        tree["files"]["store-url"] = hashlib.sha256(note).hexdigest()
+        files[MANIFEST] = json.dumps(tree).encode()
+
+    return remade(archive, tmp_path / "elsewhere.tar", add)
+
+
+def test_an_archives_word_for_a_store_elsewhere_is_not_taken(elsewhere, tmp_path, monkeypatch):
+    monkeypatch.delenv("FEDLENS_STORE", raising=False)
+    with pytest.raises(
+        BackupError, match=r"elsewhere\.example/theirs' as the run's .* --store URL"
+    ):
+        fedlens.restore(elsewhere, tmp_path / "back")
+    assert not (tmp_path / "back").exists() and not (tmp_path / "back.part").exists()
+
+
+def test_the_store_that_the_operator_names_is_noted_in_its_place(elsewhere, tmp_path, capsys):
+    named, back = tmp_path / "mine.db", tmp_path / "back"
+    command = ["restore", str(elsewhere), "--out", str(back), "--store"]
+    assert main([*command, "x://else/where"]) == 1
+    assert "kind x is not supported" in capsys.readouterr().err and not back.exists()
+    assert main([*command, str(named)]) == 0
+    assert fedlens.open_run(back).store == f"sqlite:///{named}" and not named.exists()
+    assert "elsewhere" not in (back / "store-url").read_text()
+
+
+def test_the_environment_names_the_store_and_a_runs_own_needs_no_note(
+    elsewhere, archive, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("FEDLENS_STORE", str(tmp_path / "ours.db"))
+    fedlens.restore(elsewhere, tmp_path / "a")
+    fedlens.restore(archive, tmp_path / "b")
+    monkeypatch.delenv("FEDLENS_STORE")
+    assert fedlens.open_run(tmp_path / "a").store == f"sqlite:///{tmp_path / 'ours.db'}"
+    back = fedlens.restore(elsewhere, tmp_path / "c", store=str(tmp_path / "c" / "store.db"))
+    for own in (back, fedlens.open_run(tmp_path / "b")):
+        assert own.store == f"sqlite:///{own.path / 'store.db'}" and own.samples()
+        assert not (own.path / "store-url").exists()
+
+
 # Hostile archives
 
 

@@ -108,14 +108,17 @@ def _raw(data: object) -> bytes:
 
 
 def main() -> None:
-    """Fuzz both and print their rows."""
+    """Fuzz both, or the one that is named, and print their rows."""
     parser = argparse.ArgumentParser(prog="python -m tools.deployed_faults.archives")
     parser.add_argument("--count", type=int, default=2000, help="inputs a parser")
+    parser.add_argument("--only", default="", help="parsers whose name has this in it")
     parser.add_argument("--seconds", type=float, default=math.inf, help="most a parser, of CPU")
     args = parser.parse_args()
     home = Path("/dev/shm")  # noqa: S108  (only where there is one: files of a moment)
     with tempfile.TemporaryDirectory(dir=home if home.is_dir() else None) as folder:
         for target in archives(Path(folder)):
+            if args.only not in target.name:
+                continue
             row = row_of_parser(fuzz(target, args.count, 0, args.seconds))
             Console().print(" | ".join(row), highlight=False)
 

@@ -10,17 +10,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from client.datasets.attributes.data import PrivateDataError
+from client.datasets.own.parquet_pages import UnpackedColumn, unpacked_groups
 
 if TYPE_CHECKING:
     import pyarrow.parquet
 
 SUFFIXES = (".csv", ".parquet")
 MOST_BYTES = 2**30
-"""Of a file, and of what a Parquet file says that it unpacks to."""
+"""Of a file, of what a Parquet file says that it unpacks to, and of a table's different texts."""
 MOST_ROWS = 5_000_000
 MOST_CELLS = 2**27
 """Rows times columns: a column of one value packs to next to nothing."""
-ROWS_AT_ONCE = 1024
+ROWS_AT_ONCE, BYTES_AT_ONCE = 1024, 1 << 28
+"""Of what is unpacked of a Parquet file. A value may be as large as its column in a row group."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,12 +67,13 @@ def read_table(path: Path) -> TextTable:
             _check_parquet(path)
         names, rows = _opened(path)
         kept: list[list[str]] = []
+        held = _Texts(path)
         for line, row in rows:
             if len(row) != len(names):
                 raise PrivateDataError(
                     f"{path}: line {line} has {len(row)} values for {len(names)} names; mend it"
                 )
-            kept.append(row)
+            kept.append([held.one(text) for text in row])
             _check_rows(path, len(kept))
             _check_cells(path, len(kept), len(names))
     if not kept:
@@ -129,18 +132,21 @@ def _csv(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _parquet(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Columns of plain values; lists and structures are left out. Equal texts are one object."""
+    """Columns of plain values; lists and structures are left out."""
     import pyarrow.parquet as parquet
 
     with parquet.ParquetFile(path) as file:
-        plain = _plain(file)
-    texts = [one.name for one in plain if _is_text(one.type)]
-    names, held = [one.name for one in plain], dict[str, str]()
+        plain, groups = _plain(file), list(unpacked_groups(path))
+    at_once = _rows_at_once(path, groups)
+    # pyarrow makes no dictionary of texts that are stored as differences.
+    deltas = {column.name for group in groups for column in group if column.deltas}
+    texts = [one.name for one in plain if _is_text(one.type) and one.name not in deltas]
+    names = [one.name for one in plain]
     with parquet.ParquetFile(path, read_dictionary=texts) as file:
         yield 0, names
         place = 0
-        for batch in file.iter_batches(batch_size=ROWS_AT_ONCE, columns=names):
-            for row in zip(*(_texts(column, held) for column in batch.columns), strict=True):
+        for batch in file.iter_batches(batch_size=at_once, columns=names):
+            for row in zip(*(_texts(column) for column in batch.columns), strict=True):
                 place += 1
                 yield place, list(row)
 
@@ -151,16 +157,31 @@ def _plain(file: pyarrow.parquet.ParquetFile) -> list[pyarrow.Field]:
     return [one for one in file.schema_arrow if not pyarrow.types.is_nested(one.type)]
 
 
+def _rows_at_once(path: Path, groups: list[list[UnpackedColumn]]) -> int:
+    """How many rows to read at a time, by the file's own account; its row groups may not be large.
+
+    The footer of a file may say less than its pages, so both are asked.
+    """
+    largest = 1
+    for number, columns in enumerate(groups):
+        if sum(column.size for column in columns) > MOST_BYTES:
+            raise PrivateDataError(
+                f"{path}: its row group {number} unpacks to over 1 GiB; write the file anew with "
+                "smaller ones (row_group_size=10000)"
+            )
+        largest = max(largest, *(column.size for column in columns), 1)
+    return max(1, min(ROWS_AT_ONCE, BYTES_AT_ONCE // largest))
+
+
 def _check_parquet(path: Path) -> None:
     """Judge sizes by the file's own account, before anything is unpacked."""
     import pyarrow.parquet as parquet
 
     with parquet.ParquetFile(path) as file:
-        metadata, columns = file.metadata, len(_plain(file))
-    _check_rows(path, metadata.num_rows)
-    _check_cells(path, metadata.num_rows, columns)
-    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
-    if sum(group.total_byte_size for group in groups) > MOST_BYTES:
+        rows, columns = file.metadata.num_rows, len(_plain(file))
+    _check_rows(path, rows)
+    _check_cells(path, rows, columns)
+    if sum(column.size for group in unpacked_groups(path) for column in group) > MOST_BYTES:
         raise PrivateDataError(f"{path}: unpacks to over 1 GiB; split it, or leave columns out")
 
 
@@ -171,14 +192,36 @@ def _is_text(kind: pyarrow.DataType) -> bool:
     return any(test(kind) for test in tests)
 
 
-def _texts(part: pyarrow.Array, held: dict[str, str]) -> list[str]:
+class _Texts:
+    """Texts of a table, each held once however often it comes."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._held, self._size = path, dict[str, str](), 0
+
+    def one(self, text: str) -> str:
+        """The text's one object.
+
+        Raises:
+            PrivateDataError: all texts together are too large.
+        """
+        if (found := self._held.get(text)) is not None:
+            return found
+        self._size += len(text)
+        if self._size > MOST_BYTES:
+            raise PrivateDataError(
+                f"{self._path}: its texts are over 1 GiB; split it, or leave columns out"
+            )
+        return self._held.setdefault(text, text)
+
+
+def _texts(part: pyarrow.Array) -> list[str]:
     """Values as text; of a column that is kept as a dictionary each text is made once."""
     import pyarrow
 
+    part.validate(full=True)  # places in the dictionary may lie outside it
     if not pyarrow.types.is_dictionary(part.type):
         return [_text(value) for value in part.to_pylist()]
     words = [_text(value) for value in part.dictionary.to_pylist()]
-    words = [held.setdefault(word, word) for word in words]
     return ["" if place is None else words[place] for place in part.indices.to_pylist()]
 
 

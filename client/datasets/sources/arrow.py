@@ -15,6 +15,7 @@ import numpy as np
 
 from client.datasets.attributes.data import PrivateDataError
 from client.datasets.own.folder import inside
+from client.datasets.sources.arrow_batches import batches
 from client.datasets.sources.records import (
     TEST,
     TRAIN,
@@ -31,9 +32,6 @@ from client.datasets.sources.records import (
 IMAGE_COLUMNS = ("image", "img", "picture", "pixel_values")
 PARTITION = "partition_"
 _WORDS = re.compile(r"[-_.]")
-ROWS_AT_ONCE = 64
-BYTES_AT_ONCE, LARGEST_GROUP = 1 << 28, 1 << 30
-"""Of what is unpacked of a Parquet file."""
 
 
 def arrow_records(path: Path, columns: SourceColumns) -> Iterator[Found]:
@@ -97,10 +95,10 @@ def _file(root: Path, file: Path, columns: SourceColumns) -> Iterator[Found]:
     part = _part(words)
     try:
         row, schema = 0, None
-        for batch in _batches(file):
+        for batch in batches(file):
             if schema is None:
                 schema = _Schema(file, batch.schema, columns)
-            for values in batch.to_pylist():
+            for values in batch.select(schema.columns).to_pylist():
                 yield schema.record(root, f"{name} row {row}", values, known, part)
                 row += 1
     except (
@@ -142,43 +140,6 @@ def hub_folder(name: str) -> Path:
     return files[0].parent
 
 
-def _batches(file: Path) -> Iterator[Any]:
-    import pyarrow
-    import pyarrow.parquet as parquet
-
-    if file.suffix == ".parquet":
-        with parquet.ParquetFile(file) as opened:
-            rows = _rows_at_once(file, opened.metadata)
-            yield from opened.iter_batches(batch_size=rows)
-        return
-    with pyarrow.memory_map(str(file)) as source, pyarrow.ipc.open_stream(source) as stream:
-        for batch in stream:
-            for start in range(0, batch.num_rows, ROWS_AT_ONCE):
-                yield batch.slice(start, ROWS_AT_ONCE)
-
-
-def _rows_at_once(file: Path, metadata: Any) -> int:
-    """How many rows to read at a time, judged by the file's own account of its sizes.
-
-    A value may be as large as its column in a row group, and be there once for all rows that have
-    it (a dictionary), so a file of kilobytes may ask for gigabytes.
-
-    Raises:
-        SourceError: a row group, which is unpacked whole, is too large.
-    """
-    largest = 1
-    for number in range(metadata.num_row_groups):
-        group = metadata.row_group(number)
-        if group.total_byte_size > LARGEST_GROUP:
-            raise SourceError(
-                f"{file}: its row group {number} unpacks to {group.total_byte_size} bytes at once: "
-                "write the file anew with smaller ones (row_group_size=1000)"
-            )
-        columns = (group.column(place) for place in range(group.num_columns))
-        largest = max(largest, *(one.total_uncompressed_size for one in columns))
-    return int(max(1, min(ROWS_AT_ONCE, BYTES_AT_ONCE // largest)))
-
-
 class _Schema:
     """Which column has the pictures, and names of classes."""
 
@@ -195,6 +156,7 @@ class _Schema:
                 f"{', '.join(names)}"
             )
         self._image = (found or images)[0]
+        self.columns = _read_columns(file, schema, self._image)
         self._classes = {
             name: [str(one) for one in feature["names"]]
             for name, feature in features.items()
@@ -222,6 +184,60 @@ class _Schema:
         if isinstance(value, int) and 0 <= value < len(names):
             return names[value]
         return str(value)
+
+
+def _read_columns(file: Path, schema: Any, image: str) -> list[int]:
+    """Places of the columns that are read: the picture's and those of plain values.
+
+    Raises:
+        SourceError: within one picture a part of it may stand any number of times.
+    """
+    for one in schema:
+        if one.name == image and any(_may_repeat(part) for part in _parts(one.type)):
+            raise SourceError(
+                f"{file}: its column {image} is {one.type}, in which a part may stand for many; "
+                "write plain bytes or lists of numbers"
+            )
+    return [at for at, one in enumerate(schema) if one.name == image or _is_plain(one.type)]
+
+
+def _parts(kind: Any) -> Iterator[Any]:
+    """The kinds within a kind, however deep."""
+    from pyarrow import BaseExtensionType, types
+
+    if isinstance(kind, BaseExtensionType):
+        kind = kind.storage_type
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    for place in range(kind.num_fields):
+        yield kind.field(place).type
+        yield from _parts(kind.field(place).type)
+
+
+def _may_repeat(kind: Any) -> bool:
+    """Whether a value of this kind may lie once in a file for any number of its places."""
+    from pyarrow import types
+
+    tests = (
+        types.is_dictionary, types.is_run_end_encoded, types.is_string_view, types.is_binary_view,
+        types.is_list_view, types.is_large_list_view,
+    )  # fmt: skip
+    return any(test(kind) for test in tests)
+
+
+def _is_plain(kind: Any) -> bool:
+    """Whether values are texts, numbers or truth values."""
+    from pyarrow import BaseExtensionType, types
+
+    if isinstance(kind, BaseExtensionType):
+        return _is_plain(kind.storage_type)
+    if types.is_dictionary(kind):
+        return _is_plain(kind.value_type)
+    tests = (
+        types.is_string, types.is_large_string, types.is_string_view, types.is_integer,
+        types.is_floating, types.is_boolean,
+    )  # fmt: skip
+    return any(test(kind) for test in tests)
 
 
 def _picture(root: Path, where: str, value: Any) -> Picture:

@@ -26,6 +26,7 @@ from client.datasets.arrays import load_npz
 from client.datasets.idx import read_images, read_labels
 from client.datasets.own.folder import read_labelled_folder
 from client.datasets.own.tables import read_table
+from client.datasets.sources.formats import open_source
 from client.messages import Description, Mechanism, TrainReply, TrainRequest
 from client.node_file import open_node_users
 from server.config.reading import parse_setting, read_config, read_run_config
@@ -44,7 +45,7 @@ from studies.benchmarks.fuzzing.structured import (
     sealed_line,
 )
 
-PICTURES = 4
+PICTURES = 2
 
 
 @dataclass(frozen=True)
@@ -164,7 +165,37 @@ def _files(folder: Path) -> list[FuzzTarget]:
         outside = _bytes_of([seed])
         make = outside if inside is None else either(outside, inside)
         made.append(FuzzTarget(name, make, _from_file(folder / file, read)))
-    return [*made, _folder_target(folder / "pictures")]
+    return [*made, *_columnar(folder), _folder_target(folder / "pictures")]
+
+
+def _columnar(folder: Path) -> list[FuzzTarget]:
+    """Arrow streams, packed and not, and Parquet files, as pictures and as a table."""
+    import pyarrow
+    import pyarrow.parquet as parquet
+
+    table = pyarrow.table({"image": [b"x" * 60, b"y"] * 3, "label": ["a", None, "b"] * 2})
+    table = table.append_column("user", table["label"].combine_chunks().dictionary_encode())
+    streams, tables = list[bytes](), list[bytes]()
+    for packing in (None, "zstd"):
+        made, options = io.BytesIO(), pyarrow.ipc.IpcWriteOptions(compression=packing)
+        with pyarrow.ipc.new_stream(made, table.schema, options=options) as writer:
+            writer.write_table(table)
+        streams.append(made.getvalue())
+        made = io.BytesIO()
+        parquet.write_table(table, made, compression=packing or "none")
+        tables.append(made.getvalue())
+    return [
+        FuzzTarget(name, _bytes_of(seeds), _from_file(folder / file, read))
+        for name, file, seeds, read in (
+            ("data: Arrow stream", "g.arrow", streams, _read_pictures),
+            ("data: Parquet pictures", "h.parquet", tables, _read_pictures),
+            ("data: Parquet table", "i.parquet", tables, read_table),
+        )
+    ]
+
+
+def _read_pictures(path: Path) -> object:
+    return list(open_source(path, "hf", owner="each").records())
 
 
 def _members(npz: bytes) -> dict[str, bytes]:
@@ -189,6 +220,7 @@ def _folder_target(folder: Path) -> FuzzTarget:
     for place in range(PICTURES):
         (folder / f"{place}.png").write_bytes(picture.getvalue())
     seeds = {"manifest.csv": [_manifest()], "0.png": [picture.getvalue()]}
+    (folder / "manifest.csv").write_bytes(_manifest())
 
     def make(source: Source) -> object:
         file = source.choice(list(seeds))
@@ -197,16 +229,18 @@ def _folder_target(folder: Path) -> FuzzTarget:
     def parse(spoiled_file: object) -> object:
         if not isinstance(spoiled_file, tuple):
             raise TypeError("a file's name and content")
-        changed = {spoiled_file[0]: spoiled_file[1]}
-        for name, (sound,) in seeds.items():
-            (folder / name).write_bytes(changed.get(name, sound))
-        return read_labelled_folder("fuzzed", f"{folder},utility=kind,sensitive=sex")
+        file, content = spoiled_file
+        try:
+            (folder / file).write_bytes(content)
+            return read_labelled_folder("fuzzed", f"{folder},utility=kind,sensitive=sex")
+        finally:
+            (folder / file).write_bytes(seeds[file][0])
 
     return FuzzTarget("data: folder and manifest", make, parse)
 
 
 def _manifest() -> bytes:
-    rows = [f"{place}.png,{'ab'[place % 2]},{'mf'[place // 2]}" for place in range(PICTURES)]
+    rows = [f"{place}.png,{'ab'[place % 2]},{'mf'[place // 2 % 2]}" for place in range(PICTURES)]
     return "\n".join(["file,kind,sex", *rows, ""]).encode()
 
 
