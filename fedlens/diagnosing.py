@@ -225,9 +225,10 @@ def samples_reference(run: Run, images: int) -> Reference:
     import torch
 
     from server.diagnosis.reference import Reference
+    from server.machine import training_threads
     from simulations.reading import fresh_samples, kept_sampler
 
-    torch.set_num_threads(run.config.generator.threads)
+    torch.set_num_threads(training_threads(run.config))
     sampler = kept_sampler(run.directory, purpose="faithful")
     drawn, labels = fresh_samples(sampler, images, run.config.seed)
     return Reference(f"run {run.path.name}", drawn, labels, sampler.shown_classes)

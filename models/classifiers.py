@@ -46,7 +46,7 @@ class Mlp(nn.Module):
         if inputs < 1:
             raise ShapeError(f"inputs={inputs} must be at least 1")
         sizes = (inputs + side, *hidden, check_classes(classes))
-        with unset_weights(self):
+        with unset_weights():
             self.layers = nn.ModuleList(nn.Linear(*pair) for pair in pairwise(sizes))
         initialise(self, generator, "relu")
 
@@ -85,7 +85,7 @@ class ConvClassifier(nn.Module):
         super().__init__()
         channels, height, breadth = check_image(shape)
         maps = 2 * width * (height // 4) * (breadth // 4)
-        with unset_weights(self):
+        with unset_weights():
             self.conv1 = nn.Conv2d(channels, width, 5, padding=2)
             self.conv2 = nn.Conv2d(width, 2 * width, 5, padding=2)
             self.dense = nn.Linear(maps + side, 12 * width)

@@ -48,7 +48,7 @@ class WganCritic(nn.Module):
         super().__init__()
         self.shape = check_shape(shape)
         self.classes = check_classes(classes)
-        with unset_weights(self):
+        with unset_weights():
             self.conv1 = nn.Conv2d(self.shape[0], width, 4, stride=2, padding=1)
             self.conv2 = nn.Conv2d(width, 2 * width, 4, stride=2, padding=1)
             self.conv3 = nn.Conv2d(2 * width, 4 * width, 3, stride=2, padding=1)

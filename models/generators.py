@@ -57,7 +57,7 @@ class Generator(nn.Module):
         self.width = width
         self.side = self.shape[1] // 4
         small, middle, last = _channels(width)
-        with unset_weights(self):
+        with unset_weights():
             self.dense = nn.Linear(latent + self.classes, width * self.side**2, bias=False)
             self.norm1 = nn.BatchNorm2d(width)
             self.mix = nn.Conv2d(width, small, 3, padding=1, bias=False)

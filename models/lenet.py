@@ -44,7 +44,7 @@ class LeNet5(nn.Module):
             raise ShapeError(
                 f"shape {shape!r}: a LeNet-5 takes 28 x 28 or 32 x 32 pixels; resize them"
             )
-        with unset_weights(self):
+        with unset_weights():
             self.conv1 = nn.Conv2d(self.shape[0], 6, 5)
             self.conv2 = nn.Conv2d(6, 16, 5)
             self.conv3 = nn.Conv2d(16, 120, 5)

@@ -35,7 +35,7 @@ class Student(nn.Module):
         super().__init__()
         self.shape = check_shape(shape)
         self.classes = check_classes(classes)
-        with unset_weights(self):
+        with unset_weights():
             self._layers(self.shape[0], self.shape[1])
         initialise(self, generator, "relu")
 

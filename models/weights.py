@@ -4,24 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 Gain = Literal["linear", "relu"]
 
 
-@contextmanager
-def unset_weights(module: nn.Module) -> Iterator[None]:
-    """Build layers inside without drawing any number, then give ``module`` empty CPU tensors.
+class _NothingDrawn(TorchFunctionMode):
+    """Inside it the functions of ``torch.nn.init`` leave tensors as they are."""
 
-    Layers made by PyTorch fill themselves from the global generator; on the meta device they
-    hold no numbers, so nothing is drawn. Call :func:`initialise` afterwards.
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        given = kwargs or {}
+        if getattr(func, "__module__", "") == nn.init.__name__:
+            return given["tensor"] if "tensor" in given else args[0]
+        return func(*args, **given)
+
+
+@contextmanager
+def unset_weights() -> Iterator[None]:
+    """Build layers inside without drawing any number.
+
+    Layers made by PyTorch would fill themselves from the global generator. Call
+    :func:`initialise` afterwards. (To build them on the meta device does the same, and costs each
+    process the seconds that PyTorch's compiler takes to load.)
     """
-    with torch.device("meta"):
+    with _NothingDrawn():
         yield
-    module.to_empty(device="cpu")
 
 
 def initialise(module: nn.Module, generator: torch.Generator | None, gain: Gain) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
@@ -72,10 +71,3 @@ class Ahead(Generic[Made]):
 
 class _Stopped(Exception):
     """The result is asked for no more."""
-
-
-def has_spare_cores(threads: int) -> bool:
-    """Whether this process may use twice as many cores as ``threads``."""
-    counted = getattr(os, "sched_getaffinity", None)
-    cores = len(counted(0)) if counted is not None else (os.cpu_count() or 1)
-    return cores >= 2 * threads

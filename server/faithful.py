@@ -21,6 +21,7 @@ from models.vectors import load_vector
 from server.config.tasks import CriticConfig
 from server.config.tree import Config
 from server.generator import GeneratorTrainer, Loss
+from server.machine import faithful_threads
 from server.run_directory import RunDirectory, load_generator
 from server.sampler import Sampler
 from server.schedule import scheduled
@@ -85,7 +86,7 @@ def train_faithful(
         on_step: told the number of steps taken.
     """
     seeded = config.model_copy(update={"seed": config.seed + FAITHFUL_TRAINER})
-    trainer = GeneratorTrainer(seeded, shape, classes)
+    trainer = GeneratorTrainer(seeded, shape, classes, faithful_threads(config))
     if start is not None:
         trainer.begin_at(start, SETTLED)
     trainer.train(

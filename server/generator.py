@@ -14,10 +14,11 @@ from torch import Tensor
 from foundation.profile import timed
 from models import devices
 from models.generators import Generator
-from models.precision import chosen, multiplying_in
+from models.precision import multiplying_in
 from models.shapes import ImageShape
 from models.vectors import load_vector, to_vector
 from server.config.tree import Config
+from server.machine import generator_precision, training_threads
 from server.tensors import Arrays, optimiser_state, restore_optimiser
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -33,7 +34,9 @@ class GeneratorTrainer:
     machine, and on several in float32 as far as their processors round alike.
     """
 
-    def __init__(self, config: Config, shape: ImageShape, classes: int) -> None:
+    def __init__(
+        self, config: Config, shape: ImageShape, classes: int, threads: int | None = None
+    ) -> None:
         self._settings, self._classes = config.generator, classes
         self._source = torch.Generator().manual_seed(config.seed + 1)
         self.network = Generator(
@@ -44,7 +47,8 @@ class GeneratorTrainer:
             self.network.parameters(), lr=FIRST_RATE, betas=(0.5, 0.99), foreach=True
         )
         self._steps = 0
-        self.precision = chosen(config.generator.precision)
+        self.precision = generator_precision(config)
+        self._threads = training_threads(config) if threads is None else threads
 
     def begin_at(self, weights: NDArray[np.float32], steps: int) -> None:
         """Start from another generator's weights, the average too, as if after ``steps`` steps."""
@@ -81,7 +85,7 @@ class GeneratorTrainer:
         """
         if min(steps, done) < 0 or done + steps > planned:
             raise ValueError(f"steps={steps} after done={done} do not fit in planned={planned}")
-        torch.set_num_threads(self._settings.threads)
+        torch.set_num_threads(self._threads)
         labels = self._labels().to(device := devices.device_of(self.network))
         total = 0.0
         for step in range(steps):

@@ -23,6 +23,7 @@ from server.config.tree import Config
 from server.enrolment import Federation
 from server.faithful import faithful_plan, train_faithful
 from server.generator import GeneratorTrainer, Loss
+from server.machine import training_threads
 from server.privatizer_fit import FilterFit
 from server.run_filter import KEPT, RunFilter
 from server.sampler import Sampler, sampler_of
@@ -128,7 +129,7 @@ class Learner:
 
     def _samples(self) -> tuple[Tensor, Tensor]:
         """Images of the present generator and their classes."""
-        torch.set_num_threads(self._config.generator.threads)
+        torch.set_num_threads(training_threads(self._config))
         sampler = sampler_of(self._config, self._trainer.average, None)
         labels = torch.arange(self._frame_images) % sampler.classes
         return sampler.draw(labels, self._config.seed + FRAME_SEED), labels

@@ -41,6 +41,7 @@ from privatizers.training import Progress, Stage, train_privatizer
 from server.config.privatizer import FittedConfig, SyntheticPrivatizer
 from server.config.section import require
 from server.config.tree import Config
+from server.machine import training_threads
 from server.sampler import Sampler, restored_filter
 from server.tensors import Arrays
 
@@ -134,7 +135,7 @@ class FilterFit:
         Raises:
             PrivatizerError: it could not be trained at any of `SHARES` of the configured rates.
         """
-        torch.set_num_threads(self._config.generator.threads)
+        torch.set_num_threads(training_threads(self._config))
         seed = self._config.seed + SEED
         samples, held = (
             self._drawn(sampler, size, seed + i) for i, size in enumerate((SAMPLES, HELD))

@@ -19,12 +19,13 @@ from client.messages import UserSplit
 from foundation.traces import traced
 from models.generators import Generator
 from models.vectors import to_vector
-from server.ahead import Ahead, has_spare_cores
+from server.ahead import Ahead
 from server.config.tree import Config
 from server.enrolment import Federation
 from server.faithful import faithful_sampler
 from server.kept_releases import ReleaseShelf
 from server.learner import Asked, Learner
+from server.machine import faithful_threads, generator_way, has_spare_cores
 from server.membership import Membership
 from server.private_step import NoUsableReply, PrivateStep, StepPlan
 from server.progress import Observer, Progress
@@ -85,7 +86,8 @@ class TrainingRun:
         """
         self._resume()
         nodes = len(self._federation.roster.node_ids)
-        self._status.began(self._done, nodes, self._learner.computed_by)
+        how = self._learner.computed_by, generator_way(self._config)
+        self._status.began(self._done, nodes, *how)
         try:
             return self._all_rounds()
         finally:
@@ -296,7 +298,7 @@ class TrainingRun:
         trained = self._ahead is not None or self._directory.faithful_path(self._rounds).exists()
         if trained or not self._learner.settles_faithful(self._done):
             return
-        if has_spare_cores(self._config.generator.threads):
+        if has_spare_cores(faithful_threads(self._config)):
             learner, kept = self._learner, self._kept_generator
             self._ahead = Ahead(lambda on_step: learner.train_faithful(kept, on_step))
 

@@ -53,21 +53,26 @@ class RunStatusFile:
         }
         self._facts.update(status="running", rounds=rounds, output=str(directory.path))
 
-    def began(self, round_number: int, nodes: int, computed_by: Mapping[str, str]) -> None:
+    def began(
+        self, round_number: int, nodes: int, computed_by: Mapping[str, str], generator: str
+    ) -> None:
         """The nodes are enrolled, and training begins or goes on.
 
         Args:
             round_number: rounds behind.
             nodes: how many are enrolled.
             computed_by: the engine of each task that leaves a choice.
+            generator: in which precision and by how many threads it is trained.
         """
         for task, engine in computed_by.items():
             logger.info("nodes compute %s's local steps by: %s", task, engine)
         logger.info(
-            "%d nodes are enrolled; round %d of %d comes next; output in %s",
-            *(nodes, round_number + 1, self._facts["rounds"], self._directory.path),
+            "%d nodes are enrolled; the generator trains in %s; "
+            "round %d of %d comes next; output in %s",
+            *(nodes, generator, round_number + 1, self._facts["rounds"], self._directory.path),
         )
-        self._write(round=round_number, nodes_asked=nodes, computed_by=dict(computed_by))
+        known = {**computed_by, "generator": generator}
+        self._write(round=round_number, nodes_asked=nodes, computed_by=known)
 
     def finished_round(self, number: int, attendance: Attendance, spending: Spending) -> None:
         """A whole round is behind the model."""

@@ -19,6 +19,7 @@ from foundation.profile import timed
 from models.pixels import from_pixels
 from server.builds_on import with_cost
 from server.config.tree import Config
+from server.machine import training_threads
 from server.progress import Observer
 from server.publication import guarantees_something
 from server.run_directory import RunDirectory, RunDirectoryError
@@ -268,7 +269,7 @@ def measure_taught_student(
     Raises:
         ValueError: the run has no annotator.
     """
-    torch.set_num_threads(config.generator.threads)
+    torch.set_num_threads(training_threads(config))
     sampler = kept_sampler(directory)
     if config.privatizer.pairs:
         without = "train the run without privatizer.condition"
@@ -294,7 +295,7 @@ def tested_student(
     config: Config, directory: RunDirectory, images: Tensor, labels: Tensor, epochs: int
 ) -> StudentResult:
     """A student of images in [-1, 1] with classes, tested on real images as devices send them."""
-    torch.set_num_threads(config.generator.threads)
+    torch.set_num_threads(training_threads(config))
     real, truth, classes = _real_test_set(config)
     sent = as_devices_send(directory, real, config.seed + STUDENT_SEED)
     return train_student(

@@ -46,7 +46,7 @@ class LstmAdversary(nn.Module):
         super().__init__()
         check_sizes(inputs=inputs, hidden=hidden, layers=layers)
         source = generator if generator is not None else torch.Generator().manual_seed(0)
-        with unset_weights(self):
+        with unset_weights():
             self.head = nn.Linear(hidden * (1 + both_ways), check_classes(classes))
         initialise(self, source, "linear")
         self.lstm = build_lstm(inputs + side, hidden, layers, source, both_ways=both_ways)
@@ -89,7 +89,7 @@ class CodeAdversary(nn.Module):
     ) -> None:
         super().__init__()
         check_sizes(inputs=inputs, hidden=hidden, blocks=blocks)
-        with unset_weights(self):
+        with unset_weights():
             self.enter = nn.Linear(inputs, hidden)
             self.first = nn.ModuleList(nn.Linear(hidden, hidden) for _ in range(blocks))
             self.second = nn.ModuleList(nn.Linear(hidden, hidden) for _ in range(blocks))

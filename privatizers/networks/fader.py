@@ -52,7 +52,7 @@ class FaderNet(nn.Module):
         self.classes = check_classes(len(prior))
         self.noise_shape: tuple[int, ...] = (1,) if drawn else ()
         channels, told = self.shape[0], self.classes
-        with unset_weights(self):
+        with unset_weights():
             self.down1 = nn.Conv2d(channels, width, 3, stride=2, padding=1)
             self.down2 = nn.Conv2d(width, 2 * width, 3, stride=2, padding=1)
             self.code = nn.Conv2d(2 * width, 4 * width, 3, padding=1)

@@ -75,7 +75,7 @@ class MlpFilter(nn.Module):
         super().__init__()
         self.dim, self.inner, self.scale = dim, inner, scale
         self.noise_shape = (dim + inner,)
-        with unset_weights(self):
+        with unset_weights():
             self.dense1 = nn.Linear(dim + inner, width)
             self.dense2 = nn.Linear(width, width)
             self.head = nn.Linear(width, dim)
@@ -126,7 +126,7 @@ class DenseFilter(nn.Module):
         self.shape, self.residual, self.limits = check_image(shape), residual, limits
         self.noise_shape = (noise,)
         pixels = math.prod(self.shape)
-        with unset_weights(self):
+        with unset_weights():
             self.enter = nn.Linear(pixels, width)
             self.mix = nn.Linear(width + noise, width)
             self.correct = nn.Linear(width, pixels)
@@ -177,7 +177,7 @@ class UNet(nn.Module):
         self.shape, self.choices, self.limits = check_image(shape), choices, limits
         channels, height, breadth = self.shape
         self.noise_shape = (noise, _halved(height), _halved(breadth))
-        with unset_weights(self):
+        with unset_weights():
             self.enter = nn.Conv2d(channels + choices, width, 3, padding=1)
             self.down1 = nn.Conv2d(width, 2 * width, 3, stride=2, padding=1)
             self.down2 = nn.Conv2d(2 * width, 4 * width, 3, stride=2, padding=1)

@@ -95,7 +95,7 @@ class ConvReleaser(nn.Module):
         self.noise_shape = (entries,) if entries else ()
         self.quarter = (2 * width, height // 4, breadth // 4)
         area = (height // 4) * (breadth // 4)
-        with unset_weights(self):
+        with unset_weights():
             self.down1 = nn.Conv2d(channels, 2 * width, 5, stride=2, padding=2)
             self.down2 = nn.Conv2d(2 * width, 4 * width, 3, stride=2, padding=1)
             self.dense = nn.Linear(4 * width * area, 16 * width)
@@ -203,7 +203,7 @@ class LstmReleaser(nn.Module):
         self.noise_shape = (steps, 1 + channels if output_noise_std else 1)
         source = generator if generator is not None else torch.Generator().manual_seed(0)
         self.channels, self.gated = channels, gated
-        with unset_weights(self):
+        with unset_weights():
             self.correct = nn.Linear(hidden * (1 + both_ways), channels * (1 + gated))
         initialise(self, source, "linear")
         with torch.no_grad():

@@ -120,7 +120,7 @@ class SpectralReleaser(nn.Module):
         self.capacity, self.radius, self.coded = capacity, radius_of(capacity, code), code
         self.noise_shape = (code,)
         size = features.size
-        with unset_weights(self):
+        with unset_weights():
             self.enter = nn.Linear(size, 2 * width)
             self.middle = nn.Linear(2 * width, width)
             self.encode = nn.Linear(width, code)

@@ -40,6 +40,7 @@ def _a_noise_multiplier(value: float) -> float:
 
 
 Count = Annotated[int, Field(gt=0)]
+NotNegativeCount = Annotated[int, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, lt=1)]

@@ -13,6 +13,7 @@ from models.precision import Precision
 from server.config.section import (
     Count,
     NotNegative,
+    NotNegativeCount,
     Positive,
     Section,
     Share,
@@ -189,11 +190,13 @@ class GeneratorConfig(Section):
     """Images a step."""
     averaging: Share = 0.99
     """Decay of the moving average of the weights that samples are drawn from."""
-    threads: Count = 1
-    """CPU threads of the server's training. More help on an idle machine and hurt on a busy one."""
+    threads: NotNegativeCount = 1
+    """CPU threads of the server's training, and of students; 0 for as many as are idle when the
+    process begins to train, 4 at most. More help on an idle machine and hurt on a busy one."""
     precision: Precision = "float32"
     """Of products in its training: ``float32``, ``bfloat16``, or ``auto``, which is bfloat16 on a
-    processor that is faster so (AVX-512 BF16, AMX). Weights and sums are float32 always."""
+    processor that is faster so (AVX-512 BF16, AMX). Weights and sums are float32 always.
+    A fixed seed of noise, which is for tests, makes ``auto`` float32, and threads of 0 one."""
 
 
 class ReleaseConfig(Section):

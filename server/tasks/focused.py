@@ -12,7 +12,6 @@ precision, and each direction weighs as much as of what was found in it is signa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import torch
@@ -24,12 +23,9 @@ from client.tasks.settings import FrozenSettings
 from models.focus import Focus, focus_from, focus_on
 from server.config.section import require
 from server.mechanism import largest_sum, release_deviation
-from server.tasks.frozen import FrozenTask
+from server.tasks.frozen import FrozenTask, discrepancy
 from server.tasks.protocol import CriticSteps, Request, Samples, TaskContext
 from server.tensors import Arrays
-
-EVERY = 4
-"""One image of this many of a class tells how far images of a class are spread."""
 
 
 class FocusedTask(CriticSteps):
@@ -108,18 +104,10 @@ class FocusedTask(CriticSteps):
     def loss(self, images: Tensor, labels: Tensor) -> Tensor:
         """Unbiased squared distance of weighted embeddings along the focus, summed.
 
-        It is `server.tasks.frozen.discrepancy`, but what chance adds is judged by every fourth
-        image, for placing images along the focus is the dear part; it is unbiased all the same.
-
         ``labels`` must hold every class equally often, in blocks.
         """
-        rows = self._warmup.rows(images)
-        means, some = _MeansAndSome.apply(rows, self._classes, EVERY)  # type: ignore[no-untyped-call]
-        placed, apart = some @ self._lens, means @ self._lens - self._aimed
-        groups = placed.float().view(self._classes, -1, placed.shape[1])
-        spread = groups.var(1).sum() / (len(labels) // self._classes)
-        loss: Tensor = apart.square().sum() - spread
-        return loss
+        placed = (self._warmup.rows(images) @ self._lens).float()
+        return discrepancy(placed, self._aimed, placed.new_ones(placed.shape[1]))
 
     def _sharp(self) -> Focus:
         if self._focus is None:
@@ -147,28 +135,3 @@ class FocusedTask(CriticSteps):
         self._sum = state["sum"].astype(np.float64)
         self._releases = int(state["releases"])
         self._aim()
-
-
-class _MeansAndSome(torch.autograd.Function):
-    """Class means [classes, dim] of rows [classes x each, dim], and every few of a class's rows.
-
-    Its gradient is written out, as that of `server.tasks.frozen.discrepancy`.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor, classes: int, every: int) -> tuple[Tensor, Tensor]:
-        groups = rows.view(classes, -1, rows.shape[1])
-        ctx.count, ctx.every = groups.shape[1], _step(groups.shape[1], every)
-        return groups.mean(1), groups[:, :: ctx.every].flatten(0, 1)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        to_means, to_some = gradients
-        slope = (to_means / ctx.count)[:, None].repeat(1, ctx.count, 1)
-        slope[:, :: ctx.every] += to_some.view(len(to_means), -1, to_some.shape[1])
-        return slope.flatten(0, 1), None, None
-
-
-def _step(count: int, every: int) -> int:
-    """The step that leaves two of ``count`` rows or more, which a variance needs."""
-    return max(1, min(every, count - 1))

@@ -21,6 +21,7 @@ from privatizers.protocol import PrivatizerError
 from privatizers.training import Progress
 from server.config.moments import MomentsConfig
 from server.config.privatizer import MomentsPrivatizer
+from server.machine import training_threads
 from server.mechanism import denominator, release_deviation
 from server.moments_fit import fit_on_moments
 from server.privatizer_fit import check_budget, leakage_of
@@ -95,7 +96,7 @@ class MomentsTask:
         """
         if not self._releases:
             return {}
-        torch.set_num_threads(self._config.generator.threads)
+        torch.set_num_threads(training_threads(self._config))
         for name, value in self._frequencies.frame().items():
             getattr(self._features, name).copy_(torch.from_numpy(value))
         try:

@@ -25,7 +25,7 @@ class ResidualNet(nn.Module):
         super().__init__()
         sizes = [width, 2 * width, 2 * width]
         before = [shape[0], *sizes[:-1]]
-        with unset_weights(self):
+        with unset_weights():
             self.down = nn.ModuleList(
                 nn.Conv2d(one, two, 3, stride=2, padding=1, bias=False)
                 for one, two in zip(before, sizes, strict=True)

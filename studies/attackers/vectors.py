@@ -40,7 +40,7 @@ class ResidualMlp(nn.Module):
         self, entries: int, classes: int, width: int, blocks: int, generator: torch.Generator
     ) -> None:
         super().__init__()
-        with unset_weights(self):
+        with unset_weights():
             self.enter = nn.Linear(entries, width)
             self.blocks = nn.ModuleList(
                 nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width))

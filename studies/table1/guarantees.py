@@ -15,8 +15,9 @@ from server.config.sections import LEAST_DELTA
 from server.config.tree import Config
 from server.schedule import scaled
 from studies.framework.errors import StudyError
-from studies.table1.rows import OPEN, PRESET, TableRow
+from studies.table1.rows import OPEN, PRECISION, PRESET, TableRow
 
+ONE_WAY = {"generator.threads": 1, PRECISION: "float32"}
 _WRITTEN = re.compile(r"(?P<epsilon>[0-9.eE+-]+)@(?P<delta>[0-9.eE+-]+)")
 
 
@@ -75,10 +76,12 @@ def parse_guarantee(text: str) -> Guarantee:
 def configuration(row: TableRow, guarantee: Guarantee, seed: int, data_dir: str = "") -> Config:
     """The configuration of a trial: the preset, the row's settings, noise for the guarantee.
 
+    It leaves nothing to the machine, which presets do: trials are computed in one way everywhere.
+
     Raises:
         ConfigError: a setting cannot be used, or no noise meets the guarantee.
     """
-    top = {**row.all_settings, **row.settings_at.get(str(guarantee), {})}
+    top = {**ONE_WAY, **row.all_settings, **row.settings_at.get(str(guarantee), {})}
     config = read_config(row.preset_path).updated(
         {**top, "seed": seed, "data.dir": data_dir, "privacy.epsilon_budget": 0.0}
     )

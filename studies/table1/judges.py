@@ -34,7 +34,7 @@ class JudgeNet(nn.Module):
     def __init__(self, shape: ImageShape, classes: int, generator: torch.Generator) -> None:
         super().__init__()
         side = (shape[1] // 2 - 4) // 2
-        with unset_weights(self):
+        with unset_weights():
             self.conv1 = nn.Conv2d(shape[0], 6, 5, padding=2)
             self.conv2 = nn.Conv2d(6, 16, 5)
             self.dense1 = nn.Linear(16 * side * side, 120)

@@ -16,6 +16,7 @@ from studies.framework.errors import StudyError
 PRESETS = Path(simulations.__file__).parent / "presets"
 STRONG, USUAL, WEAK, OPEN = "1@1e-10", "1@1e-5", "10@1e-5", "none"
 PRESET = "preset"  # The guarantee of a row whose noise is left as its preset has it
+PRECISION = "generator.precision"
 GUARANTEES = (STRONG, USUAL, WEAK, OPEN)
 """The guarantees of the full table, as `studies.table1.guarantees` reads them."""
 

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from models.precision import Precision
 from studies.framework.errors import StudyError, TrialFailed
 from studies.framework.store import read_json
 from studies.framework.trials import Processes, Report, run_trials
 from studies.table1.evaluation import EvaluationBudget
 from studies.table1.guarantees import Guarantee, configuration, parse_guarantee
-from studies.table1.rows import GUARANTEES, PRESET, TableRow
+from studies.table1.rows import GUARANTEES, PRECISION, PRESET, TableRow
 from studies.table1.trials import TRAINED_FILE, Step, TableTrial, plan_of
 
 _WORDS = {"train": "training", "measure": "measuring"}
@@ -65,10 +66,20 @@ class TableRun:
         *,
         data_dir: str = "",
         effort: EvaluationBudget,
+        precision: Precision = "float32",
         jobs: int = 1,
         say: Report = lambda _: None,
     ) -> None:
-        """Plan all trials; nothing is computed yet. An empty ``data_dir`` means the usual places.
+        """Plan all trials; nothing is computed yet.
+
+        Args:
+            trials: to plan.
+            out: folder of the study.
+            data_dir: of the data sets' files; empty means the usual places.
+            effort: how much is measured.
+            precision: of the generators' training; for ``auto`` what float32 made serves too.
+            jobs: trials at a time.
+            say: told what is done.
 
         Raises:
             ConfigError: a row's settings cannot be used, or cannot meet a guarantee.
@@ -80,7 +91,8 @@ class TableRun:
             # noise does not depend on the seed, so it is scaled once
             key = trial.row.name, trial.guarantee
             if key not in quiet:
-                quiet[key] = configuration(trial.row, trial.guarantee, 0, data_dir)
+                found = configuration(trial.row, trial.guarantee, 0, data_dir)
+                quiet[key] = found.updated({PRECISION: precision})
             config = quiet[key].updated({"seed": trial.seed})
             self._plans[trial.folder] = plan_of(trial, config, effort)
         self._started, self._processes = time.monotonic(), Processes()

@@ -18,7 +18,7 @@ from server.config.tree import Config, ConfigError
 from studies.framework.store import digest, read_json, write_json
 from studies.table1.evaluation import EvaluationBudget, serving
 from studies.table1.guarantees import Guarantee
-from studies.table1.rows import TableRow
+from studies.table1.rows import PRECISION, TableRow
 
 DRAWN = ("release.agreement", "release.attempts")
 """Settings by which samples are drawn from what was trained."""
@@ -55,7 +55,7 @@ class TableTrial:
     def missing(self, plan: dict[str, Any]) -> tuple[Step, ...]:
         """The steps that are still to be done for what ``plan`` says."""
         known = read_json(self.folder / PLAN_FILE)
-        if known is None or _trains(known) != _trains(plan):
+        if known is None or not _serves(known, plan):
             return ("train", "measure")
         if not (self.folder / TRAINED_FILE).is_file():
             return ("train", "measure")
@@ -65,7 +65,10 @@ class TableTrial:
     def begin(self, plan: dict[str, Any]) -> None:
         """Put the plan into the folder; a run of other settings is set aside, not deleted."""
         known = read_json(self.folder / PLAN_FILE)
-        if known is not None and _trains(known) != _trains(plan):
+        if known is not None and _serves(known, plan):
+            trained = known["config"].get(PRECISION, "float32")
+            plan = {**plan, "config": {**plan["config"], PRECISION: trained}}
+        elif known is not None:
             self._set_aside()
         self.folder.mkdir(parents=True, exist_ok=True)
         write_json(self.folder / "plan.json", plan)
@@ -125,6 +128,14 @@ def _trains(plan: dict[str, Any]) -> dict[str, Any]:
     if settings.get("privatizer.kind") != "synthetic":
         settings |= dict.fromkeys(DRAWN)
     return {"config": settings, "fault": plan["fault"], "provider": plan["provider"]}
+
+
+def _serves(known: dict[str, Any], plan: dict[str, Any]) -> bool:
+    """Whether what a kept plan trained is what ``plan`` would, or more exact."""
+    there, asked = _trains(known), _trains(plan)
+    if asked["config"][PRECISION] == "auto":
+        there["config"][PRECISION] = "auto"
+    return there == asked
 
 
 def alike(one: dict[str, Any], other: dict[str, Any]) -> bool:

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from server.ahead import Ahead, has_spare_cores
+from server.ahead import Ahead
 from server.run_directory import RunDirectory
 
 
@@ -57,13 +57,6 @@ def test_it_ends_after_its_present_step():
     assert not ahead._thread.is_alive()
     with pytest.raises(RuntimeError, match="stopped"):
         ahead.result(ignore)
-
-
-def test_cores_are_counted(monkeypatch):
-    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1})
-    assert has_spare_cores(1) and not has_spare_cores(2)
-    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0})
-    assert not has_spare_cores(1)
 
 
 GUIDED = {

@@ -37,7 +37,7 @@ BAD = [
     ("data.records_per_node", 0, "a number above 0"),
     ("rounds.deadline", 0.0, "a number above 0"),
     ("generator.averaging", 1.0, "a number below 1"),
-    ("generator.threads", 0, "a number above 0"),
+    ("generator.threads", -1, "a number ≥ 0"),
     ("seed", -1, "a number ≥ 0"),
     ("seed", 2**62, "a number below"),
     ("release.agreement", 1.0, "a number below 1"),

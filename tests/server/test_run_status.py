@@ -41,7 +41,10 @@ def test_the_engine_of_several_local_steps_is_recorded(run_small, small_config, 
     critic = {"kind": "wgan", "local_steps": 2, "rounds": 1, "engine": "columns"}
     settings = {f"tasks__critic__{name}": value for name, value in critic.items()}
     run_small(small_config(tasks__critic__precision="bfloat16", **settings))
-    assert said_by(tmp_path)["computed_by"] == {"critic": "columns, bfloat16"}
+    assert said_by(tmp_path)["computed_by"] == {
+        "critic": "columns, bfloat16",
+        "generator": "float32, 1 thread",
+    }
 
 
 def test_a_node_that_fails_is_missing_in_what_is_said(run_small, small_config, tmp_path, caplog):

@@ -281,7 +281,7 @@ def test_the_quick_form_is_at_the_strongest_guarantee():
     assert len(quick) == 2 and {row.guarantees[0] for row in quick} == {STRONG}
 
 
-def test_the_quick_form_spends_half_the_images_and_a_page_all(capsys, tiny, tmp_path, monkeypatch):
+def test_the_quick_form_spends_a_quarter_and_a_page_all(capsys, tiny, tmp_path, monkeypatch):
     begun = []
     monkeypatch.setattr(TableRun, "run", lambda self: begun.extend(self._plans.values()) or [])
     out = tmp_path / "out"
@@ -289,8 +289,9 @@ def test_the_quick_form_spends_half_the_images_and_a_page_all(capsys, tiny, tmp_
         study(capsys, "--quick", "--out", out, *flags)
     quick, whole = (plan["effort"] for plan in begun)
     assert whole == SMALL.to_json()
-    assert quick["images"] == SMALL.images // 2
+    assert quick["images"] == SMALL.images // 4
     assert quick["labels"] == [30], "the largest stays"
+    assert [plan["config"]["generator.precision"] for plan in begun] == ["auto", "float32"]
 
 
 def test_what_was_measured_whole_serves_the_quick_form_and_not_the_other_way(tiny, tmp_path):
@@ -301,6 +302,29 @@ def test_what_was_measured_whole_serves_the_quick_form_and_not_the_other_way(tin
     assert trial.missing(whole) == trial.missing(quick) == ()
     finish(trial, quick)
     assert trial.missing(quick) == () and trial.missing(whole) == ("measure",)
+
+
+def test_what_float32_trained_serves_the_quick_form_and_not_the_other_way(tiny, tmp_path):
+    trial, exact = plan(tiny["taught"], tmp_path)
+    _, quick = plan(tiny["taught"], tmp_path, **{"generator.precision": "auto"})
+    trial.begin(exact)
+    finish(trial, exact)
+    trial.begin(quick)
+    assert trial.missing(quick) == trial.missing(exact) == ()
+    kept = json.loads((trial.folder / "plan.json").read_text())["config"]
+    assert kept["generator.precision"] == "float32", "what it was trained in"
+    _, other = plan(tiny["taught"], tmp_path, seed=1, **{"generator.precision": "auto"})
+    assert trial.missing(other) == ("train", "measure")
+    trial.begin(other)
+    finish(trial, other)
+    exact["config"]["seed"] = 1
+    assert trial.missing(exact) == ("train", "measure")
+
+
+def test_nothing_of_a_trial_is_left_to_the_machine():
+    for row in ROWS.values():
+        found = configuration(row, parse_guarantee(row.guarantees[0]), 0).generator
+        assert found.threads == 1 and found.precision == "float32"
 
 
 # Cells and plans

@@ -1,0 +1,96 @@
+"""What the server makes of the machine: threads, cores and precision."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from server import machine
+from server.config.tree import Config
+
+OPEN = Config().updated({"generator.threads": 0, "generator.precision": "auto"})
+
+
+@pytest.fixture
+def on(monkeypatch, tmp_path):
+    """Pretend a machine: its cores, those this process may use, and what runs on it."""
+
+    def pretend(cores: int, running: int | None, usable: int | None = None) -> None:
+        usable = cores if usable is None else usable
+        monkeypatch.setattr("os.cpu_count", lambda: cores)
+        quota = tmp_path / "cpu.max"
+        quota.write_text("max 100000\n" if usable == cores else f"{usable * 100_000} 100000\n")
+        monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(cores)))
+        monkeypatch.setattr("server.machine.QUOTA", quota)
+        said = tmp_path / "loadavg"
+        if running is not None:
+            said.write_text(f"9.00 9.00 9.00 {running}/200 4711\n")
+        monkeypatch.setattr("server.machine.RUNNING", said)
+        machine.idle_threads.cache_clear()
+
+    yield pretend
+    machine.idle_threads.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("cores", "running", "usable", "threads"),
+    [
+        (1, 1, 1, 1),
+        (2, 1, 2, 2),
+        (2, 2, 2, 1),
+        (4, 0, 4, 4),
+        (8, 1, 8, 4),
+        (8, 6, 8, 3),
+        (8, 99, 8, 1),
+        (64, 1, 2, 2),
+    ],
+)
+def test_threads_are_the_idle_cores(on, cores, running, usable, threads):
+    on(cores, running, usable)
+    assert machine.training_threads(OPEN) == threads
+
+
+def test_the_answer_stays_for_the_process(on):
+    on(8, 1)
+    assert machine.training_threads(OPEN) == 4
+    machine.RUNNING.write_text("9 9 9 99/200 1\n")
+    assert machine.training_threads(OPEN) == 4
+
+
+def test_a_system_without_that_file_is_judged_by_its_load(on, monkeypatch):
+    on(8, None)
+    monkeypatch.setattr("os.getloadavg", lambda: (5.6, 0.0, 0.0))
+    assert machine.training_threads(OPEN) == 2
+
+
+def test_what_is_set_is_taken_and_a_fixed_seed_has_one_thread(on, monkeypatch):
+    on(8, 1)
+    assert machine.training_threads(OPEN.updated({"generator.threads": 7})) == 7
+    monkeypatch.setenv("FEDLENS_TEST_MODE", "1")
+    fixed = OPEN.updated({"privacy.fixed_seed": 3})
+    assert machine.training_threads(fixed) == machine.faithful_threads(fixed) == 1
+    assert machine.generator_precision(fixed) == torch.float32
+    assert machine.generator_way(fixed) == "float32, 1 thread"
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_precision_left_open_is_the_faster_one(monkeypatch, fast):
+    monkeypatch.setattr("models.precision.has_fast_bfloat16", lambda: fast)
+    assert machine.generator_precision(OPEN) == (torch.bfloat16 if fast else torch.float32)
+
+
+def test_faithful_samples_leave_half_the_threads_to_the_rounds(on):
+    on(8, 1)
+    assert machine.faithful_threads(OPEN) == 2
+    assert machine.faithful_threads(OPEN.updated({"generator.threads": 3})) == 3
+    on(2, 1)
+    assert machine.faithful_threads(OPEN) == 1 and machine.has_spare_cores(1)
+    assert not machine.has_spare_cores(2)
+    on(1, 1)
+    assert not machine.has_spare_cores(1)
+
+
+def test_what_runs_on_this_machine_is_counted():
+    if not machine.RUNNING.exists():
+        pytest.skip("this system does not say what runs")
+    assert 0 <= machine._others_running() < 10_000
