@@ -44,7 +44,8 @@ def attack(
             the attackers have; or an exported .pt2 or .onnx, of which they see releases alone.
         data: the source's name; its sensitive attribute is attacked.
         releases: numbers of releases of each record that attackers see.
-        attackers: by name; by default all that look at records.
+        attackers: by name, and no others; by default all that look at records, and ``formula``,
+            which computes the attribute where the source has a formula of it.
         records: labelled records that attackers have at most; by default all that there are
             outside the test part, those that the filter learned from included.
         quick: fewer records and steps; for a look.
@@ -59,13 +60,14 @@ def attack(
     """
     from client.datasets.attributes import load_private
     from studies.attackers import BLIND, FRESH, INFORMED, STRONG
+    from studies.attackers.formula import FORMULA
     from studies.framework.settings import check_names
     from studies.metrics.attacks import attack_filter
     from studies.metrics.effort import FULL, QUICK
     from studies.metrics.targets import target_of
 
-    names = tuple(attackers) or (*INFORMED, *STRONG, *FRESH)
-    check_names("attackers", names, _looking(BLIND))
+    names = tuple(attackers) or (*INFORMED, *STRONG, *FRESH, FORMULA)
+    check_names("attackers", names, [*_looking(BLIND), FORMULA])
     if not releases or min(releases) < 1:
         raise WrongUse(f"releases {list(releases)}: give whole numbers of at least 1")
     if records is not None and records < 100:

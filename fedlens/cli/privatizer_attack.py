@@ -46,8 +46,8 @@ def add_attack(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         help="each release has noise of its own also where the filter asks devices to repeat it "
         "(what devices without a key release)")  # fmt: skip
     add("--attackers", nargs="+", default=[], metavar="NAME",
-        help="of code, decode, residual, features, logistic, trees, same, wide (default: all); "
-        "the data's formula, if it has one, is always there")  # fmt: skip
+        help="only these, of code, decode, residual, features, logistic, trees, same, wide, "
+        "formula (computes the attribute where the data has a formula; default: all)")  # fmt: skip
     add("--records", type=int, metavar="N",
         help="labelled records that attackers have at most (default: all there are)")  # fmt: skip
     add("--seed", type=int, default=0, help="of parts, noise and attackers (default: 0)")

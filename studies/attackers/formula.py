@@ -26,6 +26,8 @@ THRESHOLDS = (-0.9, 0.0)  # Pixels above one of these count as ink
 FINENESS, MOST = 5, 60
 """Answers in a pixel of stroke width, and the greatest of them."""
 CHUNK = 500
+FORMULA = "formula"
+"""The name of the attacker that computes a source's attribute."""
 Rule = Callable[[Tensor, Tensor | None], Tensor]
 """Released records [n, ...] and side information to answers: int64, the attribute's shape, each at
 least 0; there may be more answers than classes ("cannot say")."""
@@ -138,14 +140,14 @@ def formula_of(name: str, reader: nn.Module | None) -> Attacker | None:
 def with_formula(
     attackers: Mapping[str, Attacker], attack: PrivateData, source: str, *, steps: int, seed: int
 ) -> dict[str, Attacker]:
-    """The attackers and, as ``formula``, the one that computes the attribute of the source.
+    """The attackers and, as `FORMULA`, the one that computes the attribute of the source.
 
     A fresh network that reads the utility of ``attack`` serves it; without a formula there is none.
     """
     if formula_of(source, nn.Identity()) is None:  # before a network is trained for nothing
         return dict(attackers)
     formula = formula_of(source, read_images(attack, steps, seed))
-    return {**attackers, **({} if formula is None else {"formula": formula})}
+    return {**attackers, **({} if formula is None else {FORMULA: formula})}
 
 
 def _second_coordinate(records: Tensor, side: Tensor | None) -> Tensor:

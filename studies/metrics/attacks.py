@@ -17,7 +17,7 @@ from client.datasets.attributes.data import PrivateData
 from privatizers.channels import channel_of
 from studies.attackers import ATTACKERS, AttackError, FittedAttacker
 from studies.attackers.everything import DecodeAttacker
-from studies.attackers.formula import with_formula
+from studies.attackers.formula import FORMULA, with_formula
 from studies.attackers.knowledge import Knowledge, knowledge_of
 from studies.attackers.protocol import Attacker
 from studies.framework.tables import Row
@@ -64,14 +64,13 @@ def attack_filter(
     *,
     releases: Sequence[int] = (1,),
     effort: Effort = FULL,
-    formula: bool = True,
     tell: Callable[[str], None] = lambda _: None,
 ) -> list[FilterAttack]:
     """Attack by name, at each number of releases; those that do not apply are left out and told.
 
     An attacker of codes applies where the filter shows one, and one that decodes sees one release:
-    of more, the codes' reader has all that it could find. ``formula`` adds, to attackers of
-    releases, the one that computes the attribute, where the source has one.
+    of more, the codes' reader has all that it could find. `FORMULA` is the attacker of releases
+    that computes the attribute, where the source has a formula of it; it comes last.
 
     Raises:
         AttackError: no attacker applies.
@@ -81,7 +80,7 @@ def attack_filter(
         for name, attacker in _attackers(target, names, effort, count, tell).items():
             found.append(_attack(target, name, attacker, count, effort))
             tell(told(found[-1]))
-        if formula:
+        if FORMULA in names:
             found += _formula(target, count, effort, tell)
     if not found:
         raise AttackError(f"attackers: none of {', '.join(names)} applies to this filter")
@@ -100,7 +99,7 @@ def code_columns(target: FilterTarget, steps: int) -> Row:
     if channel_of(target.filter) is None:
         return dict.fromkeys(CODE_COLUMNS)
     effort = replace(FULL, reader_steps=steps, tree_rounds=max(10, min(250, steps // 10)))
-    one, ten = attack_filter(target, ["code"], releases=(1, 10), effort=effort, formula=False)
+    one, ten = attack_filter(target, ["code"], releases=(1, 10), effort=effort)
     return {
         "code_reader": one.balanced,
         "code_low": one.low,
@@ -133,6 +132,8 @@ def _attackers(
 ) -> dict[str, Attacker]:
     shows_code, found = channel_of(target.filter) is not None, {}
     for name in names:
+        if name == FORMULA:
+            continue
         attacker = trying(ATTACKERS[name](), effort)
         if knowledge_of(attacker).weights and not shows_code:
             tell(f"{name}: left out, this filter shows no code")
@@ -182,6 +183,8 @@ def _formula(
     made: Mapping[str, Attacker] = with_formula(
         {}, known, known.name, steps=effort.network_steps, seed=seed + 7
     )
+    if not made:
+        tell(f"{FORMULA}: left out, source {known.name!r} has no formula of its attribute")
     found = []
     for name, attacker in made.items():
         test = target.test if effort.test is None else target.test.take(slice(0, effort.test))

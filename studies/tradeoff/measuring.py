@@ -23,7 +23,7 @@ from privatizers.classifiers import noise_shape_of
 from privatizers.export import example_inputs, latency_ms
 from privatizers.networks.information import InformationError, mutual_information
 from studies.attackers import ATTACKERS, INFORMED, FittedAttacker
-from studies.attackers.formula import formula_of
+from studies.attackers.formula import FORMULA, formula_of
 from studies.attackers.reading_nets import accuracy, read_images, read_points
 from studies.metrics.attacks import FilterAttack, attack_filter
 from studies.metrics.balanced import balanced_accuracy
@@ -166,9 +166,7 @@ class FilterJudge:
         if not names or channel_of(filter_) is None:
             return {}
         target = target_of(filter_, self.split, FRESH_SEED + self.seed)
-        found = attack_filter(
-            target, names, releases=self.releases, effort=self.effort, formula=False
-        )
+        found = attack_filter(target, names, releases=self.releases, effort=self.effort)
         return {one.name: _figures_of(one) for one in found}
 
     def _figures(
@@ -192,7 +190,7 @@ class FilterJudge:
             ),
             formula_of(attack.name, reader),
         )
-        every = fresh if formula is None else {**fresh, "formula": formula}
+        every = fresh if formula is None else {**fresh, FORMULA: formula}
         return {name: one.fit(attack, FRESH_SEED + self.seed) for name, one in every.items()}
 
     def _read(self, fitted: FittedAttacker, test: PrivateData) -> AttackFigures:

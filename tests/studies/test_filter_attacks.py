@@ -106,6 +106,16 @@ def test_pure_noise_gives_every_attacker_a_coin() -> None:
         assert one.nats_low < 0.01
 
 
+def test_a_source_without_a_formula_leaves_it_out() -> None:
+    said: list[str] = []
+    target = a_target(a_releaser(0.0))
+    (found,) = attack_filter(target, ["formula", "logistic"], effort=FAST, tell=said.append)
+    assert found.attacker == "logistic"
+    assert any(line.startswith("formula: left out") for line in said)
+    with pytest.raises(AttackError, match="none of formula applies"):
+        attack_filter(target, ["formula"], effort=FAST)
+
+
 def test_more_releases_tell_more_unless_their_noise_repeats() -> None:
     net = a_releaser(0.25)
     net.repeats_noise = False

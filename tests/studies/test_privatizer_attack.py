@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ from fedlens.cli import main
 from privatizers.export import export_filter
 from privatizers.exported import ExportedFilter
 from privatizers.networks.releasers import ConvReleaser
-from studies.attackers import ATTACKERS
+from studies.attackers import ATTACKERS, FRESH, INFORMED, STRONG, AttackError
+from studies.attackers.formula import FORMULA
 from studies.metrics import effort
 from studies.metrics.filter_files import save_filter
 from studies.tradeoff.figures import words_of
@@ -56,7 +58,7 @@ def _json(out: str) -> dict[str, Any]:
 def test_a_kept_filter_is_attacked_with_its_weights(
     capsys: pytest.CaptureFixture[str], kept: Path
 ) -> None:
-    names = ["--attackers", "code", "decode", "logistic"]
+    names = ["--attackers", "code", "decode", "logistic", "formula"]
     given = [kept, "--quick", "--records", "400", "--releases", "1", "3", *names, "--json"]
     status, out, err = _attack(capsys, *given)
     found = _json(out)
@@ -82,9 +84,33 @@ def test_a_device_without_a_key_is_attacked_by_fresh_noise(
     found = []
     for more in ([], ["--fresh-noise"]):
         rows = _json(_attack(capsys, *given, *more, "--json")[1])["attacks"]
-        found.append([row["nats"] for row in rows if row["attacker"] == "code"])
+        found.append([row["nats"] for row in rows])
     (one, as_one), (again, many) = found
     assert one == as_one == again != many
+
+
+@pytest.mark.parametrize("names", [["logistic"], ["formula"]])
+def test_who_is_named_attacks_alone(
+    capsys: pytest.CaptureFixture[str], kept: Path, names: list[str]
+) -> None:
+    given = [kept, "--quick", "--records", "300", "--attackers", *names, "--json"]
+    status, out, _ = _attack(capsys, *given)
+    assert status == 0
+    assert [one["attacker"] for one in _json(out)["attacks"]] == names
+
+
+def test_without_names_everyone_attacks_the_formula_too(
+    capsys: pytest.CaptureFixture[str], kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def heard(target: object, names: Sequence[str], **_: object) -> None:
+        asked.extend(names)
+        raise AttackError("heard")
+
+    monkeypatch.setattr("studies.metrics.attacks.attack_filter", heard)
+    assert _attack(capsys, kept, "--quick")[0] == 2
+    assert asked == [*INFORMED, *STRONG, *FRESH, FORMULA]
 
 
 @pytest.mark.parametrize("suffix", [".pt2", ".onnx"])
@@ -105,7 +131,7 @@ def test_of_an_exported_filter_releases_alone_are_seen(
     given = ["--quick", "--attackers", "code", "logistic", "--records", "300", "--json"]
     status, out, err = _attack(capsys, path, *given)
     assert status == 0
-    assert [one["attacker"] for one in _json(out)["attacks"]] == ["logistic", "formula"]
+    assert [one["attacker"] for one in _json(out)["attacks"]] == ["logistic"]
     assert "code: left out, this filter shows no code" in err
     assert "attack the kept file too" in out
 
@@ -140,6 +166,6 @@ def test_a_file_that_is_no_filter_is_refused(
 
 
 def test_the_dashboard_says_what_attackers_declare() -> None:
-    for name in [*ATTACKERS, "formula", "code x10"]:
+    for name in [*ATTACKERS, FORMULA, "code x10"]:
         assert knows(name) == words_of(name), name
     assert {knows(name) for name in BLIND} == {"no record"}
