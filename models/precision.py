@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import torch
 
 Precision = Literal["float32", "bfloat16", "auto"]
-_FAST = ("avx512_bf16", "amx_bf16", "bf16")
+_FAST = ("avx512_bf16", "amx_bf16")
 """Instructions of a processor that multiply bfloat16, as PyTorch names them."""
 
 
@@ -17,7 +17,7 @@ def has_fast_bfloat16() -> bool:
     """Whether this processor multiplies bfloat16 faster than float32."""
     import torch  # settings name a precision, and reading them shall load no framework
 
-    found = torch.cpu.get_capabilities()
+    found: dict[str, bool] = getattr(torch.cpu, "get_capabilities", dict)()  # not in every version
     return any(found.get(name, False) for name in _FAST)
 
 

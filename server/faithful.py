@@ -74,7 +74,7 @@ def train_faithful(
     loss: Loss,
     on_step: Callable[[int], None] | None = None,
 ) -> Generator:
-    """The generator in evaluation mode; the same for equal arguments, bit for bit.
+    """The generator in evaluation mode; the same for equal arguments and threads, bit for bit.
 
     Args:
         config: the run's.

@@ -31,7 +31,7 @@ class GeneratorTrainer:
 
     Samples are drawn from the moving average. All randomness is public and comes from the run's
     seed; two trainers with equal configuration and equal losses stay equal bit for bit on one
-    machine, and on several in float32 as far as their processors round alike.
+    machine with as many threads, and on several in float32 as far as processors round alike.
     """
 
     def __init__(
@@ -85,6 +85,7 @@ class GeneratorTrainer:
         """
         if min(steps, done) < 0 or done + steps > planned:
             raise ValueError(f"steps={steps} after done={done} do not fit in planned={planned}")
+        torch.get_num_threads()  # a new thread takes the process's number at its first look
         torch.set_num_threads(self._threads)
         labels = self._labels().to(device := devices.device_of(self.network))
         total = 0.0

@@ -57,11 +57,14 @@ def has_spare_cores(threads: int) -> bool:
 
 
 def usable_cores() -> int:
-    """Cores that this process may use, by its affinity and its container's quota."""
+    """Cores that this process may use, by its affinity and its container's quota (cgroup v2)."""
     counted = getattr(os, "sched_getaffinity", None)
     cores = len(counted(0)) if counted is not None else (os.cpu_count() or 1)
-    quota = QUOTA.read_text().split() if QUOTA.exists() else ["max"]
-    return cores if quota[0] == "max" else max(1, min(cores, int(quota[0]) // int(quota[1])))
+    try:
+        quota, period = (int(part) for part in QUOTA.read_text().split())
+    except (OSError, ValueError):  # no such file, or no quota
+        return cores
+    return max(1, min(cores, quota // period))
 
 
 @cache
@@ -77,10 +80,11 @@ def _others_running() -> int:
     The load average would still tell of what ended a minute ago; where a system has nothing else,
     it is taken.
     """
-    if not RUNNING.exists():
-        return round(os.getloadavg()[0]) if hasattr(os, "getloadavg") else 0
     seen = []
-    for _ in range(LOOKS):
-        seen.append(int(RUNNING.read_text().split()[3].split("/")[0]) - 1)
-        time.sleep(BETWEEN)
+    try:
+        for _ in range(LOOKS):
+            seen.append(int(RUNNING.read_text().split()[3].split("/")[0]) - 1)
+            time.sleep(BETWEEN)
+    except (OSError, ValueError, IndexError):
+        return round(os.getloadavg()[0]) if hasattr(os, "getloadavg") else 0
     return max(0, sorted(seen)[len(seen) // 2])

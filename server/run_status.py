@@ -1,8 +1,8 @@
 """How a run goes, for its operator: a line of the log a round, and ``status.json`` in its folder.
 
-It says rounds, both ε, and how many nodes were asked and answered. Every node is asked each round,
-whichever users were drawn, so none of it tells of a draw; no count of users or records is in it,
-and no time.
+It says rounds, both ε, how the run is computed, and how many nodes were asked and answered. Every
+node is asked each round, whichever users were drawn, so none of it tells of a draw; no count of
+users or records is in it, and no time.
 """
 
 from __future__ import annotations
@@ -71,7 +71,10 @@ class RunStatusFile:
             "round %d of %d comes next; output in %s",
             *(nodes, generator, round_number + 1, self._facts["rounds"], self._directory.path),
         )
-        known = {**computed_by, "generator": generator}
+        # a run that goes on elsewhere may go on in another way: all of them are told
+        before = self._facts.get("computed_by", {}).get("generator", "")
+        ways = [way for way in before.split("; ") if way]
+        known = {**computed_by, "generator": "; ".join(dict.fromkeys([*ways, generator]))}
         self._write(round=round_number, nodes_asked=nodes, computed_by=known)
 
     def finished_round(self, number: int, attendance: Attendance, spending: Spending) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from foundation.profile import timed
 from models.pixels import from_pixels
 from server.builds_on import with_cost
 from server.config.tree import Config
-from server.machine import training_threads
+from server.machine import training_threads, usable_cores
 from server.progress import Observer
 from server.publication import guarantees_something
 from server.run_directory import RunDirectory, RunDirectoryError
@@ -121,8 +120,8 @@ def train_in_processes(
     config: Config, directory: RunDirectory, store_url: str, observer: Observer | None
 ) -> Outcome:
     """Train with the real ClientApp, called in as many processes as there are nodes and cores."""
-    cores = len(os.sched_getaffinity(0))
-    with several_processes(_simulated_app, config.data.nodes, config.flat(), cores) as grid:
+    nodes, cores = config.data.nodes, usable_cores()
+    with several_processes(_simulated_app, nodes, config.flat(), cores) as grid:
         return train(config, directory, grid, store_url=store_url, observer=observer)
 
 

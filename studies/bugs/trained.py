@@ -11,6 +11,7 @@ from models.faults.planting import parse_faults
 from server.store import Purpose
 from studies.benchmarks.faithful import JudgedRun, judged, judges_of
 from studies.bugs.measuring import method
+from studies.framework.settings import ONE_WAY
 from studies.framework.store import TrialStore
 from studies.framework.trials import Report
 
@@ -127,7 +128,7 @@ def trained(one: PlannedRun, product: Product, out: Path, report: Report) -> Pat
     path = out / FOLDER / one.name
     if not (path / "summary.json").is_file():
         report(f"training run {one.name}")
-        settings = {"seed": one.seed, **({"data.fault": one.fault} if one.fault else {})}
+        settings = {**ONE_WAY, "seed": one.seed, **({"data.fault": one.fault} if one.fault else {})}
         product.simulate("demo", out=path, settings=settings, student=False, overwrite=True)
     return path
 

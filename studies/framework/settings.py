@@ -17,6 +17,9 @@ from studies.framework.errors import StudyError
 
 Settings = TypeVar("Settings")
 
+ONE_WAY: dict[str, Any] = {"generator.threads": 1, "generator.precision": "float32"}
+"""What studies do not leave to the machine, as presets do: their trials are computed in one way."""
+
 
 def check_names(setting: str, names: Sequence[str], known: Iterable[str]) -> None:
     """Refuse a setting that names nothing, or something that does not exist.

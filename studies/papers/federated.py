@@ -46,7 +46,7 @@ from studies.attackers import ATTACKERS
 from studies.attackers.formula import with_formula
 from studies.framework.charts import plot_sheet
 from studies.framework.errors import StudyError
-from studies.framework.settings import check_names
+from studies.framework.settings import ONE_WAY, check_names
 from studies.framework.study import SeedTrial
 from studies.framework.tables import Row
 from studies.framework.trials import Report
@@ -176,7 +176,9 @@ def seconded(config: Config, folder: Path) -> Config:
 
 def _trained(config: Config, folder: Path, report: Report) -> RunDirectory:
     directory = RunDirectory(folder)
-    if not directory.exists():
+    if directory.exists():
+        config = directory.config()  # a preset may have changed since
+    else:
         directory = RunDirectory.create(directory.path, config)
     train_in_process(config, directory, directory.default_store, _rounds_told(report))
     return directory
@@ -197,7 +199,7 @@ def _rounds_told(report: Report) -> Observer:
 
 def _config(settings: FederatedSettings, seed: int, data_dir: Path | None) -> Config:
     config = read_config(PRESETS / f"{settings.preset}.toml")
-    config = config.updated({**settings.changes(), "seed": seed})
+    config = config.updated({**ONE_WAY, **settings.changes(), "seed": seed})
     if config.privatizer.kind not in TRAINED:
         raise StudyError(f"preset {settings.preset!r} trains no privatizer: name one that does")
     return config if data_dir is None else config.updated({"data.dir": str(data_dir.absolute())})

@@ -15,9 +15,9 @@ from server.config.sections import LEAST_DELTA
 from server.config.tree import Config
 from server.schedule import scaled
 from studies.framework.errors import StudyError
-from studies.table1.rows import OPEN, PRECISION, PRESET, TableRow
+from studies.framework.settings import ONE_WAY
+from studies.table1.rows import OPEN, PRESET, TableRow
 
-ONE_WAY = {"generator.threads": 1, PRECISION: "float32"}
 _WRITTEN = re.compile(r"(?P<epsilon>[0-9.eE+-]+)@(?P<delta>[0-9.eE+-]+)")
 
 

@@ -12,6 +12,7 @@ import torch
 
 from client.datasets.registry import load
 from server.config.tree import Config
+from server.machine import generator_precision
 from studies.framework.store import read_json, write_json
 from studies.framework.worker import peak_mb
 from studies.table1.evaluation import EvaluationBudget
@@ -40,6 +41,7 @@ def train(folder: Path, out: Path) -> None:
         "seconds": round(time.perf_counter() - started, 1),
         "resumed": resumed,
         "threads": config.generator.threads,
+        "precision": str(generator_precision(config)).removeprefix("torch."),
         "peak_mb": peak_mb(),
     }
     write_json(folder / TRAINED_FILE, {**trained.to_json(), **spent})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from models.precision import has_fast_bfloat16
 from server import machine
 from server.config.tree import Config
 
@@ -20,7 +21,8 @@ def on(monkeypatch, tmp_path):
         monkeypatch.setattr("os.cpu_count", lambda: cores)
         quota = tmp_path / "cpu.max"
         quota.write_text("max 100000\n" if usable == cores else f"{usable * 100_000} 100000\n")
-        monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(cores)))
+        affinity = lambda pid: set(range(cores))  # noqa: E731
+        monkeypatch.setattr("os.sched_getaffinity", affinity, raising=False)
         monkeypatch.setattr("server.machine.QUOTA", quota)
         said = tmp_path / "loadavg"
         if running is not None:
@@ -79,6 +81,26 @@ def test_precision_left_open_is_the_faster_one(monkeypatch, fast):
     assert machine.generator_precision(OPEN) == (torch.bfloat16 if fast else torch.float32)
 
 
+@pytest.mark.parametrize("found", [{}, {"bf16": True}, {"avx512_bf16": True}])
+def test_only_instructions_that_were_measured_count_as_fast(monkeypatch, found):
+    monkeypatch.setattr("torch.cpu.get_capabilities", lambda: found, raising=False)
+    assert has_fast_bfloat16() == ("avx512_bf16" in found)
+
+
+def test_a_torch_that_names_no_instructions_trains_in_float32(monkeypatch):
+    monkeypatch.delattr("torch.cpu.get_capabilities", raising=False)
+    assert machine.generator_precision(OPEN) == torch.float32
+
+
+@pytest.mark.parametrize("text", ["", "words", "max 100000"])
+def test_files_that_say_nothing_are_passed_over(on, text):
+    on(8, 1)
+    machine.QUOTA.write_text(text)
+    machine.RUNNING.write_text(text)
+    assert machine.usable_cores() == 8
+    assert 1 <= machine.training_threads(OPEN) <= 4
+
+
 def test_faithful_samples_leave_half_the_threads_to_the_rounds(on):
     on(8, 1)
     assert machine.faithful_threads(OPEN) == 2
@@ -90,7 +112,7 @@ def test_faithful_samples_leave_half_the_threads_to_the_rounds(on):
     assert not machine.has_spare_cores(1)
 
 
-def test_what_runs_on_this_machine_is_counted():
+def test_what_runs_on_this_machine_is_read():
     if not machine.RUNNING.exists():
         pytest.skip("this system does not say what runs")
     assert 0 <= machine._others_running() < 10_000
