@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 PROFILE_FILE = "profile.json"
 MENDS = {
-    "generator": "the server's training: try generator.precision=auto, or generator.threads where "
-    "cores are idle",
+    "generator": "the server's training: leave it to the machine (generator.precision=auto, "
+    "generator.threads=0)",
     "nodes": "the nodes' training: fewer users a round, or fewer local steps",
     "messages": "waiting for nodes, and what is sent: fewer nodes on one machine, or in-process",
     "students": "students, which measure the run and are no part of it: --no-student",
