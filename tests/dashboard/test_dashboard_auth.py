@@ -276,7 +276,8 @@ def test_wrong_tries_in_parallel_wait_for_each_other() -> None:
     anyio.run(guess)
     assert time.monotonic() - began >= 3.9 * guessing.WRONG_DELAY
     gaps = [later - before for before, later in itertools.pairwise(tries)]
-    assert min(gaps) >= 0.5 * guessing.WRONG_DELAY  # a busy machine is late with one and not the next
+    # a busy machine may be late with one and not with the next
+    assert min(gaps) >= 0.5 * guessing.WRONG_DELAY
 
 
 def test_who_waits_too_long_is_turned_away_unchecked(monkeypatch) -> None:
