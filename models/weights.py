@@ -13,14 +13,17 @@ from torch.overrides import TorchFunctionMode
 Gain = Literal["linear", "relu"]
 
 
+_DRAWS = (torch.Tensor.normal_, torch.Tensor.uniform_)
+
+
 class _NothingDrawn(TorchFunctionMode):
-    """Inside it the functions of ``torch.nn.init`` leave tensors as they are."""
+    """Inside it what would fill a tensor, or draw numbers into it, leaves it as it is."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         given = kwargs or {}
-        if getattr(func, "__module__", "") == nn.init.__name__:
+        if func in _DRAWS or getattr(func, "__module__", "") == nn.init.__name__:
             return given["tensor"] if "tensor" in given else args[0]
         return func(*args, **given)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from studies.attackers import ATTACKERS
+from studies.attackers.formula import FORMULA
 from studies.attackers.knowledge import RELEASE, knowledge_of
 from studies.framework.figures import SeedFigure
 from studies.framework.tables import Row
@@ -15,7 +16,6 @@ from studies.tradeoff.measuring import POSITION, PRIOR, SIDE, AttackFigures, Fil
 from studies.tradeoff.points import OperatingPoint
 
 LABEL = "simulation only: trained and measured on raw data"
-FORMULA = "formula"
 BLIND = (PRIOR, SIDE, POSITION)
 ACCURACY, CLOSENESS = "accuracy", "1 - normalised squared error"
 

@@ -38,10 +38,11 @@ def test_nothing_is_drawn_and_the_generator_decides():
     assert torch.equal(first["layers.1.weight"], torch.ones(3)), "a norm is one"
 
 
-def test_layers_draw_again_outside():
-    with unset_weights():
-        pass
+def test_layers_of_every_kind_draw_nothing_inside_and_again_outside():
     before = torch.get_rng_state()
+    with unset_weights():
+        nn.MultiheadAttention(4, 2), nn.LSTM(2, 2), nn.Embedding(3, 2), nn.ConvTranspose2d(1, 1, 2)
+    assert torch.equal(torch.get_rng_state(), before)
     nn.Linear(2, 2)
     assert not torch.equal(torch.get_rng_state(), before)
     torch.set_rng_state(before)
