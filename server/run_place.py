@@ -66,11 +66,11 @@ def check_place(directory: RunDirectory, store: Store) -> None:
     ledger, snapshot = Ledger.open(directory.ledger), directory.load_state()
     rows = store.ledger(str(ledger.header["run_id"]))
     done = 0 if snapshot is None else snapshot.round
-    if (directory.bound or ledger.entries or rows) and done < total_rounds(directory.config()):
-        # a finished run may lie anywhere: it draws no more noise
+    if done < total_rounds(directory.config()):  # a finished run draws no more: it may lie anywhere
         if fault := HighWaterMark(ledger).fault(ledger):
             raise LedgerError(ledger.path, len(ledger) + 2, fault)
-        _check_bound(directory, ledger)
+        if directory.bound or ledger.entries or rows:
+            _check_bound(directory, ledger)
     check_mirror(ledger, rows)
     _check_store(directory, store, len(rows), done - 1)  # the last round may have been cut off
 

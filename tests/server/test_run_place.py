@@ -210,3 +210,18 @@ def test_a_copy_that_was_put_back_and_is_as_new_goes_on(begun, run_small, tmp_pa
     shutil.copytree(folder, tmp_path / "copy")
     put_back(tmp_path / "copy", folder)
     assert run_small(config).rounds == 5
+
+
+def test_an_older_copy_from_before_the_first_entry_draws_nothing(
+    small_config, run_small, monkeypatch, tmp_path
+):
+    """Not even where nothing in it says that it lay elsewhere."""
+    config = small_config(tasks__critic__rounds=2)
+    with monkeypatch.context() as patch:
+        patch.setattr(PrivateStep, "gather", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            run_small(config)
+    shutil.copytree(tmp_path / "run", tmp_path / "older")
+    (tmp_path / "older" / "place.json").unlink()
+    run_small(config)
+    refused(run_small, config, "older", match="0 entries, and 2 were written", error=LedgerError)
