@@ -27,7 +27,7 @@ from server.enrolment import (
     outweighs,
     roster_of,
 )
-from server.population import joined, registry_url
+from server.population import check_registry, joined, registry_url
 from server.sampling import Roster
 from server.store import NodeRoster, Store, open_store
 
@@ -84,13 +84,14 @@ def registry_of(config: Config) -> Iterator[UserRegistry | None]:
     """The registry of the population that a run spends from; None where it is alone.
 
     Raises:
-        PopulationError: there is no such population.
+        PopulationError: there is no such population, or its registry is lost.
         StoreError: its registry cannot be opened.
     """
     population = joined(config)
     if population is None:
         yield None
         return
+    check_registry(config.privacy.population, population)
     with open_store(registry_url(config.privacy.population), create=True) as store:
         yield UserRegistry(store, population.identity, whole=not config.data.slice)
 

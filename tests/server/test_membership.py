@@ -11,7 +11,7 @@ import pytest
 
 import client.app
 from accountant.ledger.ledger import Ledger
-from accountant.ledger.population import Population, PopulationTerms
+from accountant.ledger.population import Population, PopulationError, PopulationTerms
 from client.app import build_client_app
 from client.data import DataOrigin
 from client.members import members_of
@@ -545,3 +545,19 @@ def test_one_that_is_revoked_meanwhile_on_a_node_without_a_key_takes_it_out(
     del town._contexts[FIRST_NODE_ID + 1].node_config["members-key-file"]
     outcome = run_town(made, town, "second")
     assert [row.users for row in presence_of(outcome).rows] == [39, 39, 39, 26]
+
+
+def test_where_the_registry_is_lost_no_run_goes_on_as_if_nobody_were_revoked(
+    config, run_town, clinic, key
+):
+    made = registered(config)
+    run_town(made, Town(made, **key))
+    path = population_folder("clinic") / "members.db"
+    for file in path.parent.glob("members.db*"):
+        file.unlink()
+    town = Town(made, **key)
+    with pytest.raises(PopulationError, match="with it who is revoked"):
+        run_town(made, town, "second")
+    assert not town.asked and not path.exists()
+    path.touch()
+    assert run_town(made, town, "second").whole
