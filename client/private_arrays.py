@@ -1,0 +1,38 @@
+"""Arrays that hold something of users, in the form in which they travel."""
+
+from __future__ import annotations
+
+import io
+import os
+
+import numpy as np
+from flwr.app import Array
+from numpy.typing import NDArray
+
+from foundation.secure_sum.unguessable import turned, turned_back
+
+SALT = "salt"
+"""Field of fresh randomness beside what is private: see `foundation.secure_sum.unguessable`."""
+
+
+def fresh_salt() -> bytes:
+    """What stands in it."""
+    return os.urandom(16)
+
+
+def private_array(values: NDArray[np.generic]) -> Array:
+    """An array whose bytes nobody can guess, of a size that follows from ``values``' shape."""
+    written = io.BytesIO()
+    np.save(written, np.ascontiguousarray(values), allow_pickle=False)
+    return Array(np.frombuffer(turned(written.getvalue()), dtype=np.uint8))
+
+
+def read_private(array: Array) -> NDArray[np.generic]:
+    """What `private_array` was given.
+
+    Raises:
+        Exception: of whichever kind NumPy and Flower raise on what is something else.
+    """
+    content = turned_back(array.numpy().tobytes())
+    found: NDArray[np.generic] = np.load(io.BytesIO(content), allow_pickle=False)
+    return found
