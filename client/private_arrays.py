@@ -33,6 +33,7 @@ def read_private(array: Array) -> NDArray[np.generic]:
     Raises:
         Exception: of whichever kind NumPy and Flower raise on what is something else.
     """
-    content = turned_back(array.numpy().tobytes())
-    found: NDArray[np.generic] = np.load(io.BytesIO(content), allow_pickle=False)
+    content = io.BytesIO(turned_back(array.numpy().tobytes()))
+    # which gives an array or raises, where `np.load` gives an archive for an archive
+    found: NDArray[np.generic] = np.lib.format.read_array(content, allow_pickle=False)
     return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 import numpy as np
 import pytest
 from flwr.supercore.inflatable.inflatable_object import (
@@ -60,7 +62,10 @@ def test_a_reply_comes_back_as_it_was_and_one_of_other_bytes_is_refused():
         turned_back(bytes(KEY_BYTES - 1))
     from flwr.app import Array, ArrayRecord
 
-    for odd in (np.zeros(3), np.zeros(80, dtype=np.uint8), np.zeros(0, dtype=np.uint8)):
+    archive = io.BytesIO()
+    np.savez(archive, total=np.zeros(3))
+    sealed = np.frombuffer(turned(archive.getvalue()), dtype=np.uint8)
+    for odd in (sealed, np.zeros(3), np.zeros(80, dtype=np.uint8), np.zeros(0, dtype=np.uint8)):
         record = given.to_record()
         record["arrays"] = ArrayRecord({"total": Array(odd), "norms": Array(odd)})
         with pytest.raises(ReplyError, match="cannot be read"):
