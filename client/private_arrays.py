@@ -21,7 +21,7 @@ def fresh_salt() -> bytes:
 
 
 def private_array(values: NDArray[np.generic]) -> Array:
-    """An array whose bytes nobody can guess, of a size that follows from ``values``' shape."""
+    """An array whose bytes no one can guess, of a size that follows from ``values``' shape."""
     written = io.BytesIO()
     np.save(written, np.ascontiguousarray(values), allow_pickle=False)
     return Array(np.frombuffer(turned(written.getvalue()), dtype=np.uint8))

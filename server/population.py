@@ -23,7 +23,7 @@ def registry_url(named: str) -> str:
 
 
 def check_registry(named: str, population: Population) -> None:
-    """Refuse a population whose registry is lost: nobody would be revoked in a new one.
+    """Refuse a population whose registry is lost: no one would be revoked in a new one.
 
     Every run opens it before it is granted anything.
 
@@ -34,7 +34,7 @@ def check_registry(named: str, population: Population) -> None:
     if len(population.ledger) and not path.exists():
         raise PopulationError(
             f"{path} is gone, and with it who is revoked: bring it back from a backup, or, where "
-            "nobody ever was, make an empty file of that name"
+            "no one ever was, make an empty file of that name"
         )
 
 

@@ -139,7 +139,7 @@ def _environment(
         "PYTHONUNBUFFERED": "1",
     }
     environment.setdefault("OMP_NUM_THREADS", "1")
-    # of whoever starts it: a server could have a node draw its noise from a seed
+    # of the shell that starts it: with it a server could have a node draw its noise from a seed
     environment.pop(TEST_MODE, None)
     if isinstance(settings, SuperLinkSettings):
         allowed = [str(folder), *(str(folder / path) for path in settings.paths)]

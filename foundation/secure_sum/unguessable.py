@@ -1,4 +1,4 @@
-"""Bytes that travel in a form that nobody can guess, so that their hash tells nothing of them.
+"""Bytes that travel in a form that no one can guess, so that their hash tells nothing of them.
 
 Flower 1.41 files what a message holds under the SHA-256 of its content, asks a sender for what it
 has not got yet, and gives any node what it names. So two nodes' equal sums (of no users, say) are

@@ -16,7 +16,7 @@ from flwr.supercore.object_store.in_memory_object_store import InMemoryObjectSto
 from client.messages import ReplyError, TrainReply, TrainRequest
 from foundation.secure_sum.unguessable import KEY_BYTES, turned, turned_back
 
-NOBODY = TrainReply(np.zeros(9), np.zeros(64, dtype=np.int64))
+EMPTY = TrainReply(np.zeros(9), np.zeros(64, dtype=np.int64))
 
 
 def objects(content) -> set[str]:
@@ -27,7 +27,7 @@ def test_two_nodes_equal_sums_are_both_sent():
     """Flower asks a sender for what it has not got yet: so the size of what travels would tell."""
     store, missing = InMemoryObjectStore(), []
     for _ in range(2):
-        reply = NOBODY.to_record()
+        reply = EMPTY.to_record()
         tree = get_object_tree(reply)
         missing.append(len(store.preregister(1, tree)))
         for name, held in get_all_nested_objects(reply).items():
@@ -39,9 +39,9 @@ def test_two_nodes_equal_sums_are_both_sent():
 
 def test_no_part_of_a_reply_has_the_hash_that_it_is_guessed_to_have():
     """Any node may ask Flower for what it names by its hash: a histogram has few possibilities."""
-    first, again = objects(NOBODY.to_record()), objects(NOBODY.to_record())
+    first, again = objects(EMPTY.to_record()), objects(EMPTY.to_record())
     (done,) = first & again
-    assert b"total" not in get_all_nested_objects(NOBODY.to_record())[done].deflate()
+    assert b"total" not in get_all_nested_objects(EMPTY.to_record())[done].deflate()
 
 
 def test_no_part_of_a_request_that_names_users_can_be_guessed(make_request):

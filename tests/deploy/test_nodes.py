@@ -129,7 +129,7 @@ def test_names_that_are_written_down_twice_agree():
 
 @pytest.mark.parametrize("which", ["superlink", "nodes/north"])
 def test_no_process_of_a_deployment_draws_noise_from_a_seed(federation, tmp_path, which):
-    """Whoever starts it may have run tests in that shell."""
+    """It may be started from a shell in which tests were run."""
     assert os.environ[TEST_MODE_VARIABLE] == "1" and services.TEST_MODE == TEST_MODE_VARIABLE
     folder = federation / which
     programs = services.programs_of(folder, read_folder(folder), tmp_path)
