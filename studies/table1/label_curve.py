@@ -63,10 +63,11 @@ def label_curve(
         return train_student(images, targets, *test, classes=classes, epochs=EPOCHS, seed=seed)
 
     def point(count: int) -> LabelPoint:
-        first = student(count, annotated)
+        first, asked = student(count, annotated), student(count, requested)
         guessed = predict(first.model, samples).argmax(1)
         guessed[:count] = annotated[:count]
-        asked, extended = student(count, requested), student(most, guessed)
+        # with every sample labelled nothing is left to guess
+        extended = student(most, guessed) if count < most else first
         return LabelPoint(count, first.accuracy, asked.accuracy, extended.accuracy)
 
     return [point(count) for count in effort.labels]

@@ -70,6 +70,14 @@ def test_the_same_distribution_is_covered_and_one_point_of_it_is_not():
     assert coverage < 0.2 and density > 0.5, "collapsed samples are dense and cover little"
 
 
+def test_images_at_the_edge_of_a_ball_are_in_it_far_from_the_origin_too():
+    """Copies of real images lie exactly at the edge of k balls each, or at their middle."""
+    real = normals(400, 8, 8)
+    for moved in (real, real + 1000):
+        coverage, density = coverage_and_density(moved, moved.clone())
+        assert coverage == 1 and density == pytest.approx((5 + 1) / 5), "k neighbours and itself"
+
+
 def test_covers_do_not_depend_on_how_many_are_computed_at_once(monkeypatch):
     real, synthetic = normals(50, 3, 6), normals(40, 3, 7)
     whole = coverage_and_density(real, synthetic)
