@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+from typing import Any
 
 import numpy as np
 from flwr.app import Array
@@ -20,14 +21,14 @@ def fresh_salt() -> bytes:
     return os.urandom(16)
 
 
-def private_array(values: NDArray[np.generic]) -> Array:
+def private_array(values: NDArray[Any]) -> Array:
     """An array whose bytes no one can guess, of a size that follows from ``values``' shape."""
     written = io.BytesIO()
     np.save(written, np.ascontiguousarray(values), allow_pickle=False)
     return Array(np.frombuffer(turned(written.getvalue()), dtype=np.uint8))
 
 
-def read_private(array: Array) -> NDArray[np.generic]:
+def read_private(array: Array) -> NDArray[Any]:
     """What `private_array` was given.
 
     Raises:
@@ -35,5 +36,5 @@ def read_private(array: Array) -> NDArray[np.generic]:
     """
     content = io.BytesIO(turned_back(array.numpy().tobytes()))
     # which gives an array or raises, where `np.load` gives an archive for an archive
-    found: NDArray[np.generic] = np.lib.format.read_array(content, allow_pickle=False)
+    found: NDArray[Any] = np.lib.format.read_array(content, allow_pickle=False)
     return found
