@@ -23,7 +23,7 @@ from server.tensors import Arrays
 
 BATCH = 500
 """Images drawn at once; it decides memory and nothing else."""
-_FILTER_NOISE, _SENSITIVE = b"filter noise", b"sensitive"
+_FILTER_NOISE, _SENSITIVE, _ORDER = b"filter noise", b"sensitive", b"order"
 """What a key that is not to be known is for."""
 _NORMALS_AT_ONCE = 16
 """PyTorch fills normals in blocks of this length, and a last short block in another way."""
@@ -122,6 +122,11 @@ class Sampler:
         stream = hashlib.shake_256(self._key(seed, _SENSITIVE)).digest(8 * len(labels))
         hidden = np.frombuffer(stream, "<u8") % np.uint64(self.sensitive_classes)
         return labels * self.sensitive_classes + torch.from_numpy(hidden.astype(np.int64))
+
+    def order(self, count: int, seed: int) -> Tensor:
+        """An order of so many samples, int64 [count], that only who has the generator can know."""
+        stream = hashlib.shake_256(self._key(seed, _ORDER)).digest(8 * count)
+        return torch.from_numpy(np.argsort(np.frombuffer(stream, "<u8"), kind="stable"))
 
     def unfiltered(self) -> Sampler:
         """The same source without the filter: every image is its first candidate."""
