@@ -45,8 +45,9 @@ def train_cohort(users: LocalUsers, request: TrainRequest, at_least: int = 0) ->
     Args:
         users: of the node.
         request: names those drawn.
-        at_least: compute as many users as that, absent ones in place of those not drawn: how long
-            it takes then tells nothing of how many were.
+        at_least: compute as many users as that, absent ones in place of those not drawn, and read
+            other users' records and drop them there: how long it takes then tells nothing of how
+            many were.
 
     Raises:
         NodeDataError: the node has another number of users than the request goes by, or a user is
@@ -62,9 +63,12 @@ def train_cohort(users: LocalUsers, request: TrainRequest, at_least: int = 0) ->
         raise NodeDataError("users must be distinct positions on this node")
     task, bound = CLIENT_TASKS[request.kind](users, request), request.mechanism.clipping_norm
     total, norms = None, torch.zeros(NORM_BINS, dtype=torch.int64)
-    for start in range(0, max(1, len(chosen), at_least), task.chunk):
+    places = range(0, max(1, len(chosen), at_least), task.chunk)
+    decoys = _decoys(len(users), chosen, len(places) * task.chunk) if at_least else ()
+    for start in places:
         part = chosen[start : start + task.chunk]
-        summed, clipped = _chunk(task, users, request, part)
+        beside = decoys[start : start + task.chunk]
+        summed, clipped = _chunk(task, users, request, part, beside)
         total = summed if total is None else total + summed
         norms += histogram(clipped[: len(part)], bound, NORM_BINS)
     if total is None:
@@ -72,8 +76,23 @@ def train_cohort(users: LocalUsers, request: TrainRequest, at_least: int = 0) ->
     return TrainReply(total.numpy(), norms.numpy())
 
 
+def _decoys(users: int, chosen: tuple[int, ...], places: int) -> tuple[int, ...]:
+    """For each place whom to read and drop there: users who were not drawn, in any order.
+
+    Behind those drawn, as far as there are others; who they are changes no sum.
+    """
+    others = np.setdiff1d(np.arange(users), chosen)
+    picked = np.random.default_rng().permutation(others)[: places - len(chosen)].tolist()
+    filled = (NO_USER,) * len(chosen) + tuple(picked)
+    return filled + (NO_USER,) * (places - len(filled))
+
+
 def _chunk(
-    task: ClientTask, users: LocalUsers, request: TrainRequest, part: tuple[int, ...]
+    task: ClientTask,
+    users: LocalUsers,
+    request: TrainRequest,
+    part: tuple[int, ...],
+    decoys: tuple[int, ...] = (),
 ) -> tuple[Tensor, Tensor]:
     """The clipped sum of some users and their clipped norms, others' zeros behind them.
 
@@ -81,7 +100,7 @@ def _chunk(
     cannot be is absent as well.
     """
     try:
-        return _computed(task, users, request, part)
+        return _computed(task, users, request, part, decoys)
     except Exception:  # whatever it is, it may be one user's doing
         total, nothing = _computed(task, users, request, ())
         clipped = torch.zeros_like(nothing)
@@ -94,10 +113,14 @@ def _chunk(
 
 
 def _computed(
-    task: ClientTask, users: LocalUsers, request: TrainRequest, part: tuple[int, ...]
+    task: ClientTask,
+    users: LocalUsers,
+    request: TrainRequest,
+    part: tuple[int, ...],
+    decoys: tuple[int, ...] = (),
 ) -> tuple[Tensor, Tensor]:
     filled = part + (NO_USER,) * (task.chunk - len(part))
     seeds = UserSeeds(users, request.key, request.round, filled)
-    updates = task.updates(CohortData(users, filled), seeds)
+    updates = task.updates(CohortData(users, filled, decoys), seeds)
     total, clipped = clip_and_sum(updates, request.mechanism.clipping_norm)
     return total.cpu(), clipped.cpu()

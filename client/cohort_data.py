@@ -71,11 +71,19 @@ def _choice(choice: Tensor | None, fits: Tensor) -> Tensor | None:
 class CohortData(Sequence[LocalData]):
     """The records of some users of a node; a user's are read when they are first looked at."""
 
-    def __init__(self, users: LocalUsers, positions: Sequence[int]) -> None:
-        """Name the users by their positions; `NO_USER` holds nothing."""
+    def __init__(
+        self, users: LocalUsers, positions: Sequence[int], decoys: Sequence[int] = ()
+    ) -> None:
+        """Name the users by their positions; `NO_USER` holds nothing.
+
+        ``decoys``, for each position where there are any, are users whose records are read and
+        dropped where it is `NO_USER`: how long it takes then does not tell how many there are.
+        """
         self.positions = tuple(positions)
+        self.decoys = tuple(decoys) or (NO_USER,) * len(self.positions)
         self._users = users
         self._known: dict[int, LocalData] = {}
+        self._dropped: set[int] = set()
 
     def __len__(self) -> int:
         """How many users."""
@@ -88,13 +96,21 @@ class CohortData(Sequence[LocalData]):
     def __getitem__(self, index: int | slice) -> LocalData | CohortData:
         """The sound records of one of them."""
         if isinstance(index, slice):
-            return CohortData(self._users, self.positions[index])
+            return CohortData(self._users, self.positions[index], self.decoys[index])
         position = self.positions[index]
         if position == NO_USER:
+            self._read_and_drop(self.decoys[index])
             return no_records(self._users)
         if position not in self._known:
             self._known[position] = sound_records(self._users, position)
         return self._known[position]
+
+    def _read_and_drop(self, decoy: int) -> None:
+        """Do what is done for a user who is there: once, and with a copy as `padded` makes one."""
+        if decoy == NO_USER or decoy in self._dropped:
+            return
+        self._dropped.add(decoy)
+        sound_records(self._users, decoy).images.clone()
 
 
 class UserSeeds(Sequence[int]):

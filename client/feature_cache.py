@@ -84,12 +84,12 @@ class FeatureCache:
             everybody = (*range(len(self._users)), NO_USER)
             self._kept.users |= {place: self._made(place) for place in everybody}
         known = self._kept.users
-        return [known[p] if known else self._made(p) for p in cohort.positions]
+        places = zip(cohort.positions, cohort.decoys, strict=True)
+        return [known[p] if known else self._made(p, decoy) for p, decoy in places]
 
-    def _made(self, position: int) -> UserRows:
-        return rows_of_user(
-            self._annotator, CohortData(self._users, [position]), self._records, self._users
-        )
+    def _made(self, position: int, decoy: int = NO_USER) -> UserRows:
+        alone = CohortData(self._users, [position], [decoy])
+        return rows_of_user(self._annotator, alone, self._records, self._users)
 
     def drawn(self, drawn: DrawnRecords) -> tuple[Tensor, Tensor]:
         """Record mode: rows float32 [n, components + 1] and labels of the sound ones among some."""

@@ -18,6 +18,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from numpy.typing import NDArray
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from client.private_arrays import SALT, fresh_salt, private_array, read_private
 from foundation.errors import FedlensError
 
 DESCRIBE = "query.describe"
@@ -202,7 +203,7 @@ class TrainRequest:
         arrays = {name: Array(np.ascontiguousarray(v)) for name, v in weights.items()}
         config = ConfigRecord({"kind": self.kind, "round": self.round, "seed": self.seed})
         config.update({"enrolled": self.enrolled, "cohort": _as_bits(self.users, self.enrolled)})
-        config.update({"key": self.key, "roster": self.roster})
+        config.update({"key": self.key, "roster": self.roster, SALT: fresh_salt()})
         config.update({"records_per_user": self.records_per_user})
         tables = {"mechanism": self.mechanism.model_dump(), "task": self.settings}
         if self.filter is not None:
@@ -216,7 +217,8 @@ class TrainRequest:
     def digest(self) -> bytes:
         """SHA-256 of all that is the same for every node: all but users' places and numbers."""
         record = replace(self, users=(), enrolled=0, roster=b"").to_record()
-        config = {k: v.hex() if isinstance(v, bytes) else v for k, v in record["config"].items()}
+        told = {k: v for k, v in record["config"].items() if k != SALT}
+        config = {k: v.hex() if isinstance(v, bytes) else v for k, v in told.items()}
         digest = hashlib.sha256(json.dumps(config, sort_keys=True).encode())
         for name, array in sorted(record.array_records["weights"].items()):
             values = array.numpy()
@@ -313,7 +315,7 @@ class TrainReply:
 
     def to_record(self) -> RecordDict:
         """As the content of a reply."""
-        arrays = ArrayRecord({"total": Array(self.total), "norms": Array(self.norms)})
+        arrays = ArrayRecord({n: private_array(getattr(self, n)) for n in ("total", "norms")})
         return RecordDict({"config": ConfigRecord({"status": DONE}), "arrays": arrays})
 
     @classmethod
@@ -326,11 +328,9 @@ class TrainReply:
         _config(record)
         try:
             arrays = record.array_records["arrays"]
-            total, norms = arrays["total"].numpy(), arrays["norms"].numpy()
+            total, norms = read_private(arrays["total"]), read_private(arrays["norms"])
         except Exception:  # a peer's bytes: whatever they break, the reply is refused
             raise ReplyError("a reply's arrays cannot be read") from None
-        if not isinstance(total, np.ndarray) or not isinstance(norms, np.ndarray):
-            raise ReplyError("a reply holds something else than arrays")
         if total.dtype != np.float64 or norms.dtype != np.int64:
             raise ReplyError("a reply's arrays have another dtype than float64 and int64")
         return cls(total, norms)

@@ -15,7 +15,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from accountant.noise import test_mode
+from accountant.noise import most_chosen, test_mode
 from client.contract import FederationContract, read_contract
 from client.data import NodeDataError
 from client.messages import Natural, Scalar, TrainRequest
@@ -40,7 +40,8 @@ class NodePolicy(BaseModel):
     least_noise_multiplier: Annotated[float, Field(ge=0)] = 0.0
     """z below which a request is refused, relative to the clipping norm."""
     largest_sampling_rate: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """q above which a request is refused."""
+    """q above which a request is refused; so is one that names more of the node's users than such a
+    q draws (but once in 2^40 rounds), whatever it says of its own."""
     most_rounds: Natural = 0
     """Rounds that the node ever takes part in, of whichever runs (in record mode each noised step
     counts); 0 for no limit. They are counted in ``rounds-file``."""
@@ -183,6 +184,7 @@ class NodePolicy(BaseModel):
                 f"sampling rate {mechanism.sampling_rate} is above largest-sampling-rate = "
                 f"{self.largest_sampling_rate}"
             )
+        self._check_cohort(request)
         secret = mechanism.fixed_seed < 0 or test_mode()
         noised = mechanism.noise_multiplier > 0 and secret
         own = mechanism.unit == "record" or aggregation == "distributed"
@@ -211,6 +213,17 @@ class NodePolicy(BaseModel):
             raise RequestRefused(f"unit {unit!r} is not among units = {self.units!r}")
         if self.kinds and kind not in self.kinds.split():
             raise RequestRefused(f"kind {kind!r} is not among kinds = {self.kinds!r}")
+
+    def _check_cohort(self, request: TrainRequest) -> None:
+        """A server that states a small q may name everybody all the same."""
+        if request.mechanism.unit != "user":
+            return  # the node draws
+        most = most_chosen(request.enrolled, self.largest_sampling_rate)
+        if len(request.users) > most:
+            raise RequestRefused(
+                f"more users are named than largest-sampling-rate = {self.largest_sampling_rate} "
+                f"draws of {request.enrolled}: {most} at most"
+            )
 
     def _check_aggregation(self, unit: str, aggregation: Aggregation) -> None:
         order = get_args(Aggregation)

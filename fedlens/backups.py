@@ -102,6 +102,7 @@ def restore(archive: Path | str, out: Path | str, *, store: str = "") -> Run:
         raise BackupError(f"{part} is there from an earlier try: remove it") from None
     try:
         _read_archive(source, part)
+        (part / "checkpoint").mkdir(mode=0o700, exist_ok=True)  # an archive holds no empty folder
         _verify(part)
         _settle_store(source, part, target, store)
         part.rename(target)
@@ -268,6 +269,7 @@ def _verify(folder: Path) -> None:
     directory = RunDirectory.open(folder)
     if not directory.ledger.exists():
         return
+    directory.save(PLACE, b"{}\n", private=True)  # it lay elsewhere, whatever it has spent
     Ledger.verify(directory.ledger)
     if (folder / STORE).exists():
         ledger = Ledger.open(directory.ledger)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -73,6 +73,7 @@ def enrol(
     grid: Grid,
     config: Config,
     revoked: tuple[Collection[int], Collection[int]] = ((), ()),
+    objection: Callable[[EnrolledNode], str | None] = lambda node: None,
 ) -> Federation:
     """Wait for the declared nodes, ask each what it hosts, and check that it adds up.
 
@@ -80,6 +81,7 @@ def enrol(
         grid: the transport.
         config: the run's.
         revoked: numbers of users, and positions of nodes, that take part in nothing any more.
+        objection: why a population's registry turns a node away, if it does.
 
     Raises:
         EnrolmentError: too few nodes or users are there by ``membership.patience``, or more than
@@ -98,15 +100,18 @@ def enrol(
         if node.partition in revoked[1]:
             logger.warning("node %d is revoked and left out", node.partition)
     described = tuple(node for node in described if node.partition not in revoked[1])
-    light = tuple(node for node in described if outweighs(node, config) is None)
-    for node in set(described) - set(light):
-        logger.warning("node %d is turned away: %s", node.partition, outweighs(node, config))
-    federation = _agreed({node.node_id: node.told for node in light}, config, revoked[0])
+    taken = []
+    for node in described:
+        if why := outweighs(node, config) or objection(node):
+            logger.warning("node %d is turned away: %s", node.partition, why)
+        else:
+            taken.append(node)
+    federation = _agreed({node.node_id: node.told for node in taken}, config, revoked[0])
     if lacking := lacks(federation.roster, config):
         failed = len(nodes) - len(described)
         see = f"; {failed} more failed or are silent: see their own logs" if failed else ""
-        heavy = len(described) - len(light)
-        see += f"; {heavy} more were turned away: see this log" if heavy else ""
+        others = len(described) - len(taken)
+        see += f"; {others} more were turned away: see this log" if others else ""
         raise EnrolmentError(f"{lacking}{see}")
     return federation
 

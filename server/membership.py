@@ -27,7 +27,7 @@ from server.enrolment import (
     outweighs,
     roster_of,
 )
-from server.population import joined, registry_url
+from server.population import check_registry, joined, registry_url
 from server.sampling import Roster
 from server.store import NodeRoster, Store, open_store
 
@@ -56,10 +56,23 @@ class UserRegistry:
 
     def note(self, nodes: Sequence[EnrolledNode]) -> None:
         """Take in how nodes describe themselves."""
-        rosters = [
-            NodeRoster(node.partition, node.told.users, node.numbers, self._whole) for node in nodes
-        ]
-        self._store.note_nodes(self._population, rosters)
+        self._store.note_nodes(self._population, [self._roster(node) for node in nodes])
+
+    def objection(self, node: EnrolledNode) -> str | None:
+        """Why a node as it describes itself now cannot take part; None where it can.
+
+        To be asked before it is noted.
+        """
+        if not self._store.hides_revoked(self._population, self._roster(node)):
+            return None
+        return (
+            "one of its users is revoked, and it no longer names them by the numbers that it gave: "
+            "give it back its members-key-file, or, with the revoked user out of its data, take "
+            "the revocation back (fedlens population revoke --undo)"
+        )
+
+    def _roster(self, node: EnrolledNode) -> NodeRoster:
+        return NodeRoster(node.partition, node.told.users, node.numbers, self._whole)
 
     def revoked(self) -> Revoked:
         """Numbers of users and positions of nodes that take part in nothing any more."""
@@ -71,13 +84,14 @@ def registry_of(config: Config) -> Iterator[UserRegistry | None]:
     """The registry of the population that a run spends from; None where it is alone.
 
     Raises:
-        PopulationError: there is no such population.
+        PopulationError: there is no such population, or its registry is lost.
         StoreError: its registry cannot be opened.
     """
     population = joined(config)
     if population is None:
         yield None
         return
+    check_registry(config.privacy.population, population)
     with open_store(registry_url(config.privacy.population), create=True) as store:
         yield UserRegistry(store, population.identity, whole=not config.data.slice)
 
@@ -207,6 +221,8 @@ class Membership:
         data = self.config.data
         if node.partition in self._revoked[1]:
             return "it was revoked"
+        if self.registry is not None and (why := self.registry.objection(node)):
+            return why
         taken = before is not None and before.node_id != node.node_id
         if taken and node.partition not in self._doubted:
             return "another node that is online has its partition-id"
@@ -232,8 +248,12 @@ class Membership:
 
     def _look_up(self) -> None:
         """Take up what was revoked meanwhile, and make the roster anew."""
-        if self.registry is not None:
-            self._revoked = self.registry.revoked()
+        if self.registry is not None and self._revoked != (now := self.registry.revoked()):
+            self._revoked = now
+            for position, node in list(self._there.items()):
+                if why := self.registry.objection(node):
+                    logger.warning("node %d is turned away: %s", position, why)
+                    self._lose(position, "was turned away")
         places = set(self._revoked[1])
         here = {p: node for p, node in self._there.items() if p not in places}
         for position in self._there.keys() - here.keys():

@@ -11,7 +11,7 @@ from accountant.ledger.terms import population_folder
 from server.config.tree import Config
 from server.schedule import scheduled
 
-__all__ = ["check_room", "joined", "population_folder", "registry_url"]
+__all__ = ["check_registry", "check_room", "joined", "population_folder", "registry_url"]
 
 REGISTRY = "members.db"
 """In a population's folder: the store with its nodes and users, which all its runs share."""
@@ -20,6 +20,22 @@ REGISTRY = "members.db"
 def registry_url(named: str) -> str:
     """URL of the registry of a population, named as `population_folder` takes it."""
     return f"sqlite:///{population_folder(named) / REGISTRY}"
+
+
+def check_registry(named: str, population: Population) -> None:
+    """Refuse a population whose registry is lost: no one would be revoked in a new one.
+
+    Every run opens it before it is granted anything.
+
+    Raises:
+        PopulationError: it granted something, and has none.
+    """
+    path = population_folder(named) / REGISTRY
+    if len(population.ledger) and not path.exists():
+        raise PopulationError(
+            f"{path} is gone, and with it who is revoked: bring it back from a backup, or, where "
+            "no one ever was, make an empty file of that name"
+        )
 
 
 def joined(config: Config) -> Population | None:

@@ -8,6 +8,7 @@ from accountant.account import Account, Spending
 from accountant.bayesian.noised_norms import NoisedNorms
 from accountant.events import SubsampledGaussian
 from accountant.ledger.evidence import Evidence, EvidenceFile, SignedLater
+from accountant.ledger.high_water import HighWaterMark
 from accountant.ledger.ledger import Ledger, LedgerEntry, LedgerError
 from accountant.ledger.one_time import OneTimeKey
 from accountant.ledger.population import Population
@@ -72,6 +73,7 @@ class RunLedger:
         else:
             header = _header(config, run_id, self._population, prior, users, enrolled)
             self._ledger = Ledger.create(directory.ledger, header)
+        self._mark = HighWaterMark(self._ledger)
         self._account = account_of(config, directory, self._ledger, self._evidence)
         self._evidence.forget()  # every round's is in the account, and adds nothing to memory
         self._plan = plan_in(config, self._ledger.header)
@@ -202,7 +204,9 @@ class RunLedger:
             self._population.charge(
                 event, run=self.run_id, number=number, purpose=purpose, users=self._users
             )
-        return self._ledger.append(event, round=number, purpose=purpose, evidence_digest=digest)
+        entry = self._ledger.append(event, round=number, purpose=purpose, evidence_digest=digest)
+        self._mark.raise_to(self._ledger)
+        return entry
 
     def _book(self, entry: LedgerEntry, evidence: Evidence | None) -> None:
         if evidence is not None:

@@ -2,15 +2,17 @@
 
 Two folders that spend under one run id would release twice what is booked once, and their noise
 together averages out. So a run is bound to the place where its ledger lies, and goes on only where
-folder, ledger and store agree. What is not found out: a copy on another machine, made with its own
-store, whose operator says that it is the only one; and a folder of which nothing but the
-configuration is left, whose store is elsewhere.
+folder, ledger and store agree. A folder whose files were put back in place keeps its path and its
+ledger's number: `accountant.ledger.high_water` knows how far it had been. What is not found out: a
+copy on another machine, made with its own store, whose operator says that it is the only one; and a
+folder of which nothing but the configuration is left, whose store is elsewhere.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
+from accountant.ledger.high_water import HighWaterMark
 from accountant.ledger.ledger import Ledger, LedgerError
 from server.run_directory import RunDirectory, RunDirectoryError
 from server.schedule import total_rounds
@@ -64,8 +66,11 @@ def check_place(directory: RunDirectory, store: Store) -> None:
     ledger, snapshot = Ledger.open(directory.ledger), directory.load_state()
     rows = store.ledger(str(ledger.header["run_id"]))
     done = 0 if snapshot is None else snapshot.round
-    if (directory.bound or ledger.entries or rows) and done < total_rounds(directory.config()):
-        _check_bound(directory, ledger)  # a finished run may lie anywhere: it draws no more noise
+    if done < total_rounds(directory.config()):  # a finished run draws no more: it may lie anywhere
+        if fault := HighWaterMark(ledger).fault(ledger):
+            raise LedgerError(ledger.path, len(ledger) + 2, fault)
+        if directory.bound or ledger.entries or rows:
+            _check_bound(directory, ledger)
     check_mirror(ledger, rows)
     _check_store(directory, store, len(rows), done - 1)  # the last round may have been cut off
 

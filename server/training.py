@@ -98,7 +98,8 @@ def train(
         if not _paid(directory):
             check_room(config)
         with RoundSlots(config.rounds).held():
-            federation = enrol(grid, config, ((), ()) if registry is None else registry.revoked())
+            known = () if registry is None else (registry.revoked(), registry.objection)
+            federation = enrol(grid, config, *known)
         membership = Membership(config, grid, federation, registry)
         pretrained = pretrained_filter(config, federation.shape, directory)
         side = private_split(config, federation.shape, federation.classes, directory)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ os.environ["FEDLENS_TEST_MODE"] = "1"
 os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
 os.environ.setdefault("FLWR_DISABLE_UPDATE_CHECK", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+os.environ["FEDLENS_HOME"] = tempfile.mkdtemp(prefix="fedlens-tests-")  # not the tester's own
 
 for name in (STORE_VARIABLE, USER_VARIABLE):
     os.environ.pop(name, None)  # whoever runs the tests may have a store of their own
@@ -66,8 +69,11 @@ def quick_stores() -> Iterator[None]:
 def no_store_left_behind() -> Iterator[None]:
     """Serving the dashboard names its store in the environment, where later runs would look."""
     yield
-    for name in (STORE_VARIABLE, USER_VARIABLE):
-        os.environ.pop(name, None)
+    os.environ["FEDLENS_HOME"] = tempfile.mkdtemp(prefix="fedlens-tests-")  # not the tester's own
+
+
+for name in (STORE_VARIABLE, USER_VARIABLE):
+    os.environ.pop(name, None)
 
 
 @pytest.fixture(autouse=True)

@@ -27,16 +27,16 @@ from pathlib import Path
 
 from accountant.bounds import Bound
 from accountant.events import Event
+from accountant.ledger.high_water import HighWaterMark
 from accountant.ledger.ledger import Ledger, LedgerEntry, LedgerError
 from accountant.ledger.prior import PriorReleases
 from accountant.ledger.spending import PopulationSpending, Share, share_of
-from accountant.ledger.terms import PopulationError, PopulationTerms
+from accountant.ledger.terms import LEDGER, PopulationError, PopulationTerms, ledger_in
 from foundation.errors import ExitStatus, FedlensError
 from foundation.files import make_folder_durably
 
 __all__ = ["OutOfBudget", "Population", "PopulationError", "PopulationTerms", "Share"]
 
-LEDGER = "ledger.jsonl"
 EARLIER = "earlier run that a run builds on"
 """Purpose of entries that `Population.charge_prior` makes."""
 
@@ -56,6 +56,7 @@ class Population:
         except PopulationError as error:
             raise PopulationError(f"{ledger.path}: {error}") from None
         self._ledger, self._account, self._booked = ledger, PopulationSpending(self.terms), 0
+        self._mark = HighWaterMark(ledger)
         self._book()
 
     @classmethod
@@ -79,15 +80,20 @@ class Population:
         """Open a population for its runs and check its whole chain.
 
         Raises:
-            PopulationError: there is none.
+            PopulationError: there is none, or it is an older copy than was charged here.
             LedgerError: its ledger cannot be trusted; the message names the line.
         """
-        return cls(Ledger.open(_ledger_in(folder)))
+        found = cls(Ledger.open(ledger_in(folder)))
+        with found._ledger.held():  # no other process charges it meanwhile
+            fault = found._mark.fault(found._ledger)
+        if fault:
+            raise PopulationError(f"{found._ledger.path} {fault}; what is left is not known here")
+        return found
 
     @classmethod
     def read(cls, folder: Path) -> Population:
         """The same for who only looks: nothing is changed, and no right to write is needed."""
-        return cls(Ledger.read(_ledger_in(folder)))
+        return cls(Ledger.read(ledger_in(folder)))
 
     @property
     def identity(self) -> str:
@@ -149,6 +155,7 @@ class Population:
                 run=run,
                 users=users or None,
             )
+            self._mark.raise_to(self._ledger)
             self._book()
         return entry
 
@@ -213,6 +220,7 @@ class Population:
                     run=prior.run_id,
                     source=entry,
                 )
+            self._mark.raise_to(self._ledger)
             self._book()
         return len(missing.releases)
 
@@ -340,11 +348,3 @@ class Population:
 
 def _kind(entry: LedgerEntry) -> tuple[Event, str, str]:
     return entry.event, entry.purpose, entry.users or ""
-
-
-def _ledger_in(folder: Path) -> Path:
-    if not (folder / LEDGER).exists():
-        raise PopulationError(
-            f"there is no population in {folder}: `fedlens population create` makes one"
-        )
-    return folder / LEDGER

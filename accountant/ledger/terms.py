@@ -13,6 +13,7 @@ from typing import Any
 from accountant.events import Adjacency, Unit
 from foundation.errors import FedlensError
 
+LEDGER = "ledger.jsonl"
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 """Of an attribute of users."""
 
@@ -21,10 +22,28 @@ class PopulationError(FedlensError, ValueError):
     """A population that cannot be used, or not by this run; the message says why."""
 
 
+def fedlens_home() -> Path:
+    """``$FEDLENS_HOME``; ``~/.fedlens`` by default."""
+    return Path(os.environ.get("FEDLENS_HOME", "~/.fedlens")).expanduser()
+
+
 def population_folder(named: str) -> Path:
     """The folder of a population: an absolute path, or a name under ``$FEDLENS_HOME``."""
-    home = Path(os.environ.get("FEDLENS_HOME", "~/.fedlens")).expanduser()
-    return home / "populations" / named  # an absolute path replaces what stands before it
+    # an absolute path replaces what stands before it
+    return fedlens_home() / "populations" / named
+
+
+def ledger_in(folder: Path) -> Path:
+    """The ledger of the population in a folder.
+
+    Raises:
+        PopulationError: there is none.
+    """
+    if not (folder / LEDGER).exists():
+        raise PopulationError(
+            f"there is no population in {folder}: `fedlens population create` makes one"
+        )
+    return folder / LEDGER
 
 
 def _require(holds: bool, name: str, value: object, mend: str) -> None:

@@ -92,7 +92,8 @@ def superlink_objects(port: int, version: str) -> list[dict[str, Any]]:
     }
     runs = {"name": "runs", "persistentVolumeClaim": {"claimName": "runs"}}
     mount = {"name": "runs", "mountPath": "/volumes/runs"}
-    pod = _pod("superlink", version, [runs], [mount], readinessProbe=probe)
+    kept = ("populations", "heads")  # budgets, and how far ledgers were: they outlive a pod
+    pod = _pod("superlink", version, [runs], [mount], kept, readinessProbe=probe)
     return [service, claim, _stateful("superlink", pod)]
 
 
@@ -100,7 +101,7 @@ def node_objects(name: str, version: str) -> list[dict[str, Any]]:
     """A node: one pod, its data on a claim of its organisation, its folder from a secret."""
     data = {"name": "data", "persistentVolumeClaim": {"claimName": f"{name}-data"}}
     mount = {"name": "data", "mountPath": "/volumes/data"}
-    return [_stateful(name, _pod(name, version, [data], [mount]))]
+    return [_stateful(name, _pod(name, version, [data], [mount], ("kept",)))]
 
 
 def _stateful(name: str, pod: dict[str, Any]) -> dict[str, Any]:
@@ -119,10 +120,16 @@ def _stateful(name: str, pod: dict[str, Any]) -> dict[str, Any]:
 
 
 def _pod(
-    name: str, version: str, volumes: list[Any], mounts: list[Any], **more: Any
+    name: str,
+    version: str,
+    volumes: list[Any],
+    mounts: list[Any],
+    kept: Sequence[str],
+    **more: Any,
 ) -> dict[str, Any]:
     """A pod that copies its folder out of a secret (read-only there) into memory, and serves it.
 
+    What is in that memory is gone with the pod, so ``kept`` folders in it lie on the first mount.
     Kubernetes makes volumes that their group may write to, so the folder lies inside one.
     """
     limited = {
@@ -131,6 +138,7 @@ def _pod(
         "capabilities": {"drop": ["ALL"]},
     }
     image = {"image": f"fedlens:{version}", "securityContext": limited}
+    lasting = f"{mounts[0]['mountPath']}/kept"
     unpack = "; ".join(
         [
             "set -e; umask 077; mkdir -p /fedlens/own",
@@ -138,6 +146,8 @@ def _pod(
             *(f"rm -rf /fedlens/own/{m['name']}" for m in mounts),
             *(f"mkdir -p {m['mountPath']}/own || true" for m in mounts),
             *(f"ln -s {m['mountPath']}/own /fedlens/own/{m['name']}" for m in mounts),
+            *(f"rm -rf /fedlens/own/{k}; mkdir -p {lasting}/{k}" for k in kept),
+            *(f"ln -s {lasting}/{k} /fedlens/own/{k}" for k in kept),
         ]
     )
     serve = ["tini", "-g", "--", "fedlens", "deploy", "start", "/fedlens/own"]

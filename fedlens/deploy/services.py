@@ -29,6 +29,8 @@ from simulations.transports.flower_app import with_programs, write_programs
 
 SECRET = "superexec-secret"  # noqa: S105  (the name of a file)
 STORE_FILE = "store-url"
+TEST_MODE = "FEDLENS_TEST_MODE"
+"""As `accountant.noise` names it, which a service does not load."""
 
 
 def become_service(folder: Path) -> NoReturn:
@@ -137,6 +139,8 @@ def _environment(
         "PYTHONUNBUFFERED": "1",
     }
     environment.setdefault("OMP_NUM_THREADS", "1")
+    # of the shell that starts it: with it a server could have a node draw its noise from a seed
+    environment.pop(TEST_MODE, None)
     if isinstance(settings, SuperLinkSettings):
         allowed = [str(folder), *(str(folder / path) for path in settings.paths)]
         environment["FEDLENS_PATHS"] = os.pathsep.join(allowed)

@@ -112,6 +112,22 @@ class MemberMethods(Transactions):
             )
             return frozenset(people), frozenset(places)
 
+    def hides_revoked(self, population: str, roster: NodeRoster) -> bool:
+        """Whether a node named a user who is revoked now, and no longer says who is who.
+
+        It then names no one, or all by other numbers than before. One who has left is no such case:
+        the others are named as they were.
+        """
+        here = (MemberTable.population == population, MemberTable.node == roster.node)
+        with self._reading() as session:
+            gone = select(MemberTable.node).where(*here, MemberTable.revoked.is_not(None)).limit(1)
+            if not roster.users or session.execute(gone).first() is None:
+                return False
+            if not roster.numbers:
+                return True
+            known = session.scalars(select(MemberTable.number).where(*here)).all()
+            return roster.whole and set(roster.numbers).isdisjoint(known)
+
     def set_revoked(
         self, population: str, *, number: int | None = None, node: int | None = None, on: bool
     ) -> None:

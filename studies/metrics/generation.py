@@ -12,7 +12,7 @@ from torch import Tensor
 NEAREST = 5  # k of coverage and density; the authors' choice
 CHUNK = 1000
 ROUNDING = 1e-11
-"""Of squared distances, relative to the largest square of a row: a thousand times what float64 loses."""
+"""Of squared distances, over the largest square of a row: a thousand times what float64 loses."""
 
 
 def frechet_distance(real: Tensor, synthetic: Tensor) -> float:

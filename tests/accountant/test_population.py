@@ -197,15 +197,45 @@ def test_a_ledger_cut_or_replaced_while_open_grants_nothing(population, folder):
         spend(population)
 
 
-def test_a_population_restored_from_an_older_copy_is_refused_by_a_run_it_forgot(population, folder):
+def test_a_population_restored_from_an_older_copy_is_refused_by_a_run_it_forgot(
+    population, folder, tmp_path, monkeypatch
+):
     entries = [spend(population, "r1", number) for number in (1, 2, 3)]
     population.require_entries("r1", entries)
     population.require_entries("r1", entries[:2])
     with pytest.raises(PopulationError, match="round 1 of run r2"):
         population.require_entries("r2", entries)
     rewrite(folder, lambda lines: lines[:-1])
+    monkeypatch.setenv("FEDLENS_HOME", str(tmp_path / "a machine that never charged it"))
     with pytest.raises(PopulationError, match=r"round 3 of run r1.*older copy"):
         Population.open(folder).require_entries("r1", entries)
+
+
+def test_an_older_copy_of_a_population_is_refused_to_all_runs(population, folder):
+    """A new run knows of no entry that is missing, and would spend what was spent already."""
+    for number in range(1, 4):
+        spend(population, number=number)
+    whole = (folder / "ledger.jsonl").read_bytes()
+    rewrite(folder, lambda lines: lines[:-2])
+    with pytest.raises(PopulationError, match="1 entries, and 3 were written on this machine"):
+        Population.open(folder)
+    (folder / "ledger.jsonl").write_bytes(whole)
+    assert len(Population.open(folder).ledger) == 3
+    rewrite(folder, lambda lines: lines[:-1])
+    other = Ledger.open(folder / "ledger.jsonl")
+    other.append(EVENT, round=7, purpose="", evidence_digest=None, run="r9")
+    with pytest.raises(PopulationError, match="another entry 3 than was written"):
+        Population.open(folder)
+
+
+def test_without_a_place_to_note_it_a_population_is_charged_all_the_same(
+    population, folder, tmp_path, monkeypatch
+):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("FEDLENS_HOME", str(tmp_path / "file"))
+    again = Population.open(folder)
+    spend(again)
+    assert len(Population.open(folder).ledger) == 1
 
 
 def test_a_population_is_made_once(population, folder):

@@ -149,3 +149,23 @@ def test_as_many_chunks_are_computed_as_are_asked_for_whoever_was_drawn(
         np.testing.assert_array_equal(padded_out.total, plain.total)
         np.testing.assert_array_equal(padded_out.norms, plain.norms)
     assert counts == [3, 3, 3]
+
+
+@BOTH
+@pytest.mark.parametrize("at_least", [7, 4])
+def test_as_many_users_are_read_as_are_asked_for_whoever_was_drawn(
+    users, make_request, monkeypatch, kind, at_least
+):
+    read, real = [], ArrayUsers.user
+    monkeypatch.setattr(
+        ArrayUsers,
+        "user",
+        lambda self, position, rows=None: read.append(position) or real(self, position, rows),
+    )
+    counts = set()
+    for drawn in ((), (0,), (0, 1, 4, 5)):
+        read.clear()
+        train_cohort(users, make_request(*drawn, kind=kind), at_least)
+        assert len(set(read)) == len(read) and set(drawn) <= set(read)
+        counts.add(len(read))
+    assert len(counts) == 1 and counts.pop() >= at_least

@@ -53,6 +53,16 @@ def test_a_request_below_the_floor_fails_without_a_word(users, make_request, cap
     assert asked(users, make_request(0, **good)).total.any()
 
 
+def test_a_server_that_states_a_small_rate_cannot_name_everybody(make_request):
+    floor = NodePolicy.of({"largest-sampling-rate": 0.1})
+    request = make_request(*range(1000), enrolled=1000, sampling_rate=0.05)
+    with pytest.raises(RequestRefused, match="more users are named than largest-sampling-rate"):
+        floor.accept(request)
+    for drawn in (0, 100, 160):  # 160 of 1,000 at a rate of 0.1: once in 10^9 rounds
+        assert len(floor.accept(replace(request, users=tuple(range(drawn)))).users) == drawn
+    assert len(NodePolicy.of({}).accept(request).users) == 1000
+
+
 def test_a_sum_that_is_longer_than_the_node_allows_is_not_sent(users, make_request, caplog):
     length = len(asked(users, make_request(0)).total)
     assert len(asked(users, make_request(0), **{"most-values": length}).total) == length

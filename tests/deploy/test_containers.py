@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from fedlens.deploy.containers import node_objects, superlink_objects
 from fedlens.deploy.initialise import FederationPlan, initialise
 
 KUBECTL, NGINX, HADOLINT = (shutil.which(name) for name in ("kubectl", "nginx", "hadolint"))
@@ -178,3 +179,31 @@ def wait_for_port(port: int) -> None:
                 return
         time.sleep(0.1)
     raise AssertionError(f"nothing listens on {port}")
+
+
+@pytest.mark.parametrize(
+    ("objects", "kept"),
+    [
+        (lambda: superlink_objects(9443, "1"), ["populations", "heads", "runs"]),
+        (lambda: node_objects("north", "1"), ["kept", "data"]),
+    ],
+    ids=["superlink", "node"],
+)
+def test_budgets_and_counts_outlive_a_pod(tmp_path, objects, kept):
+    """A pod's folder is in memory: a population's ledger there would be gone with the pod."""
+    (pod,) = (one for one in objects() if one["kind"] == "StatefulSet")
+    (first,) = pod["spec"]["template"]["spec"]["initContainers"]
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "deploy.toml").write_text("")
+    shutil.make_archive(str(tmp_path / "secret" / "folder"), "tar", tmp_path, "folder")
+    *shell, script = first["command"]
+    for place in ("/fedlens/own", "/secret", "/volumes"):
+        script = script.replace(f"{place}", f"{tmp_path}{place}")
+    for start in range(2):
+        shutil.rmtree(tmp_path / "fedlens", ignore_errors=True)  # with the pod
+        subprocess.run([*shell, script], check=True)
+        for name in kept:
+            count = tmp_path / "fedlens" / "own" / name / "count"
+            assert count.exists() == bool(start), name
+            count.write_text("3")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from types import SimpleNamespace
 
 import pytest
@@ -11,9 +12,11 @@ from flwr.supercore.constant import FLWR_IN_MEMORY_DB_NAME
 from flwr.supercore.object_store import ObjectStoreFactory
 from flwr.superlink.federation import NoOpFederationManager
 
+from accountant.noise import TEST_MODE_VARIABLE
+from fedlens.deploy import services
 from fedlens.deploy.bundles import COMPONENTS
 from fedlens.deploy.keys import new_node_key, read_public_key
-from fedlens.deploy.layout import NodeSettings
+from fedlens.deploy.layout import NodeSettings, read_folder
 from fedlens.deploy.metrics import NodeCounts, node_metrics, server_metrics
 from fedlens.deploy.run_reports import run_reports
 from fedlens.deploy.status import status_lines
@@ -122,6 +125,15 @@ def test_names_that_are_written_down_twice_agree():
     from fedlens.deploy import names
 
     assert (CONTRACT, PREFIX, flwr.__version__) == (names.CONTRACT, names.OWN_DATA, names.FLOWER)
+
+
+@pytest.mark.parametrize("which", ["superlink", "nodes/north"])
+def test_no_process_of_a_deployment_draws_noise_from_a_seed(federation, tmp_path, which):
+    """It may be started from a shell in which tests were run."""
+    assert os.environ[TEST_MODE_VARIABLE] == "1" and services.TEST_MODE == TEST_MODE_VARIABLE
+    folder = federation / which
+    programs = services.programs_of(folder, read_folder(folder), tmp_path)
+    assert programs and not any(TEST_MODE_VARIABLE in one.environment for one in programs)
 
 
 def test_a_service_loads_nothing_that_nodes_compute_with():

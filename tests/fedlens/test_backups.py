@@ -15,6 +15,7 @@ import fedlens
 from fedlens.backups import MANIFEST, BackupError
 from fedlens.cli import main
 from foundation.errors import FedlensError
+from server.private_step import PrivateStep
 from server.run_directory import RunDirectory
 from server.store import open_store
 
@@ -55,10 +56,27 @@ def test_a_restored_run_that_is_not_done_goes_on_only_when_told(tiny, tmp_path):
     archive = fedlens.backup(run.path, tmp_path / "run.tar")
     shutil.rmtree(run.path)
     back = fedlens.restore(archive, tmp_path / "run")
-    assert not (back.path / "place.json").exists()  # the ledger may have the lost one's inode
+    assert json.loads((back.path / "place.json").read_text()) == {}  # not the lost one's inode
     with pytest.raises(FedlensError, match="only-copy"):
         fedlens.resume(back.path, student=False)
     fedlens.resume(back.path, student=False, only_copy=True)
+
+
+def test_one_from_before_its_first_round_goes_on_only_when_told_too(tiny, tmp_path, monkeypatch):
+    """It has its run id already, so two of them would draw noise under one."""
+
+    def cut(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PrivateStep, "gather", cut)
+        with pytest.raises(KeyboardInterrupt):
+            fedlens.simulate("demo", out=tmp_path / "run", settings=tiny, student=False)
+    archive = fedlens.backup(tmp_path / "run", tmp_path / "run.tar")
+    back = fedlens.restore(archive, tmp_path / "back")
+    monkeypatch.setattr(PrivateStep, "gather", lambda *_: pytest.fail("nodes were asked"))
+    with pytest.raises(FedlensError, match="only-copy"):
+        fedlens.resume(back.path, student=False)
 
 
 def test_the_command_does_both(tiny_run, tmp_path, capsys):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
@@ -62,3 +64,18 @@ def test_a_roster_names_the_line_that_is_no_key(tmp_path):
 @pytest.mark.parametrize("public", ["", "ssh-ed25519", "ssh-ed25519 AAAA", "ключ", "x" * 5000])
 def test_whatever_stands_for_a_public_key_signs_nothing(public):
     assert not signed_by(public, b"\0" * 64, b"statement")
+
+
+def test_a_key_in_a_form_that_is_not_known_signs_nothing_and_raises_nothing():
+    """A hostile node sends its key as it likes; its server must go on."""
+
+    def text(*fields: bytes) -> str:
+        blob = b"".join(len(field).to_bytes(4, "big") + field for field in fields)
+        return "ecdsa-sha2-nistp256 " + base64.b64encode(blob).decode("ascii")
+
+    kind = b"ecdsa-sha2-nistp256"
+    for point in (b"\x02" + bytes(32), b"", b"\x04" + bytes(64), b"\x07" + bytes(64)):
+        key = text(kind, b"nistp256", point)
+        assert not signed_by(key, b"x" * 70, b"statement")
+        with pytest.raises(SecureSumError, match="no public key"):
+            KeyRoster.parse([key])

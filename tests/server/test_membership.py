@@ -11,7 +11,7 @@ import pytest
 
 import client.app
 from accountant.ledger.ledger import Ledger
-from accountant.ledger.population import Population, PopulationTerms
+from accountant.ledger.population import Population, PopulationError, PopulationTerms
 from client.app import build_client_app
 from client.data import DataOrigin
 from client.members import members_of
@@ -499,3 +499,65 @@ def test_the_command_lists_and_revokes(config, run_town, clinic, key, capsys):
     assert main(["population", "revoke", "clinic", "--user", str(number), "--undo"]) == 0
     with open_store(registry_url("clinic")) as registry:
         assert registry.revoked(clinic.identity)[0] == frozenset()
+
+
+def revoked_at_node_1(clinic):
+    with open_store(registry_url("clinic")) as registry:
+        gone = registry.members(clinic.identity, node=1)[0].number
+        registry.set_revoked(clinic.identity, number=gone, on=True)
+    return gone
+
+
+@pytest.mark.parametrize("how", ["no key any more", "another key"])
+def test_a_node_that_no_longer_says_who_is_revoked_is_turned_away(
+    config, run_town, clinic, key, tmp_path, caplog, how
+):
+    """Or the revoked user would be drawn again, under another number or none."""
+    made = registered(config)
+    run_town(made, Town(made, **key))
+    gone = revoked_at_node_1(clinic)
+    town, own = Town(made, **key), "members-key-file"
+    if how == "another key":
+        (tmp_path / "other").write_bytes(bytes(32))
+        town._contexts[FIRST_NODE_ID + 1].node_config[own] = str(tmp_path / "other")
+    else:
+        del town._contexts[FIRST_NODE_ID + 1].node_config[own]
+    outcome = run_town(made, town, "second")
+    assert "node 1 is turned away: one of its users is revoked" in caplog.text
+    assert {row.users for row in presence_of(outcome).rows} == {26}
+    with open_store(registry_url("clinic")) as registry:
+        registry.set_revoked(clinic.identity, number=gone, on=False)
+    assert run_town(made, town, "third").whole
+
+
+def test_one_that_is_revoked_meanwhile_on_a_node_without_a_key_takes_it_out(
+    config, run_town, clinic, key
+):
+    made = registered(config)
+    run_town(made, Town(made, **key))
+
+    def moved(number, users):
+        if number == 3 and users.partition == 1 and not said:
+            said.append(revoked_at_node_1(clinic))
+        return users
+
+    said, town = [], Town(made, moved=moved, **key)
+    del town._contexts[FIRST_NODE_ID + 1].node_config["members-key-file"]
+    outcome = run_town(made, town, "second")
+    assert [row.users for row in presence_of(outcome).rows] == [39, 39, 39, 26]
+
+
+def test_where_the_registry_is_lost_no_run_goes_on_as_if_nobody_were_revoked(
+    config, run_town, clinic, key
+):
+    made = registered(config)
+    run_town(made, Town(made, **key))
+    path = population_folder("clinic") / "members.db"
+    for file in path.parent.glob("members.db*"):
+        file.unlink()
+    town = Town(made, **key)
+    with pytest.raises(PopulationError, match="with it who is revoked"):
+        run_town(made, town, "second")
+    assert not town.asked and not path.exists()
+    path.touch()
+    assert run_town(made, town, "second").whole

@@ -40,6 +40,11 @@ def begun(small_config, run_small, monkeypatch, tmp_path):
     return make
 
 
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDLENS_HOME", str(tmp_path / "home"))
+
+
 def entries(folder):
     return len(Ledger.read(folder / "ledger.jsonl"))
 
@@ -122,10 +127,13 @@ def test_an_older_copy_is_found_out_by_its_store_whatever_is_said(begun, run_sma
     refused(run_small, config, "older", match="older copy", error=LedgerError, store_url=url)
 
 
-def test_a_ledger_with_another_entry_than_the_store_mirrors_is_refused(begun, run_small, tmp_path):
+def test_a_ledger_with_another_entry_than_the_store_mirrors_is_refused(
+    begun, run_small, tmp_path, monkeypatch
+):
     config, folder = begun()
     shutil.copytree(folder, tmp_path / "copy")
     run_small(config)
+    monkeypatch.setenv("FEDLENS_HOME", str(tmp_path / "another machine's"))
     bind(RunDirectory.open(tmp_path / "copy"))
     run_small(config, "copy")  # the operator was wrong: it is not the only one
     for name in ("ledger.jsonl", "checkpoint/state.safetensors"):
@@ -177,3 +185,43 @@ def test_there_is_nothing_to_bind_before_the_first_entry(small_config, tmp_path)
     directory = RunDirectory.create(tmp_path / "run", small_config())
     with pytest.raises(RunDirectoryError, match="has no ledger"):
         bind(directory)
+
+
+def put_back(backup, folder):
+    """As ``cp`` does: files keep their path and their number, and ``place.json`` comes along."""
+    for file in backup.rglob("*"):
+        if file.is_file():
+            (folder / file.relative_to(backup)).write_bytes(file.read_bytes())
+
+
+def test_an_older_copy_that_was_put_back_in_place_draws_nothing(begun, run_small, tmp_path):
+    config, folder = begun()
+    shutil.copytree(folder, tmp_path / "older")
+    run_small(config)
+    put_back(tmp_path / "older", folder)
+    assert entries(folder) == 3
+    refused(run_small, config, match="3 entries, and 5 were written", error=LedgerError)
+    bind(RunDirectory.open(folder))  # whatever is said
+    refused(run_small, config, match="older copy", error=LedgerError)
+
+
+def test_a_copy_that_was_put_back_and_is_as_new_goes_on(begun, run_small, tmp_path):
+    config, folder = begun()
+    shutil.copytree(folder, tmp_path / "copy")
+    put_back(tmp_path / "copy", folder)
+    assert run_small(config).rounds == 5
+
+
+def test_an_older_copy_from_before_the_first_entry_draws_nothing(
+    small_config, run_small, monkeypatch, tmp_path
+):
+    """Not even where nothing in it says that it lay elsewhere."""
+    config = small_config(tasks__critic__rounds=2)
+    with monkeypatch.context() as patch:
+        patch.setattr(PrivateStep, "gather", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            run_small(config)
+    shutil.copytree(tmp_path / "run", tmp_path / "older")
+    (tmp_path / "older" / "place.json").unlink()
+    run_small(config)
+    refused(run_small, config, "older", match="0 entries, and 2 were written", error=LedgerError)

@@ -85,7 +85,7 @@ def test_a_run_stores_nothing_but_filtered_samples(tmp_path):
 
 
 def test_a_samples_number_tells_no_one_its_class(tmp_path):
-    """Annotators of a blind project see numbers. Whoever has the generator finds the order again."""
+    """Annotators of a blind project see numbers; who has the generator finds the order again."""
     _, directory, outcome = trained(tmp_path / "run")
     sampler = kept_sampler(directory)
     with open_store(directory.default_store) as store:
