@@ -46,7 +46,7 @@ class ExportedFilter(nn.Module):
             raise ExportError(f"{path}: give a file that ends in {' or '.join(SUFFIXES)}")
         if kind == "torch" and not trusted:
             raise ExportError(
-                f"{path}: whoever made a .pt2 can have it run code as it is read. Give the kept "
+                f"{path}: who makes a .pt2 can have it run code as it is read. Give the kept "
                 "filter or an .onnx, or say --trusted (trusted=True) where you made the file"
             )
         try:
