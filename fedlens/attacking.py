@@ -30,6 +30,7 @@ def attack(
     records: int | None = None,
     quick: bool = False,
     fresh_noise: bool = False,
+    trusted: bool = False,
     seed: int = 0,
     data_dir: Path | str | None = None,
     tell: Callable[[str], None] = lambda _: None,
@@ -51,6 +52,7 @@ def attack(
         quick: fewer records and steps; for a look.
         fresh_noise: several releases of a record have noise of their own also where the filter asks
             devices to repeat it: what a device without a key releases.
+        trusted: a .pt2 may run code here, which it can when it is read; needed for one.
         seed: of how the source is dealt, of noise and attackers.
         data_dir: folder of data files.
         tell: is told how far it is, a line at a time.
@@ -72,7 +74,7 @@ def attack(
         raise WrongUse(f"releases {list(releases)}: give whole numbers of at least 1")
     if records is not None and records < 100:
         raise WrongUse(f"records {records}: give at least 100")
-    network, shape = _opened(Path(path))
+    network, shape = _opened(Path(path), trusted)
     split = load_private(data, None if data_dir is None else Path(data_dir), seed)
     if split.test.shape != shape:
         raise WrongUse(
@@ -93,12 +95,12 @@ def _looking(blind: Sequence[str]) -> list[str]:
     return [name for name in ATTACKERS if name not in blind]
 
 
-def _opened(path: Path) -> tuple[nn.Module, tuple[int, ...]]:
+def _opened(path: Path, trusted: bool) -> tuple[nn.Module, tuple[int, ...]]:
     from fedlens.privatizers import load
     from privatizers.exported import SUFFIXES, ExportedFilter
 
     if path.suffix.lower() in SUFFIXES:
-        network = ExportedFilter.open(path)
+        network = ExportedFilter.open(path, trusted=trusted)
         return network, network.shape
     if not path.exists():
         raise WrongUse(f"filter {path}: there is no such file or folder")

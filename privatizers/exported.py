@@ -29,15 +29,26 @@ class ExportedFilter(nn.Module):
         self.shape, self.noise_shape, self.choices = shape, noise_shape, choices
 
     @classmethod
-    def open(cls, path: Path) -> ExportedFilter:
+    def open(cls, path: Path, *, trusted: bool = False) -> ExportedFilter:
         """A file that ends in .pt2 or .onnx.
 
+        Args:
+            path: of the file.
+            trusted: it may run code here. A .pt2 does when it is read: PyTorch unpickles parts of
+                it and evaluates others. An .onnx does not.
+
         Raises:
-            ExportError: it is no exported filter, or what reads it is not installed.
+            ExportError: it is no exported filter, what reads it is not installed, or it is a .pt2
+                that is not trusted.
         """
         kind = SUFFIXES.get(path.suffix.lower())
         if kind is None or not path.is_file():
             raise ExportError(f"{path}: give a file that ends in {' or '.join(SUFFIXES)}")
+        if kind == "torch" and not trusted:
+            raise ExportError(
+                f"{path}: who makes a .pt2 can have it run code as it is read. Give the kept "
+                "filter or an .onnx, or say --trusted (trusted=True) where you made the file"
+            )
         try:
             shapes = _inputs(path, kind)
             call = load_filter(path, kind)

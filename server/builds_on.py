@@ -6,6 +6,7 @@ from accountant.ledger.prior import PriorReleases
 from server.config.tree import Config
 from server.pretrained_filter import PretrainedFilter, check_filter, kept_pretrained
 from server.private_split import PrivateSplit, check_split, kept_split
+from server.probed_models import check_probed_models, cost_of_models
 from server.run_directory import RunDirectory
 
 
@@ -13,10 +14,11 @@ def check_earlier(config: Config) -> None:
     """Refuse a new run that cannot build on what it names, before nodes are asked anything.
 
     Raises:
-        ConfigError, PopulationError: as `check_filter` and `check_split`.
+        ConfigError, PopulationError: as `check_filter`, `check_split` and `check_probed_models`.
     """
     check_filter(config)
     check_split(config)
+    check_probed_models(config)
 
 
 def kept_prior(directory: RunDirectory) -> PriorReleases | None:
@@ -32,7 +34,8 @@ def kept_prior(directory: RunDirectory) -> PriorReleases | None:
 def with_cost(statement: str, directory: RunDirectory) -> str:
     """What a run promises, with what it builds on and what that cost, where it does."""
     given = _kept(directory)
-    return statement if given is None else f"{statement} {given.cost}"
+    costs = "" if given is None else given.cost, cost_of_models(directory.config())
+    return " ".join([statement, *(cost for cost in costs if cost)])
 
 
 def _kept(directory: RunDirectory) -> PretrainedFilter | PrivateSplit | None:

@@ -181,7 +181,7 @@ class Publication:
         labels = labels if strip else labels[: settings.samples]
         seed = self._config.seed + SEEDS[purpose]
         drawn = sampler.judged(sampler.asked(labels, seed), seed)
-        records = sample_records(labels, drawn)
+        records = sample_records(labels, drawn, None if strip else sampler.order(len(labels), seed))
         private = guarantees_something(self._config)
         figures = {name: getattr(spending, name) for name in FIGURES}
         batch = BatchRecord(
@@ -212,12 +212,18 @@ class Publication:
         return self._store.presence(self._run_id)
 
 
-def sample_records(labels: Tensor, drawn: Drawn) -> list[SampleRecord]:
-    """The samples of a batch, with the annotator's opinion where there is one."""
+def sample_records(labels: Tensor, drawn: Drawn, order: Tensor | None = None) -> list[SampleRecord]:
+    """The samples of a batch, with the annotator's opinion where there is one.
+
+    ``order`` int64 [n] says which stands where. Samples are numbered as they stand, and annotators
+    see numbers: of classes in turn the number would tell the class that they are not to know.
+    """
     agreed: list[float | None] = [None] * len(labels)
     if drawn.agreement is not None:
         agreed = drawn.agreement.clamp(0, 1).tolist()
-    triples = zip(labels.tolist(), as_pixels(drawn.images), agreed, strict=True)
+    triples = list(zip(labels.tolist(), as_pixels(drawn.images), agreed, strict=True))
+    if order is not None:
+        triples = [triples[place] for place in order.tolist()]
     return [
         SampleRecord.from_pixels(
             position=i, requested_class=label, pixels=image, agreement=agreement

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,14 +16,15 @@ from models.generators import Generator
 from models.shapes import ImageShape
 from models.vectors import load_vector, to_vector
 from privatizers.networks.design import filter_network
+from privatizers.record_noise import KEY_BYTES, records_noise
 from server.config.privatizer import SyntheticPrivatizer
 from server.config.tree import Config
 from server.tensors import Arrays
 
 BATCH = 500
 """Images drawn at once; it decides memory and nothing else."""
-_FILTER_NOISE, _SENSITIVE = 1, 2
-"""What a seed that is not to be known is for."""
+_FILTER_NOISE, _SENSITIVE, _ORDER = b"filter noise", b"sensitive", b"order"
+"""What a key that is not to be known is for."""
 _NORMALS_AT_ONCE = 16
 """PyTorch fills normals in blocks of this length, and a last short block in another way."""
 
@@ -63,8 +63,8 @@ class Sampler:
     With a ``privatizer`` every image went through that filter last, whatever it was chosen by: no
     image of this source shows what the filter hides. The generator's classes are then pairs, each
     class with each of ``sensitive_classes`` values. Which value was asked for, and the filter's
-    noise, follow from the seed *and* the generator's weights: a seed is stored beside samples, and
-    its readers must know neither.
+    noise, follow from the seed *and* the generator's weights, by keyed hashes: a seed is stored
+    beside samples, and its readers must know neither, nor find it by trying all that there are.
 
     Raises:
         ValueError: ``agreement`` outside [0, 1), above 0 without an annotator, or ``attempts``
@@ -119,9 +119,14 @@ class Sampler:
 
     def asked(self, labels: Tensor, seed: int) -> Tensor:
         """What to draw for shown classes int64 [n]: of pairs, each with a value at random."""
-        source = torch.Generator().manual_seed(self._kept_seed(seed, _SENSITIVE))
-        hidden = torch.randint(self.sensitive_classes, labels.shape, generator=source)
-        return labels * self.sensitive_classes + hidden
+        stream = hashlib.shake_256(self._key(seed, _SENSITIVE)).digest(8 * len(labels))
+        hidden = np.frombuffer(stream, "<u8") % np.uint64(self.sensitive_classes)
+        return labels * self.sensitive_classes + torch.from_numpy(hidden.astype(np.int64))
+
+    def order(self, count: int, seed: int) -> Tensor:
+        """An order of so many samples, int64 [count], that only who has the generator can know."""
+        stream = hashlib.shake_256(self._key(seed, _ORDER)).digest(8 * count)
+        return torch.from_numpy(np.argsort(np.frombuffer(stream, "<u8"), kind="stable"))
 
     def unfiltered(self) -> Sampler:
         """The same source without the filter: every image is its first candidate."""
@@ -134,7 +139,8 @@ class Sampler:
         Image i depends on ``seed``, i and its label alone, up to float32 rounding, and not on how
         many others are drawn.
         """
-        return self.hidden(self._chosen(labels, seed).images, seed)
+        drawn, chosen = self._chosen(labels, seed)
+        return self._hidden(drawn.images, seed, torch.stack([labels, chosen], 1))
 
     @torch.no_grad()
     def judged(self, labels: Tensor, seed: int) -> Drawn:
@@ -143,9 +149,10 @@ class Sampler:
         Where a ``privatizer`` hides something there is none: an opinion was of the image before,
         and may tell what is hidden.
         """
-        drawn = self._chosen(labels, seed)
+        drawn, chosen = self._chosen(labels, seed)
         if self.privatizer is not None:
-            return replace(drawn, images=self.hidden(drawn.images, seed), agreement=None)
+            images = self._hidden(drawn.images, seed, torch.stack([labels, chosen], 1))
+            return replace(drawn, images=images, agreement=None)
         if self.annotator is not None and drawn.agreement is None:
             return replace(drawn, agreement=self._belief(drawn.images, labels))
         return drawn
@@ -155,11 +162,12 @@ class Sampler:
         """Whether candidates are turned down."""
         return self.annotator is not None and self.agreement > 0
 
-    def _chosen(self, labels: Tensor, seed: int) -> Drawn:
+    def _chosen(self, labels: Tensor, seed: int) -> tuple[Drawn, Tensor]:
+        """Unfiltered images, and which candidate each of them is, int64 [n]."""
         images = self._candidates(labels, seed, torch.arange(len(labels)))
-        tried = torch.ones(len(labels), dtype=torch.int64)
+        tried, chosen = torch.ones_like(labels), torch.zeros_like(labels)
         if not self.filters:
-            return Drawn(images, None, tried, tried > 0)
+            return Drawn(images, None, tried, tried > 0), chosen
         best = self._belief(images, labels)
         for attempt in range(1, self.attempts):
             open_ = (best < self.agreement).nonzero()[:, 0]
@@ -170,7 +178,8 @@ class Sampler:
             belief = self._belief(others, labels[open_])
             better = belief > best[open_]
             images[open_[better]], best[open_[better]] = others[better], belief[better]
-        return Drawn(images, best, tried, best >= self.agreement)
+            chosen[open_[better]] = attempt
+        return Drawn(images, best, tried, best >= self.agreement), chosen
 
     @torch.no_grad()
     def between(self, shares: Tensor, seed: int) -> Tensor:
@@ -181,27 +190,32 @@ class Sampler:
             images[places] = self.generator(
                 noise[places].to(device), shares[places].to(device)
             ).cpu()
-        return self.hidden(images, seed)
+        return self._hidden(images, seed, shares)
 
     @torch.no_grad()
-    def hidden(self, images: Tensor, seed: int) -> Tensor:
-        """The images as the privatizer's filter releases them, each with noise of its own."""
+    def _hidden(self, images: Tensor, seed: int, drawn_for: Tensor) -> Tensor:
+        """The images as the privatizer's filter releases them, each with noise of its own.
+
+        It follows from seed, place and what the image was drawn for, [n, ...]: two images with one
+        noise would show by their difference what it hides.
+        """
         if self.privatizer is None:
             return images
         shape: tuple[int, ...] = self.privatizer.noise_shape  # type: ignore[assignment]
-        normals = _normals(len(images), math.prod(shape), self._kept_seed(seed, _FILTER_NOISE))
-        noise = normals.reshape(-1, *shape)
+        places = torch.arange(len(images))[:, None]
+        rows = torch.cat([places, drawn_for], 1).float()
+        noise = records_noise(self._key(seed, _FILTER_NOISE), rows, shape)
         pairs = zip(torch.split(images, BATCH), torch.split(noise, BATCH), strict=True)
         device = devices.device_of(self.privatizer)
         parts = [self.privatizer(part.to(device), drawn.to(device)).cpu() for part, drawn in pairs]
         return torch.cat(parts)
 
-    def _kept_seed(self, seed: int, purpose: int) -> int:
-        """A seed that only who has the generator can know."""
-        weights = to_vector(self.generator).tobytes()
-        words = np.frombuffer(hashlib.sha256(weights).digest(), dtype=np.uint32).tolist()
-        mixed = np.random.SeedSequence([seed, purpose, *words])
-        return int(mixed.generate_state(1, np.uint64)[0] >> 1)
+    def _key(self, seed: int, purpose: bytes) -> bytes:
+        """What only who has the generator can know: 32 bytes, where PyTorch's seeds have four."""
+        digest = hashlib.blake2b(person=purpose, digest_size=KEY_BYTES)
+        digest.update(to_vector(self.generator).tobytes())
+        digest.update(str(seed).encode())
+        return digest.digest()
 
     @torch.no_grad()
     def label(self, images: Tensor) -> Tensor:

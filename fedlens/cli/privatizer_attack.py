@@ -45,6 +45,11 @@ def add_attack(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     add("--fresh-noise", action="store_true",
         help="each release has noise of its own also where the filter asks devices to repeat it "
         "(what devices without a key release)")  # fmt: skip
+    add(
+        "--trusted",
+        action="store_true",
+        help="FILTER is a .pt2 of your own: reading one runs what code its maker put there",
+    )
     add("--attackers", nargs="+", default=[], metavar="NAME",
         help="only these, of code, decode, residual, features, logistic, trees, same, wide, "
         "formula (computes the attribute where the data has a formula; default: all)")  # fmt: skip
@@ -75,6 +80,7 @@ def run_attack(args: argparse.Namespace) -> int:
             records=args.records,
             quick=args.quick,
             fresh_noise=args.fresh_noise,
+            trusted=args.trusted,
             seed=args.seed,
             data_dir=args.data_dir,
             tell=tell,

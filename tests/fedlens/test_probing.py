@@ -11,7 +11,7 @@ import fedlens
 from accountant.ledger.ledger import Ledger
 from accountant.ledger.population import OutOfBudget, Population
 from fedlens.cli import main
-from foundation.errors import ExitStatus, WrongUse
+from foundation.errors import ExitStatus, FedlensError, WrongUse
 from server.population import population_folder
 
 ASKED = ["--probe", "label_share:3", "--epsilon", "1"]
@@ -137,3 +137,23 @@ def test_of_a_run_that_ended_early_a_probe_counts_the_whole_plan(tiny_run, tmp_p
     (cut / "ledger.jsonl").write_text("".join(lines[:-1]))
     spent = fedlens.probe_price(cut, "intensity", epsilon=1.0).spent
     assert len(lines) > 2 and spent == pytest.approx(whole)
+
+
+def test_a_network_without_noise_is_not_asked_under_a_guarantee(tiny, tmp_path):
+    """It may tell of single people, and so may what users answer about it."""
+    looking = {
+        **tiny,
+        "schedule": "look critic",
+        "tasks.look.kind": "annotator",
+        "tasks.look.rounds": 1,
+        "tasks.look.noise_multiplier": 3.0,
+    }
+    noised = fedlens.simulate("demo", out=tmp_path / "noised", settings=looking, student=False)
+    found = fedlens.probe(noised, "recognised", epsilon=0.5)
+    told = fedlens.open_run(found.run_dir).statement()
+    assert "annotator of run noised" in told and "leave it out" in told
+    bare = {**looking, "tasks.look.noise_multiplier": 0.0, "tasks.critic.noise_multiplier": 0.0}
+    plain = fedlens.simulate("demo", out=tmp_path / "plain", settings=bare, student=False)
+    with pytest.raises(FedlensError, match=r"tasks.probe.model.*without noise"):
+        fedlens.probe(plain, "recognised", epsilon=0.5)
+    assert not (tmp_path / "plain-probe-1" / "ledger.jsonl").exists()

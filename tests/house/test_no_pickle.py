@@ -12,6 +12,11 @@ FOLDERS = (
     "accountant", "client", "dashboard", "fedlens", "foundation", "models", "privatizers", "server",
     "simulations", "studies",
 )  # fmt: skip
+# A program of torch.export: its own file just written, and one that its owner says is trusted
+TRUSTED = {
+    "privatizers/export.py": ["torch.export.load"],
+    "privatizers/exported.py": ["torch.export.load"],
+}
 
 
 def faults_in(text: str) -> list[str]:
@@ -23,6 +28,8 @@ def faults_in(text: str) -> list[str]:
         if isinstance(node, ast.Call):
             called = ast.unparse(node.func)
             safe = {k.arg: ast.unparse(k.value) for k in node.keywords}
+            if called == "torch.export.load":
+                found.append(called)
             if called == "torch.load" and safe.get("weights_only") != "True":
                 found.append(called)
             if safe.get("allow_pickle", "False") != "False":
@@ -34,7 +41,7 @@ def test_nothing_is_unpickled():
     paths = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
     assert len(paths) > 300
     found = {str(p.relative_to(ROOT)): faults_in(p.read_text("utf-8")) for p in paths}
-    assert {path: what for path, what in found.items() if what} == {}
+    assert {path: what for path, what in found.items() if what} == TRUSTED
 
 
 @pytest.mark.parametrize(
@@ -44,6 +51,7 @@ def test_nothing_is_unpickled():
         "from joblib import load",
         "import torch\ntorch.load('x')",
         "torch.load('x', weights_only=False)",
+        "torch.export.load('x')",
         "import numpy\nnumpy.load('x', allow_pickle=True)",
     ],
 )

@@ -69,8 +69,10 @@ def test_a_run_stores_nothing_but_filtered_samples(tmp_path):
         stored = store.samples(wanted)
         # rounds have samples too, which nothing hides yet
         assert [(batch.round, batch.purpose) for batch in batches] == [(2, "curated")]
-        # the class, and no sensitive attribute: neither in a column nor in the order
-        assert [sample.requested_class for sample in stored] == [i % 10 for i in range(30)]
+        # the class in a column, no sensitive attribute there, and neither in the order
+        classes = [sample.requested_class for sample in stored]
+        assert sorted(classes) == sorted(3 * list(range(10)))
+        assert classes != [i % 10 for i in range(30)]
     bare = replace(sampler, privatizer=None, sensitive_classes=1)
     pairs = torch.arange(20)
     shown, raw = sampler.draw(pairs, 3), bare.draw(pairs, 3)
@@ -80,6 +82,22 @@ def test_a_run_stores_nothing_but_filtered_samples(tmp_path):
     assert [task.name for task in scheduled(config)] == ["critic"]
     plain = config.updated({"privatizer.kind": "none"})
     assert planned_epsilon(config, 1e-3) == planned_epsilon(plain, 1e-3)
+
+
+def test_a_samples_number_tells_no_one_its_class(tmp_path):
+    """Annotators of a blind project see numbers; who has the generator finds the order again."""
+    _, directory, outcome = trained(tmp_path / "run")
+    sampler = kept_sampler(directory)
+    with open_store(directory.default_store) as store:
+        (batch,) = [one for one in store.batches(outcome.run_id) if one.purpose == "curated"]
+        stored = store.samples(SampleFilter(run_id=outcome.run_id, purpose="curated"))
+    numbered = sorted(stored, key=lambda sample: sample.sample_id)
+    order = sampler.order(batch.count, batch.seed)
+    asked = torch.arange(batch.count) % 10
+    assert [one.requested_class for one in numbered] == asked[order].tolist() != asked.tolist()
+    with torch.no_grad():
+        next(iter(sampler.generator.parameters())).add_(1e-3)
+    assert not torch.equal(sampler.order(batch.count, batch.seed), order)
 
 
 def test_a_runs_filter_is_exported_for_devices(tmp_path, capsys):
@@ -340,9 +358,46 @@ def test_a_seed_tells_neither_the_sensitive_value_nor_the_noise(tmp_path):
         next(iter(other.generator.parameters())).add_(1e-3)
     labels = torch.arange(10).repeat(20)
     assert not torch.equal(sampler.asked(labels, 7), other.asked(labels, 7))
-    same = torch.zeros(4, 1, 28, 28)
-    assert not torch.equal(sampler.hidden(same, 7), other.hidden(same, 7))
-    assert torch.equal(sampler.hidden(same, 7), copy.deepcopy(sampler).hidden(same, 7))
+    shares = torch.eye(sampler.classes)[:2]
+    assert not torch.equal(sampler.between(shares, 7), other.between(shares, 7))
+    assert torch.equal(sampler.between(shares, 7), copy.deepcopy(sampler).between(shares, 7))
+
+
+def test_trying_all_seeds_of_pytorch_finds_neither_value_nor_noise(tmp_path, monkeypatch):
+    """A generator of PyTorch takes 32 bits of its seed, so that 2^32 tries find what it drew."""
+    sampler = kept_sampler(trained(tmp_path / "run")[1])
+    labels = torch.arange(10).repeat(20)
+
+    def refuse(*_, **__):
+        raise AssertionError("drawn from 32 bits")
+
+    monkeypatch.setattr(torch, "Generator", refuse)
+    asked = sampler.asked(labels, 7)
+    assert set((asked % 2).tolist()) == {0, 1} and torch.equal(asked // 2, labels)
+    assert torch.equal(sampler.asked(labels[:50], 7), asked[:50])
+    same = sampler._hidden(torch.zeros(4, 1, 28, 28), 7, torch.zeros(4, 1))
+    assert len(torch.unique(same.flatten(1), dim=0)) == 4
+
+
+def test_two_images_of_one_seed_have_two_noises_and_one_image_has_one(tmp_path):
+    sampler = kept_sampler(trained(tmp_path / "run")[1])
+    noises, network = [], sampler.privatizer
+    zeros, ones = torch.zeros(3, dtype=torch.int64), torch.ones(3, dtype=torch.int64)
+
+    class Heard(torch.nn.Module):
+        noise_shape = network.noise_shape
+
+        def forward(self, images, noise):
+            noises.append(noise)
+            return network(images, noise)
+
+    source = replace(sampler, privatizer=Heard())
+    for labels in (zeros, zeros[:2], ones):
+        source.draw(labels, 7)
+    first, fewer, others = noises
+    assert torch.equal(first[:2], fewer)
+    assert not bool((first == others).any())
+    assert len(torch.unique(first[:, 0])) == 3
 
 
 def test_a_source_of_pairs_without_a_filter_is_refused(tmp_path):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import zipfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +15,7 @@ import torch
 
 from dashboard.privatizers import BLIND, knows
 from fedlens.cli import main
-from privatizers.export import export_filter
+from privatizers.export import ExportError, export_filter
 from privatizers.exported import ExportedFilter
 from privatizers.networks.releasers import ConvReleaser
 from studies.attackers import ATTACKERS, FRESH, INFORMED, STRONG, AttackError
@@ -122,18 +124,48 @@ def test_of_an_exported_filter_releases_alone_are_seen(
         pytest.importorskip("onnxscript")
     path = tmp_path / f"filter{suffix}"
     export_filter(releaser, torch.zeros(SHAPE), path, "onnx" if suffix == ".onnx" else "torch")
-    opened = ExportedFilter.open(path)
+    opened = ExportedFilter.open(path, trusted=True)
     assert (opened.shape, opened.noise_shape, opened.choices) == (SHAPE, releaser.noise_shape, 1)
     source = torch.Generator().manual_seed(0)
     images = torch.rand(3, *SHAPE, generator=source) * 2 - 1
     noise = torch.randn(3, *releaser.noise_shape, generator=source)
     torch.testing.assert_close(opened(images, noise), releaser(images, noise), atol=1e-4, rtol=0)
     given = ["--quick", "--attackers", "code", "logistic", "--records", "300", "--json"]
+    given += ["--trusted"] if suffix == ".pt2" else []
     status, out, err = _attack(capsys, path, *given)
     assert status == 0
     assert [one["attacker"] for one in _json(out)["attacks"]] == ["logistic"]
     assert "code: left out, this filter shows no code" in err
     assert "attack the kept file too" in out
+
+
+class _Runs:
+    """Writes a file as it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Path.touch, (self.path,)
+
+
+def test_a_program_from_elsewhere_runs_no_code_of_its_maker(
+    capsys: pytest.CaptureFixture[str], releaser: ConvReleaser, tmp_path: Path
+) -> None:
+    made, evil, ran = (tmp_path / name for name in ("made.pt2", "evil.pt2", "ran"))
+    export_filter(releaser, torch.zeros(SHAPE), made, "torch")
+    with zipfile.ZipFile(made) as own, zipfile.ZipFile(evil, "w") as changed:
+        for part in own.infolist():
+            content = io.BytesIO(own.read(part))
+            if "sample_inputs/" in part.filename:
+                content = io.BytesIO()
+                torch.save(((_Runs(ran),), {}), content)
+            changed.writestr(part.filename, content.getvalue())
+    status, _, err = _attack(capsys, evil, "--quick")
+    assert status == 2 and "--trusted" in err and "Traceback" not in err
+    assert not ran.exists()
+    with pytest.raises(ExportError, match="trusted"):
+        ExportedFilter.open(made)
 
 
 @pytest.mark.parametrize(
