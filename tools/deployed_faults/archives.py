@@ -119,8 +119,10 @@ def main() -> None:
         for target in archives(Path(folder)):
             if args.only not in target.name:
                 continue
-            row = row_of_parser(fuzz(target, args.count, 0, args.seconds))
-            Console().print(" | ".join(row), highlight=False)
+            done = fuzz(target, args.count, 0, args.seconds)
+            Console().print(" | ".join(row_of_parser(done)), highlight=False)
+            for problem, example in done.examples.items():
+                Console().print(f"{problem} from {example}", markup=False, highlight=False)
 
 
 if __name__ == "__main__":
