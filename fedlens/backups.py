@@ -18,6 +18,7 @@ from fedlens.runs import Run
 from foundation.dates import set_file_date, today
 from foundation.errors import FedlensError
 from foundation.files import flush_folder, make_folder_durably
+from foundation.tars import CautiousMember
 
 MANIFEST, VERSION = "fedlens-backup.json", 1
 STORE, PLACE, STORE_NOTE = "store.db", "place.json", "store-url"
@@ -177,22 +178,25 @@ def _add(tar: tarfile.TarFile, name: str, content: Any, size: int) -> None:
 
 def _read_archive(source: Path, folder: Path) -> None:
     try:
-        with tarfile.open(source, mode="r:") as tar:
-            first = tar.next()
-            if first is None or first.name != MANIFEST:
-                raise BackupError(f"{source} is no backup of a run: it lacks {MANIFEST}")
-            hashes = _manifest(source, tar, first)
+        with tarfile.open(source, mode="r:", tarinfo=CautiousMember) as tar:
+            hashes = _manifest(source, tar)
             for entry in iter(tar.next, None):
                 _take(source, tar, entry, hashes, folder)
                 setattr(tar, "members", [])  # noqa: B010  (it remembers each entry there was)
-    except (OSError, tarfile.TarError, EOFError) as error:
+    except BackupError:
+        raise
+    except (OSError, tarfile.TarError, EOFError, ValueError, OverflowError) as error:
+        # of sizes that are none, tarfile raises what Python's integers do
         raise BackupError(f"{source} cannot be read ({error}): take another copy") from None
     if hashes:
         raise BackupError(f"{source} lacks {sorted(hashes)[0]}: take another copy")
 
 
-def _manifest(source: Path, tar: tarfile.TarFile, entry: tarfile.TarInfo) -> dict[str, str]:
+def _manifest(source: Path, tar: tarfile.TarFile) -> dict[str, str]:
     """Hash of each file by its name; all of it looked at before any file is written."""
+    entry = tar.next()
+    if entry is None or entry.name != MANIFEST:
+        raise BackupError(f"{source} is no backup of a run: it lacks {MANIFEST}")
     if entry.size > LARGEST_MANIFEST:
         raise BackupError(f"{source} has a list of files of {entry.size} bytes: it is none of ours")
     try:
@@ -203,7 +207,7 @@ def _manifest(source: Path, tar: tarfile.TarFile, entry: tarfile.TarInfo) -> dic
     if version != VERSION:
         raise BackupError(f"{source} is of version {version!r:.40}; this fedlens reads {VERSION}")
     for name in hashes:
-        if not _may_come_back(name):
+        if not isinstance(name, str) or not _may_come_back(name):
             raise BackupError(f"{source} lists {name!r:.200}, which no backup of a run holds")
     if len(hashes) > MOST_FILES:
         raise BackupError(f"{source} lists {len(hashes)} files: no run has over {MOST_FILES}")

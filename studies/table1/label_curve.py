@@ -16,7 +16,6 @@ from torch import Tensor
 
 from client.datasets.spec import Augmentation
 from simulations.students.augmentation import augment
-from simulations.students.distillation import Source
 from simulations.students.students import StudentResult, predict, train_student
 from studies.table1.evaluation import EvaluationBudget
 from studies.table1.judges import JudgeNet
@@ -36,7 +35,8 @@ class LabelPoint(NamedTuple):
 
 
 def label_curve(
-    sampler: Source,
+    samples: Tensor,
+    classes: int,
     judge: JudgeNet,
     test: tuple[Tensor, Tensor],
     *,
@@ -44,13 +44,12 @@ def label_curve(
     seed: int,
     augmentation: Augmentation,
 ) -> list[LabelPoint]:
-    """Students of ever more labelled samples, all classes equally often.
+    """Students of ever more labelled ``samples``, whose ``classes`` stand in turn.
 
     ``judge`` gives labels in a person's place; mixtures of ``augmentation`` are left out.
     """
-    most = max(effort.labels)
-    requested = torch.arange(most) % sampler.classes
-    samples = sampler.draw(requested, seed)
+    most = len(samples)
+    requested = torch.arange(most) % classes
     annotated = predict(judge, samples).argmax(1)
 
     def student(count: int, labels: Tensor) -> StudentResult:
@@ -59,7 +58,7 @@ def label_curve(
         # every sample as it is once, all its other copies changed
         images = samples[:count].repeat(copies, 1, 1, 1)
         images[count:] = augment(images[count:], augmentation, source)
-        targets, classes = labels[:count].repeat(copies), sampler.classes
+        targets = labels[:count].repeat(copies)
         return train_student(images, targets, *test, classes=classes, epochs=EPOCHS, seed=seed)
 
     def point(count: int) -> LabelPoint:

@@ -54,6 +54,7 @@ class Measuring:
         self._orientation = orientation_judge(dataset, judges, effort.orientation_epochs)
         self._teacher = _teacher(sampler)
         self._draws = seed * 1_000 + DRAW_SEED
+        self._drawn: Tensor | None = None
 
     def all(self, *, curve: bool, sheet: Path, caption: str, report: Report) -> dict[str, Any]:
         """Every figure of the trial as a JSON object; writes its contact sheet with a caption."""
@@ -76,7 +77,7 @@ class Measuring:
     def judged(self) -> dict[str, Any]:
         """What networks trained on real images say of samples, and of real test images."""
         labels = torch.arange(self._effort.judged) % self._sampler.classes
-        images = self._sampler.draw(labels, self._draws)
+        images = self._samples(len(labels))
         seen = predict(self._judge, images).argmax(1)
         real, truth = self._test
         return {
@@ -90,6 +91,15 @@ class Measuring:
             "judged_rotated_real": self._rotated(real),
             **self._unfiltered(labels),
         }
+
+    def _samples(self, count: int) -> Tensor:
+        """So many samples [count, c, h, w] of the classes in turn; drawn once."""
+        if self._drawn is None or len(self._drawn) < count:
+            most = max(self._effort.judged, *self._effort.labels)
+            self._drawn = self._sampler.draw(
+                torch.arange(most) % self._sampler.classes, self._draws
+            )
+        return self._drawn[:count]
 
     def _unfiltered(self, labels: Tensor) -> dict[str, float]:
         """The same of the generator's samples before the annotator picks among them."""
@@ -151,9 +161,10 @@ class Measuring:
 
     def curve(self) -> list[Any]:
         """Accuracy against the number of labelled samples."""
+        samples = self._samples(max(self._effort.labels))
         return label_curve(
-            self._sampler, self._judge, self._test, effort=self._effort, seed=self._draws,
-            augmentation=self._augmentation,
+            samples, self._sampler.classes, self._judge, self._test, effort=self._effort,
+            seed=self._draws, augmentation=self._augmentation,
         )  # fmt: skip
 
     def draw_sheet(self, path: Path, caption: str) -> None:

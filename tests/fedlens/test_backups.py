@@ -282,6 +282,33 @@ def test_a_size_that_the_archive_does_not_have_is_refused(tmp_path):
     assert not (tmp_path / "back.part").exists()
 
 
+@pytest.mark.parametrize("size", ["7" * 12, "base-256"])
+def test_a_size_that_no_integer_of_the_machine_holds_is_refused(tmp_path, size):
+    """A fuzzer found it in a million archives: tarfile raised an OverflowError."""
+    path = tmp_path / "a.tar"
+    with path.open("wb") as file, tarfile.open(fileobj=file, mode="w") as tar:
+        entry, content = plain("ledger.jsonl", b"x")
+        entry.pax_headers = {"comment": "x"}
+        tar.addfile(entry, io.BytesIO(content))
+    damaged = bytearray(path.read_bytes())
+    damaged[124:136] = b"\x80" + b"\x7f" * 11 if size == "base-256" else size.encode()
+    damaged[148:156] = b" " * 8
+    damaged[148:156] = f"{sum(damaged[:512]):06o}\0 ".encode()
+    path.write_bytes(damaged)
+    with pytest.raises(BackupError, match="take another copy"):
+        fedlens.restore(path, tmp_path / "back")
+    assert not (tmp_path / "back.part").exists()
+
+
+def test_a_list_of_files_whose_names_are_no_texts_is_refused(tmp_path):
+    manifest = json.dumps({"version": 1, "files": [[1, "0" * 64]]}).encode()
+    path = tmp_path / "a.tar"
+    with path.open("wb") as file, tarfile.open(fileobj=file, mode="w") as tar:
+        tar.addfile(plain(MANIFEST, manifest)[0], io.BytesIO(manifest))
+    with pytest.raises(BackupError, match="no backup of a run holds"):
+        fedlens.restore(path, tmp_path / "back")
+
+
 def test_many_entries_and_a_deep_or_long_list_are_refused_at_once(tmp_path, monkeypatch):
     deep = listed(tmp_path / "deep.tar", [], {"x": "0"}, head=b"[" * 200_000)
     with pytest.raises(BackupError, match="damaged list"):

@@ -1,4 +1,4 @@
-"""Spoiled archives for what reads backups and apps' bundles.
+"""Spoiled archives for what reads backups, apps' bundles and shards of records.
 
 ``python -m tools.deployed_faults.archives --count 1000000`` prints the table.
 """
@@ -19,6 +19,8 @@ from pathlib import Path
 
 from rich.console import Console
 
+from client.datasets.sources.records import SourceColumns
+from client.datasets.sources.tars import tar_records
 from fedlens.backups import MANIFEST, restore
 from fedlens.deploy.bundles import bundle_problem
 from server.config.tree import Config
@@ -29,7 +31,7 @@ from studies.benchmarks.fuzzing.targets import FuzzTarget
 
 
 def archives(folder: Path) -> list[FuzzTarget]:
-    """Readers of backups and of apps' bundles, over archives whose checksums fit."""
+    """Readers of backups, apps' bundles and shards, over archives whose checksums fit."""
     files = {"config.toml": Config().to_toml().encode(), "checkpoint/filter": b"x"}
     hashes = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     manifest = json.dumps({"version": 1, "files": hashes}).encode()
@@ -46,9 +48,13 @@ def archives(folder: Path) -> list[FuzzTarget]:
     def judge(data: object) -> object:
         return bundle_problem(_raw(data), hashlib.sha256(_raw(data)).hexdigest(), ())
 
+    def records(data: object) -> object:
+        return list(tar_records(_written(packed, data), SourceColumns()))
+
     return [
         FuzzTarget("archive: backup", odd_tar(backup), bring_back),
         FuzzTarget("archive: app bundle", odd_bundle(app), judge),
+        FuzzTarget("archive: shard", odd_tar(_SHARD), records),
     ]
 
 
@@ -56,6 +62,9 @@ _PROJECT = b"""[tool.flwr.app.components]
 serverapp = "server.app:app"
 clientapp = "client.app:app"
 """
+
+
+_SHARD = {"a/0.png": b"no picture", "a/0.cls": b"3", "a/0.json": b'{"x": 1}', "a/1.txt": b"x"}
 
 
 def odd_bundle(members: Mapping[str, bytes]) -> Make:
@@ -108,7 +117,7 @@ def _raw(data: object) -> bytes:
 
 
 def main() -> None:
-    """Fuzz both, or the one that is named, and print their rows."""
+    """Fuzz all, or those that are named, and print their rows."""
     parser = argparse.ArgumentParser(prog="python -m tools.deployed_faults.archives")
     parser.add_argument("--count", type=int, default=2000, help="inputs a parser")
     parser.add_argument("--only", default="", help="parsers whose name has this in it")

@@ -22,6 +22,7 @@ from client.datasets.sources.records import (
     reason,
 )
 from client.datasets.sources.unpacking import BoundedReader, is_gzip
+from foundation.tars import CautiousMember, EndingStream
 
 ENDINGS = (".tar", ".tar.gz", ".tgz")
 MOST_TEXT = 2**20
@@ -52,9 +53,10 @@ def _shard(shard: Path) -> Iterator[Found]:
             if is_gzip(shard):
                 packed = gzip.GzipFile(fileobj=plain)
                 stream = cast(IO[bytes], BoundedReader(cast(IO[bytes], packed), shard))
-            with tarfile.open(fileobj=stream, mode="r|") as tar:
+            ending = cast(IO[bytes], EndingStream(stream))
+            with tarfile.open(fileobj=ending, mode="r|", tarinfo=CautiousMember) as tar:
                 yield from _records(shard, tar)
-    except (tarfile.TarError, OSError, EOFError, ValueError, UnicodeError) as error:
+    except (tarfile.TarError, OSError, EOFError, ValueError, OverflowError) as error:
         if isinstance(error, SourceError):
             raise
         raise SourceError(

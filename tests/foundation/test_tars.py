@@ -1,0 +1,58 @@
+"""Sizes that tar headers lie about make no room, and no reader wait."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import time
+
+import pytest
+
+from client.datasets.sources.records import SourceColumns, SourceError
+from client.datasets.sources.tars import tar_records
+from foundation.tars import MOST_SIZE, CautiousMember, EndingStream
+
+
+def member(name: str, size: int, kind: bytes = tarfile.REGTYPE, content: bytes = b"x") -> bytes:
+    """A header of a member that says ``size``, and a block that it has."""
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.type = size, kind
+    return entry.tobuf(tarfile.GNU_FORMAT) + content.ljust(512, b"\0")
+
+
+def names(data: bytes, mode: str = "r:") -> list[str]:
+    file = io.BytesIO(data)
+    with tarfile.open(fileobj=file, mode=mode, tarinfo=CautiousMember) as tar:
+        return [entry.name for entry in tar]
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME])
+@pytest.mark.parametrize("size", [1 << 21, 1 << 36, 1 << 80])
+@pytest.mark.parametrize("mode", ["r:", "r|"])
+def test_no_header_makes_room_for_what_it_says(kind: bytes, size: int, mode: str) -> None:
+    with pytest.raises(tarfile.ReadError, match="bytes is none of an archive's"):
+        names(member("a", 1) + member("b", size, kind), mode)
+
+
+def test_a_size_that_no_disk_has_is_refused_and_a_large_one_is_not() -> None:
+    with pytest.raises(tarfile.ReadError):
+        names(member("a", MOST_SIZE + 1))
+    assert names(member("a" * 150, 1)) == ["a" * 150], "a long name goes before its member"
+
+
+def test_a_shard_that_ends_within_a_member_is_told_at_once(tmp_path) -> None:
+    """A member that is passed over was skipped block by block, were it of 64 TB."""
+    shard = tmp_path / "train-000.tar"
+    shard.write_bytes(member("0.bin", MOST_SIZE) + member("1.cls", 1))
+    began = time.monotonic()
+    with pytest.raises(SourceError, match="write the shard anew"):
+        list(tar_records(shard, SourceColumns()))
+    assert time.monotonic() - began < 5
+
+
+def test_a_stream_gives_what_there_is_and_then_ends() -> None:
+    stream = EndingStream(io.BytesIO(b"abc"))
+    assert stream.read(2) == b"ab" and stream.read(2) == b"c"
+    with pytest.raises(EOFError):
+        while True:
+            assert stream.read(2) == b""
