@@ -29,6 +29,7 @@ from studies.metrics.targets import FilterTarget
 
 RESAMPLES = 200
 MOST_NUMBERS = 30_000_000  # Of a table of codes: more draws of each record are not taken
+SMALLEST, LARGEST = 1e-3, 1e3  # Numbers released that attackers of releases take as they are
 
 
 @dataclass(frozen=True)
@@ -160,11 +161,21 @@ def _attack(
         fitted = attacker.facing(target.filter, known).fit(known, seed)
     else:
         known = known.take(slice(0, effort.images))
-        shown = target.sent(test, seed + 2, releases)
-        fitted = attacker.fit(target.sent(known, seed + 1, releases), seed)
+        seen = target.sent(known, seed + 1, releases)
+        seen, shown = _to_scale(seen, target.sent(test, seed + 2, releases))
+        fitted = attacker.fit(seen, seed)
     found = _scored(fitted, shown, known, seed)
     seconds = time.perf_counter() - start
     return FilterAttack(name, knows.words, releases, len(known), *found, seconds)
+
+
+def _to_scale(seen: PrivateData, shown: PrivateData) -> tuple[PrivateData, PrivateData]:
+    """Both divided by one number, where a filter sends some that no attacker computes with."""
+    largest = seen.records.abs().max()
+    if largest == 0 or SMALLEST <= largest <= LARGEST:
+        return seen, shown
+    first, second = (replace(part, records=part.records / largest) for part in (seen, shown))
+    return first, second
 
 
 def _draws(target: FilterTarget, effort: Effort, releases: int) -> int:

@@ -96,6 +96,26 @@ def test_a_leaky_code_is_caught_where_releases_show_nothing() -> None:
     assert strongest([residual, code]) is code
 
 
+class Scaled(nn.Module):
+    """Sends images as they are, in numbers of another size."""
+
+    noise_shape = (1,)
+
+    def __init__(self, scale: float) -> None:
+        super().__init__()
+        self.scale = scale
+
+    def forward(self, records: Tensor, noise: Tensor, choice: Tensor | None = None) -> Tensor:
+        return records * self.scale
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e30, 3e38])
+def test_numbers_of_any_size_are_read(scale: float) -> None:
+    found = attack_filter(a_target(Scaled(scale)), ["residual", "features"], effort=FAST)
+    for one in found:
+        assert one.balanced > 0.9, one
+
+
 def test_pure_noise_gives_every_attacker_a_coin() -> None:
     names = ["code", "decode", "residual", "features", "logistic"]
     found = attack_filter(a_target(a_releaser(0.0)), names, effort=FAST)
