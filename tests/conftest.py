@@ -69,11 +69,8 @@ def quick_stores() -> Iterator[None]:
 def no_store_left_behind() -> Iterator[None]:
     """Serving the dashboard names its store in the environment, where later runs would look."""
     yield
-    os.environ["FEDLENS_HOME"] = tempfile.mkdtemp(prefix="fedlens-tests-")  # not the tester's own
-
-
-for name in (STORE_VARIABLE, USER_VARIABLE):
-    os.environ.pop(name, None)
+    for name in (STORE_VARIABLE, USER_VARIABLE):
+        os.environ.pop(name, None)
 
 
 @pytest.fixture(autouse=True)

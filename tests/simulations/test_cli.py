@@ -191,12 +191,6 @@ def test_a_stores_password_is_neither_written_nor_shown(tmp_path):
         directory.remembered_store()
 
 
-@pytest.fixture(autouse=True)
-def no_store_of_the_shell(monkeypatch):
-    """A store that the environment names, by another test's doing too, would be taken."""
-    monkeypatch.delenv("FEDLENS_STORE", raising=False)
-
-
 def test_a_named_store_is_found_again(capsys, fast, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert run(capsys, *fast, "--out", "run", "--store", "sqlite:///shared.db")[0] == 0
