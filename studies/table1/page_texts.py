@@ -11,7 +11,7 @@ fedlens study table1 --quick
 fedlens study table1 --rows mnist-record --seeds 0 1 2 --guarantee 1@1e-10
 ```
 
-The first takes about seven minutes on two cores that have nothing else to do, and its
+The first takes about five minutes on two cores that have nothing else to do, and its
 students see a quarter as many images as those of the full table. Without
 arguments the command fills in whatever the folder `runs/study` still lacks of the whole table; it
 can be stopped at any time.
