@@ -7,6 +7,8 @@ build/peers, by `make bench`; without it its rows say "not measured".
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import io
 from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
@@ -88,4 +90,9 @@ def apple_round(size: Size, cohort: int) -> Callable[[], object]:
         local_learning_rate=RATE,
     )
     asyncio.set_event_loop(asyncio.new_event_loop())  # pfl takes its thread's
-    return lambda: FederatedAveraging().run(algorithm, backend, model, local, None, callbacks=[])
+
+    def quietly() -> None:
+        with contextlib.redirect_stdout(io.StringIO()):  # pfl prints its metrics of each round
+            FederatedAveraging().run(algorithm, backend, model, local, None, callbacks=[])
+
+    return quietly
