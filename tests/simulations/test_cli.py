@@ -240,6 +240,12 @@ def test_parsing_and_help_load_no_training_framework():
     subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ})
 
 
+def test_the_package_runs_as_a_module_too():
+    command = [sys.executable, "-m", "fedlens", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.strip().startswith("fedlens ")
+
+
 def test_the_command_is_installed_and_quiet_without_a_terminal(fast, tmp_path):
     command = [str(Path(sys.executable).parent / "fedlens"), *fast, "--out", str(tmp_path / "run")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
