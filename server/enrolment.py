@@ -144,7 +144,7 @@ def describe(grid: Grid, nodes: Iterable[int], deadline: float) -> tuple[Enrolle
             found.append(EnrolledNode(node, _with_sound_numbers(Description.from_record(reply))))
         except ReplyError as error:
             logger.warning(
-                "a node cannot take part: %s; see its own log, and that it runs the server's fedlens",
+                "a node cannot take part: %s; see its log, and that it runs the server's fedlens",
                 error,
             )
     return tuple(sorted(found, key=lambda node: node.partition))
