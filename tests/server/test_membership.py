@@ -15,9 +15,9 @@ from accountant.ledger.population import Population, PopulationError, Population
 from client.app import build_client_app
 from client.data import DataOrigin
 from client.members import members_of
-from fedlens.cli import main
 from client.messages import TRAIN
 from client.secure_messages import MASKED as MASKED_TRAIN
+from fedlens.cli import main
 from server import membership
 from server.agreed import EnrolmentError
 from server.enrolment import enrol
