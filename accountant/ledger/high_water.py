@@ -72,6 +72,25 @@ class HighWaterMark:
                 "ledger went on; go on in that one",
             )
 
+    @classmethod
+    def read(cls, path: Path) -> Ledger:
+        """A ledger for who only looks, while others may write to it.
+
+        Raises:
+            LedgerError: it cannot be trusted, or lacks what it had.
+        """
+        found = Ledger.read(path)
+        while True:
+            try:
+                cls(found).check(found)
+            except LedgerError:
+                now = Ledger.read(path)
+                if len(now) == len(found):  # what is noted was in the ledger before
+                    raise
+                found = now
+            else:
+                return found
+
     def _kept(self) -> tuple[int, str]:
         if self._path is None:
             return 0, ""

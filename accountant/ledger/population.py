@@ -91,7 +91,7 @@ class Population:
     @classmethod
     def read(cls, folder: Path) -> Population:
         """The same for who only looks: nothing is changed, and no right to write is needed."""
-        return cls(Ledger.read(ledger_in(folder)))
+        return cls(HighWaterMark.read(ledger_in(folder)))
 
     @property
     def identity(self) -> str:

@@ -223,6 +223,8 @@ def test_an_older_copy_of_a_population_is_refused_to_all_runs(population, folder
     rewrite(folder, lambda lines: lines[:-2])
     with pytest.raises(LedgerError, match="1 entries, and 3 were written on this machine"):
         Population.open(folder)
+    with pytest.raises(LedgerError, match="1 entries, and 3 were written on this machine"):
+        Population.read(folder)  # which would show more left than there is
     (folder / "ledger.jsonl").write_bytes(whole)
     assert len(Population.open(folder).ledger) == 3
     rewrite(folder, lambda lines: lines[:-1])
@@ -251,6 +253,23 @@ def test_two_copies_of_a_population_do_not_both_grant(population, folder, tmp_pa
     with pytest.raises(LedgerError, match="1 entries, and 2 were written"):
         spend(one, number=2)
     assert len(one.ledger) == 1
+
+
+def test_one_who_looks_while_it_is_charged_finds_no_fault(population, folder, monkeypatch):
+    """The mark may be of an entry that was written since the ledger was read."""
+    spend(population)
+    read, looks = Ledger.read.__func__, []
+
+    def reading(kind, path, *more):
+        found = read(kind, path, *more)
+        looks.append(len(found))
+        if len(looks) < 4:
+            spend(population, number=len(looks) + 1)
+        return found
+
+    monkeypatch.setattr(Ledger, "read", classmethod(reading))
+    assert len(Population.read(folder).ledger) == 4
+    assert looks == [1, 2, 3, 4]
 
 
 def test_where_there_is_no_home_a_ledger_is_kept_all_the_same(tmp_path, monkeypatch):
