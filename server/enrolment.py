@@ -230,7 +230,7 @@ def _agreed(
     if len(set(partitions)) != len(partitions):
         raise EnrolmentError(f"two nodes claim the same partition-id among {partitions}")
     if not described:
-        raise EnrolmentError("no node can take part: see the nodes' own logs")
+        raise EnrolmentError("no node can take part: see this log and the nodes' own")
     check_agreed(list(described.values()), config)
     if others := [d.partition for d in described.values() if d.slice != config.data.slice]:
         raise EnrolmentError(

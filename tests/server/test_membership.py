@@ -529,6 +529,13 @@ def test_a_node_that_no_longer_says_who_is_revoked_is_turned_away(
     assert run_town(made, town, "third").whole
 
 
+def test_where_every_node_is_turned_away_the_servers_log_is_named(config, caplog):
+    made = config()
+    with pytest.raises(EnrolmentError, match="see this log and the nodes' own"):
+        enrol(Town(made), made, objection=lambda node: "an objection")
+    assert caplog.text.count("is turned away: an objection") == NODES
+
+
 def test_revoking_a_number_that_no_node_names_any_more_says_so(
     config, run_town, clinic, key, tmp_path, capsys
 ):
