@@ -43,7 +43,7 @@ class ProbePrice:
     """Half of the 95% interval of the mean over the enrolled users, in users' measure [0, 1]."""
     together: float
     """DP ε at ``delta`` of the probe and what was spent before: by the population, or without one
-    by the run that it is about and that run's probes."""
+    by the run that it is about, that whose network it asks, and the probes of both."""
     spent: float
     """The same before the probe."""
     budget: float | None

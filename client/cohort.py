@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -96,19 +98,20 @@ def _chunk(
 ) -> tuple[Tensor, Tensor]:
     """The clipped sum of some users and their clipped norms, others' zeros behind them.
 
-    Where they cannot be computed together each is computed alone, among absent ones, and one that
-    cannot be is absent as well.
+    Where they cannot be computed together each place is computed alone, among absent ones, and one
+    who cannot be is absent as well. Places where there is no user are computed like the others, so
+    that this too takes as long however many were drawn.
     """
     try:
         return _computed(task, users, request, part, decoys)
     except Exception:  # whatever it is, it may be one user's doing
         total, nothing = _computed(task, users, request, ())
         clipped = torch.zeros_like(nothing)
-        if len(part) < 2:
-            return total, clipped
-        for place, user in enumerate(part):
-            alone, norm = _chunk(task, users, request, (user,))
-            total, clipped[place] = total + alone, norm[0]
+        for place in range(task.chunk):
+            here = slice(place, place + 1)
+            with suppress(Exception):
+                alone, norm = _computed(task, users, request, part[here], decoys[here])
+                total, clipped[place] = total + alone, norm[0]
         return total, clipped
 
 
@@ -119,8 +122,8 @@ def _computed(
     part: tuple[int, ...],
     decoys: tuple[int, ...] = (),
 ) -> tuple[Tensor, Tensor]:
-    filled = part + (NO_USER,) * (task.chunk - len(part))
+    filled, beside = (who + (NO_USER,) * (task.chunk - len(who)) for who in (part, decoys))
     seeds = UserSeeds(users, request.key, request.round, filled)
-    updates = task.updates(CohortData(users, filled, decoys), seeds)
+    updates = task.updates(CohortData(users, filled, beside), seeds)
     total, clipped = clip_and_sum(updates, request.mechanism.clipping_norm)
     return total.cpu(), clipped.cpu()

@@ -1,8 +1,7 @@
 """What travels between server and nodes, and nothing else does.
 
-This is the contract of the federation: the server builds requests and reads replies with it, the
-client the other way round. Every message holds at most one `ArrayRecord` and one `ConfigRecord`.
-A reply carries sums over a node's users, never anything of a single user, never a loss or a text.
+By it the server builds requests and reads replies, the client the other way round. A message holds
+an `ArrayRecord` and a `ConfigRecord` at most. Replies carry sums over users: no one's own, no text.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ class Description(BaseModel):
 
     def to_record(self) -> RecordDict:
         """As the content of a reply."""
-        fields = {**self.model_dump(), "shape": list(self.shape)}
+        fields = {**self.model_dump(), "shape": list(self.shape), SALT: fresh_salt()}
         return RecordDict({"config": ConfigRecord({"status": DONE, **fields})})
 
     @classmethod
@@ -86,10 +85,11 @@ class Description(BaseModel):
         Raises:
             ReplyError: the node failed, or the reply lacks a field or has one of another kind.
         """
-        fields = {key: value for key, value in _config(record).items() if key != "status"}
+        fields = dict(_config(record).items())
         try:
+            del fields["status"], fields[SALT]
             return cls.model_validate(fields)
-        except (ValidationError, TypeError):
+        except (ValidationError, TypeError, KeyError):
             raise ReplyError("a description lacks a field or has one of another kind") from None
 
 

@@ -52,7 +52,7 @@ ENVIRONMENT = """## Environment
 | `FEDLENS_STORE` | URL of the store, where no `--store` is given |
 | `FEDLENS_RUNS` | folder of run folders, where the dashboard finds no run beside its store |
 | `FEDLENS_PATHS` | folders whose files a run's settings may name, as in `PATH`; not set: any |
-| `FEDLENS_HOME` | where `flwr run` puts runs when `run.out` is empty; `~/.fedlens` by default |
+| `FEDLENS_HOME` | folder of `populations`, `heads` and `flwr run`'s `runs`; `~/.fedlens` if unset |
 | `FEDLENS_DASHBOARD_USER` | account of the dashboard's access token; set by the command |
 | `FEDLENS_DASHBOARD_COOKIE` | name of the cookie of the dashboard's sessions; set by the command |
 | `FEDLENS_RUN_STORE` | URL of the store of runs over Flower, read where the ServerApp runs |

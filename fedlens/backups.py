@@ -18,7 +18,7 @@ from fedlens.runs import Run
 from foundation.dates import set_file_date, today
 from foundation.errors import FedlensError
 from foundation.files import flush_folder, make_folder_durably
-from foundation.tars import CautiousMember
+from foundation.tars import DAMAGED, CautiousMember
 
 MANIFEST, VERSION = "fedlens-backup.json", 1
 STORE, PLACE, STORE_NOTE = "store.db", "place.json", "store-url"
@@ -185,8 +185,7 @@ def _read_archive(source: Path, folder: Path) -> None:
                 setattr(tar, "members", [])  # noqa: B010  (it remembers each entry there was)
     except BackupError:
         raise
-    except (OSError, tarfile.TarError, EOFError, ValueError, OverflowError) as error:
-        # of sizes that are none, tarfile raises what Python's integers do
+    except DAMAGED as error:
         raise BackupError(f"{source} cannot be read ({error}): take another copy") from None
     if hashes:
         raise BackupError(f"{source} lacks {sorted(hashes)[0]}: take another copy")

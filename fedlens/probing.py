@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from glob import escape
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,7 +65,12 @@ class ProbeAnswer:
 
 
 def probe_price(
-    subject: Run | Config | Path | str, probe: str, *, epsilon: float, delta: float | None = None
+    subject: Run | Config | Path | str,
+    probe: str,
+    *,
+    epsilon: float,
+    delta: float | None = None,
+    model: Run | Path | str | None = None,
 ) -> ProbePrice:
     """What a probe would cost; nothing is asked and nothing is spent.
 
@@ -73,6 +79,8 @@ def probe_price(
         probe: the question, ``NAME`` or ``NAME:ARGUMENT``.
         epsilon: DP ε that it may cost by itself.
         delta: its δ; the run's own by default.
+        model: run whose annotator is to be asked, where it is another: without a population its
+            releases are counted as of the same users.
 
     Raises:
         WrongUse: an argument cannot be used, or the run's users cannot be probed.
@@ -82,7 +90,9 @@ def probe_price(
     from models.probes.asking import parse_probe
     from server.population import joined
 
-    parse_probe(probe)
+    earlier = [subject]
+    if parse_probe(probe).probe.needs_model and model is not None:
+        earlier.append(model)
     base = _config_of(subject, delta)
     population = joined(base)
     return price_of(
@@ -93,7 +103,7 @@ def probe_price(
         norms_share=base.privacy.norms_share,
         population=population,
         asked=base.data.slice,
-        prior=() if population is not None else _released(subject),
+        prior=() if population is not None else _released(earlier),
     )
 
 
@@ -132,7 +142,7 @@ def probe(
     from accountant.ledger.population import OutOfBudget
     from fedlens.simulating import prepare, train
 
-    price = probe_price(subject, probe, epsilon=epsilon, delta=delta)
+    price = probe_price(subject, probe, epsilon=epsilon, delta=delta, model=model)
     if price.refusal is not None:
         raise OutOfBudget(price.refusal)
     base = _config_of(subject, delta)
@@ -274,18 +284,19 @@ def _beside(subject: Run | Config | Path | str) -> Path | None:
     return found
 
 
-def _released(subject: Run | Config | Path | str) -> list[Event]:
-    """What a run and the probes beside it have released of its users.
+def _released(subjects: Sequence[Run | Config | Path | str]) -> list[Event]:
+    """What runs and the probes beside them have released of users, each once.
 
-    Of one that ended early it is the whole plan: its end may have been chosen by its releases.
+    Of one that ended early it is the whole plan: its end may have been chosen by its releases. What
+    was released of records is under another guarantee, and does not add up with the others.
     """
     from server.run_directory import RunDirectory
     from server.run_ledger import spending_of
 
-    if not isinstance(subject, (Run, Path, str)):
-        return []
-    path = _run_of(subject).path
-    folders = [path, *sorted(path.parent.glob(f"{escape(path.name)}-probe-*"))]
+    paths = [_run_of(one).path for one in subjects if isinstance(one, (Run, Path, str))]
+    beside = [path.parent.glob(f"{escape(path.name)}-probe-*") for path in paths]
+    folders = sorted({one.resolve() for one in chain(paths, *beside)})
     begun = [RunDirectory.open(one) for one in folders if (one / "ledger.jsonl").exists()]
     spent = [spending_of(directory.config(), directory) for directory in begun]
-    return [replace(e, count=e.count * n) for one in spent for e, n in one.schedule]
+    events = [replace(e, count=e.count * n) for one in spent for e, n in one.schedule]
+    return [event for event in events if event.unit == "user"]

@@ -5,6 +5,12 @@ from __future__ import annotations
 import tarfile
 from typing import IO
 
+DAMAGED = (
+    *(tarfile.TarError, OSError, EOFError, ValueError, OverflowError),
+    *(IndexError, RecursionError),
+)
+"""What tarfile raises on damaged archives: also what Python's integers do on sizes that are none,
+maps of sparse files that end, and headers before headers, which it reads by calling itself."""
 MOST_HEADER = 1 << 20
 """Bytes of a long name, or of fields that go before a member; tarfile reads them at once."""
 MOST_SIZE = 1 << 46

@@ -19,6 +19,7 @@ from pathlib import Path
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
+from accountant.ledger.terms import fedlens_home
 from foundation.errors import FedlensError
 from foundation.logs import set_up_logs
 from foundation.traces import traced, traces
@@ -83,5 +84,4 @@ def _run(grid: Grid, context: Context) -> None:
 def _fresh_path(run_id: int, name: str) -> Path:
     if name and not NAME.fullmatch(name):
         raise ConfigError(f"run.name = {name!r}: give letters, digits, '.', '_' and '-'")
-    home = Path(os.environ.get("FEDLENS_HOME", "~/.fedlens")).expanduser()
-    return home / "runs" / (name or f"{run_id:x}")
+    return fedlens_home() / "runs" / (name or f"{run_id:x}")

@@ -143,7 +143,10 @@ def describe(grid: Grid, nodes: Iterable[int], deadline: float) -> tuple[Enrolle
         try:
             found.append(EnrolledNode(node, _with_sound_numbers(Description.from_record(reply))))
         except ReplyError as error:
-            logger.warning("a node cannot take part: %s; see that node's own log", error)
+            logger.warning(
+                "a node cannot take part: %s; see its log, and that it runs the server's fedlens",
+                error,
+            )
     return tuple(sorted(found, key=lambda node: node.partition))
 
 
@@ -227,7 +230,7 @@ def _agreed(
     if len(set(partitions)) != len(partitions):
         raise EnrolmentError(f"two nodes claim the same partition-id among {partitions}")
     if not described:
-        raise EnrolmentError("no node can take part: see the nodes' own logs")
+        raise EnrolmentError("no node can take part: see this log and the nodes' own")
     check_agreed(list(described.values()), config)
     if others := [d.partition for d in described.values() if d.slice != config.data.slice]:
         raise EnrolmentError(

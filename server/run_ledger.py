@@ -200,6 +200,7 @@ class RunLedger:
     def _append(
         self, event: SubsampledGaussian, number: int, purpose: str, digest: str | None
     ) -> LedgerEntry:
+        self._mark.check(self._ledger)  # another copy of the folder may have gone on meanwhile
         if self._population is not None:
             self._population.charge(
                 event, run=self.run_id, number=number, purpose=purpose, users=self._users

@@ -67,8 +67,7 @@ def check_place(directory: RunDirectory, store: Store) -> None:
     rows = store.ledger(str(ledger.header["run_id"]))
     done = 0 if snapshot is None else snapshot.round
     if done < total_rounds(directory.config()):  # a finished run draws no more: it may lie anywhere
-        if fault := HighWaterMark(ledger).fault(ledger):
-            raise LedgerError(ledger.path, len(ledger) + 2, fault)
+        HighWaterMark(ledger).check(ledger)
         if directory.bound or ledger.entries or rows:
             _check_bound(directory, ledger)
     check_mirror(ledger, rows)

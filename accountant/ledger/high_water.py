@@ -4,10 +4,10 @@ A folder that is brought back as it was earlier agrees with itself: its ledger l
 released since, and so do its checkpoint and its store. So ``$FEDLENS_HOME/heads`` has a small file
 for each ledger that was written to here: the number of its entries and the hash of the last. It is
 written after the ledger's own line is on the disk, so a ledger is never behind it but where it was
-brought back from earlier.
+brought back from earlier, or where another copy of it goes on: it is looked at before each line.
 
-It tells of what this machine wrote alone, and nothing where the file is gone or cannot be written:
-that is no error, for a ledger has all that an account needs.
+It tells of what this machine wrote alone, and nothing where the file is gone or cannot be written,
+or where there is no home: that is no error, for a ledger has all that an account needs.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from accountant.ledger.ledger import Ledger
+from accountant.ledger.ledger import Ledger, LedgerError
 from accountant.ledger.terms import fedlens_home
 from foundation.dates import set_file_date, today
+from foundation.errors import WrongUse
 
 _LONGEST = 200
 
@@ -27,11 +28,15 @@ class HighWaterMark:
     """That of one ledger, which its header's hash tells from any other."""
 
     def __init__(self, ledger: Ledger) -> None:
-        self._path: Path = fedlens_home() / "heads" / ledger.header_hash
+        self._path: Path | None = None
+        with suppress(WrongUse):
+            self._path = fedlens_home() / "heads" / ledger.header_hash
         self._day = today()
 
     def raise_to(self, ledger: Ledger) -> None:
         """Note how far the ledger is now."""
+        if self._path is None:
+            return
         part = self._path.with_name(f"{self._path.name}.{os.getpid()}.part")
         with suppress(OSError):
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -43,23 +48,52 @@ class HighWaterMark:
             part.replace(self._path)
             set_file_date(self._path.parent, self._day)
 
-    def fault(self, ledger: Ledger) -> str:
-        """What a ledger lacks that it had; empty where nothing is known to be missing."""
+    def check(self, ledger: Ledger) -> None:
+        """Refuse a ledger that lacks what it had, as far as that is known.
+
+        Raises:
+            LedgerError: it has fewer entries than were written here, or another.
+        """
         entries, head = self._kept()
         if len(ledger) < entries:
-            return (
-                f"has {len(ledger)} entries, and {entries} were written on this machine: it is an "
-                "older copy, whose ledger lacks what was released since; go on in the folder that "
-                "has all entries"
+            raise LedgerError(
+                ledger.path,
+                len(ledger) + 2,
+                f"is missing: the ledger has {len(ledger)} entries, and {entries} were written on "
+                "this machine. It is an older copy, which lacks what was released since; go on in "
+                "the folder that has all entries (where that is lost, what was spent is not known, "
+                "and this copy cannot go on)",
             )
         if entries and ledger.between(entries - 1, entries)[0].hash != head:
-            return (
-                f"has another entry {entries} than was written on this machine: another copy of it "
-                "went on; go on in that one"
+            raise LedgerError(
+                ledger.path,
+                entries + 1,
+                f"is another entry {entries} than was written on this machine: another copy of the "
+                "ledger went on; go on in that one",
             )
-        return ""
+
+    @classmethod
+    def read(cls, path: Path) -> Ledger:
+        """A ledger for who only looks, while others may write to it.
+
+        Raises:
+            LedgerError: it cannot be trusted, or lacks what it had.
+        """
+        found = Ledger.read(path)
+        while True:
+            try:
+                cls(found).check(found)
+            except LedgerError:
+                now = Ledger.read(path)
+                if len(now) == len(found):  # what is noted was in the ledger before
+                    raise
+                found = now
+            else:
+                return found
 
     def _kept(self) -> tuple[int, str]:
+        if self._path is None:
+            return 0, ""
         try:
             with self._path.open("rb") as file:
                 number, head = file.read(_LONGEST).decode("ascii").split()

@@ -20,7 +20,8 @@ from __future__ import annotations
 import copy
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from itertools import groupby
 from pathlib import Path
@@ -80,20 +81,17 @@ class Population:
         """Open a population for its runs and check its whole chain.
 
         Raises:
-            PopulationError: there is none, or it is an older copy than was charged here.
-            LedgerError: its ledger cannot be trusted; the message names the line.
+            PopulationError: there is none.
+            LedgerError: its ledger cannot be trusted, or is an older copy than was charged here.
         """
         found = cls(Ledger.open(ledger_in(folder)))
-        with found._ledger.held():  # no other process charges it meanwhile
-            fault = found._mark.fault(found._ledger)
-        if fault:
-            raise PopulationError(f"{found._ledger.path} {fault}; what is left is not known here")
-        return found
+        with found._held():
+            return found
 
     @classmethod
     def read(cls, folder: Path) -> Population:
         """The same for who only looks: nothing is changed, and no right to write is needed."""
-        return cls(Ledger.read(ledger_in(folder)))
+        return cls(HighWaterMark.read(ledger_in(folder)))
 
     @property
     def identity(self) -> str:
@@ -113,8 +111,7 @@ class Population:
             LedgerError: the ledger was harmed since.
         """
         self._check(event)
-        with self._ledger.held():
-            self._book()
+        with self._held():
             return self._why_not(event, purpose, users)
 
     def charge(
@@ -136,14 +133,12 @@ class Population:
             users: slice that it is about, ``attribute=value``; empty for everyone.
 
         Raises:
-            OutOfBudget: it would take ε above the budget, or probes above what they may cost.
-                Nothing was spent.
+            OutOfBudget: it would pass the budget, or what probes may cost. Nothing was spent.
             PopulationError: the event is of another unit or adjacency.
             LedgerError: the ledger was harmed, or cannot be written. Nothing may be released.
         """
         self._check(event)
-        with self._ledger.held():
-            self._book()
+        with self._held():
             reason = self._why_not(event, purpose, users)
             if reason is not None:
                 raise OutOfBudget(reason)
@@ -201,8 +196,7 @@ class Population:
             return 0
         for event in prior.in_bulk:
             self._check(event)
-        with self._ledger.held():
-            self._book()
+        with self._held():
             missing = self.missing(prior)
             if self._fitting(missing.in_bulk) < len(missing.in_bulk):
                 raise OutOfBudget(
@@ -266,8 +260,7 @@ class Population:
         self._check(event)
 
         def fits(rounds: int) -> bool:
-            many = replace(event, count=event.count * rounds)
-            return self._why_not(many) is None
+            return self._why_not(replace(event, count=event.count * rounds)) is None
 
         low, high = 0, 1
         while high <= most and fits(high):
@@ -289,8 +282,7 @@ class Population:
         """
         for event in events:
             self._check(event)
-        with self._ledger.held():
-            self._book()
+        with self._held():
             return self._fitting(events, users)
 
     def _fitting(self, events: Sequence[Event], users: str = "") -> int:
@@ -307,6 +299,14 @@ class Population:
         for entry in self._ledger.entries:
             runs.setdefault(entry.run or "", []).append(entry)
         return tuple(share_of(run, entries, self.terms.delta) for run, entries in runs.items())
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        """Hold the ledger against other processes, all that they and other copies wrote known."""
+        with self._ledger.held():
+            self._mark.check(self._ledger)
+            self._book()
+            yield
 
     def _check(self, event: Event) -> None:
         for name in ("unit", "adjacency"):

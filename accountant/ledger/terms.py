@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from accountant.events import Adjacency, Unit
-from foundation.errors import FedlensError
+from foundation.errors import FedlensError, WrongUse
 
 LEDGER = "ledger.jsonl"
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
@@ -23,8 +23,19 @@ class PopulationError(FedlensError, ValueError):
 
 
 def fedlens_home() -> Path:
-    """``$FEDLENS_HOME``; ``~/.fedlens`` by default."""
-    return Path(os.environ.get("FEDLENS_HOME", "~/.fedlens")).expanduser()
+    """``$FEDLENS_HOME``; ``~/.fedlens`` by default.
+
+    Raises:
+        WrongUse: there is no such home: the account has none, or is in no list of users.
+    """
+    named = os.environ.get("FEDLENS_HOME", "~/.fedlens")
+    try:
+        return Path(named).expanduser()
+    except RuntimeError:
+        raise WrongUse(
+            f"FEDLENS_HOME is {named} and there is no such home: set it to the folder in which "
+            "fedlens keeps populations and runs"
+        ) from None
 
 
 def population_folder(named: str) -> Path:

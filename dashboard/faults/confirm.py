@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from accountant.ledger.ledger import LedgerError
-from accountant.ledger.population import Population, PopulationError
+from accountant.ledger.population import Population
 from accountant.ledger.terms import population_folder
 from dashboard.faults.answer import KeptFinding
 from dashboard.theme import put_card, text
+from foundation.errors import FedlensError
 from server.probe_offers import ProbeOffer, probe_offer
 from server.store import RunRecord
 
@@ -53,7 +53,7 @@ def _population(named: str) -> Population | None:
         return None
     try:
         return Population.read(population_folder(named))
-    except (PopulationError, LedgerError, OSError):
+    except (FedlensError, OSError):
         return None
 
 

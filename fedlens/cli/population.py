@@ -202,15 +202,22 @@ def revoke(args: argparse.Namespace) -> int:
 
     identity, url = _registry(args.name)
     with open_store(url) as store:
-        store.set_revoked(identity, number=args.user, node=args.node, on=not args.undo)
+        here = store.set_revoked(identity, number=args.user, node=args.node, on=not args.undo)
     named = f"user {args.user:019d}" if args.node is None else f"node {args.node}"
     if args.undo:
         say(f"{named} takes part again, from the next round of each run on")
     else:
         say(f"{named} is revoked: runs leave it out from their next round on")
         say("what was released before cannot be called back, and stays in the budget")
+        if not here:
+            say(
+                "no node names this user now. Where a node has another members-key-file since, the "
+                "same person has another number there and is still drawn: give the node its key "
+                "back, or revoke that number (fedlens population members NAME --node POSITION)"
+            )
     if args.json:
-        print_json({"user": args.user, "node": args.node, "revoked": not args.undo})
+        told = {"user": args.user, "node": args.node, "revoked": not args.undo, "enrolled": here}
+        print_json(told)
     return 0
 
 

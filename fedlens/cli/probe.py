@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     subject = _subject(args.run_dir)
     asked = {"epsilon": args.epsilon, "delta": args.delta}
     if args.price:
-        price = probe_price(subject, args.probe, **asked)
+        price = probe_price(subject, args.probe, **asked, model=args.model)
         _print_price(price)
         if args.json:
             print_json(price.to_json())

@@ -129,7 +129,8 @@ def _pod(
 ) -> dict[str, Any]:
     """A pod that copies its folder out of a secret (read-only there) into memory, and serves it.
 
-    What is in that memory is gone with the pod, so ``kept`` folders in it lie on the first mount.
+    What is in that memory is gone with the pod, so ``kept`` folders in it lie on the first mount;
+    what the secret has in them goes there where nothing is there yet, whole or not at all.
     Kubernetes makes volumes that their group may write to, so the folder lies inside one.
     """
     limited = {
@@ -146,8 +147,12 @@ def _pod(
             *(f"rm -rf /fedlens/own/{m['name']}" for m in mounts),
             *(f"mkdir -p {m['mountPath']}/own || true" for m in mounts),
             *(f"ln -s {m['mountPath']}/own /fedlens/own/{m['name']}" for m in mounts),
-            *(f"rm -rf /fedlens/own/{k}; mkdir -p {lasting}/{k}" for k in kept),
-            *(f"ln -s {lasting}/{k} /fedlens/own/{k}" for k in kept),
+            f"cd /fedlens/own; mkdir -p {' '.join(kept)} {lasting}; rm -rf {lasting}/*.new",
+            *(
+                f"[ -e {lasting}/{k} ] || {{ cp -R {k} {lasting}/{k}.new; "
+                f"mv {lasting}/{k}.new {lasting}/{k}; }}; rm -rf {k}; ln -s {lasting}/{k} {k}"
+                for k in kept
+            ),
         ]
     )
     serve = ["tini", "-g", "--", "fedlens", "deploy", "start", "/fedlens/own"]

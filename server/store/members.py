@@ -130,8 +130,11 @@ class MemberMethods(Transactions):
 
     def set_revoked(
         self, population: str, *, number: int | None = None, node: int | None = None, on: bool
-    ) -> None:
+    ) -> bool:
         """Revoke a user, at whichever nodes, or a node; or, with ``on`` False, take that back.
+
+        Returns:
+            Whether the user is enrolled at some node now, as far as is known; True of a node.
 
         Raises:
             StoreError: the population knows no such user or node.
@@ -143,12 +146,14 @@ class MemberMethods(Transactions):
             if session.execute(select(table.node).where(*found).limit(1)).first() is None:
                 named = f"node = {node}" if number is None else f"number = {number}"
                 raise StoreError(f"{named}: the population knows none; see `population members`")
-            if not on:
+            if on:
+                session.execute(
+                    update(table).where(*found, table.revoked.is_(None)).values(revoked=today())
+                )
+            else:
                 session.execute(update(table).where(*found).values(revoked=None))
-                return
-            session.execute(
-                update(table).where(*found, table.revoked.is_(None)).values(revoked=today())
-            )
+            here = select(table.node).where(*found, MemberTable.until.is_(None)).limit(1)
+            return number is None or session.execute(here).first() is not None
 
     def presence(self, run_id: str) -> Coverage:
         """Which nodes a run's rounds had."""

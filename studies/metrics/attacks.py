@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+import torch
+
 from client.datasets.attributes.data import PrivateData
 from privatizers.channels import channel_of
 from studies.attackers import ATTACKERS, AttackError, FittedAttacker
@@ -170,12 +172,17 @@ def _attack(
 
 
 def _to_scale(seen: PrivateData, shown: PrivateData) -> tuple[PrivateData, PrivateData]:
-    """Both divided by one number, where a filter sends some that no attacker computes with."""
-    largest = seen.records.abs().max()
-    if largest == 0 or SMALLEST <= largest <= LARGEST:
+    """Both in numbers that attackers compute with, where a filter sends others.
+
+    Divided by a usual one and then bent like logarithms, which keeps their order: beside a few huge
+    ones, divided by the largest, all others would be zeros to a network.
+    """
+    sizes = seen.records.double().abs()
+    sizes = sizes[sizes > 0]
+    if not len(sizes) or (sizes.median() >= SMALLEST and sizes.max() <= LARGEST):
         return seen, shown
-    first, second = (replace(part, records=part.records / largest) for part in (seen, shown))
-    return first, second
+    bent = [torch.asinh(part.records.double() / sizes.median()).float() for part in (seen, shown)]
+    return replace(seen, records=bent[0]), replace(shown, records=bent[1])
 
 
 def _draws(target: FilterTarget, effort: Effort, releases: int) -> int:

@@ -71,6 +71,9 @@ def coverage_and_density(real: Tensor, synthetic: Tensor, k: int = NEAREST) -> C
     """
     if len(real) <= k or not len(synthetic):
         raise ValueError(f"{len(real)} real and {len(synthetic)} synthetic images are too few")
+    # around one middle: squares of what all have in common would drown the distances
+    middle = real.double().mean(0)
+    real, synthetic = real.double() - middle, synthetic.double() - middle
     inside, covered = torch.zeros(len(synthetic)), 0
     slack = _slack(real)
     for part in torch.split(real, CHUNK):
@@ -84,12 +87,11 @@ def coverage_and_density(real: Tensor, synthetic: Tensor, k: int = NEAREST) -> C
 
 
 def _squared_distances(first: Tensor, second: Tensor) -> Tensor:
-    """|a - b|² of rows, float64 [n, m], by one matrix product."""
-    first, second = first.double(), second.double()
+    """|a - b|² of rows float64, [n, m], by one matrix product."""
     squares = first.square().sum(1)[:, None] + second.square().sum(1)
     return torch.addmm(squares, first, second.T, alpha=-2)
 
 
 def _slack(features: Tensor) -> float:
     """More than the product's rounding, so that an image at the edge of a ball is in it."""
-    return ROUNDING * float(features.double().square().sum(1).max())
+    return ROUNDING * float(features.square().sum(1).max())

@@ -3,10 +3,12 @@
 import json
 import multiprocessing
 import os
+import pwd
 import signal
 import time
 from dataclasses import replace
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 
@@ -14,6 +16,8 @@ from accountant.dp.differential import DifferentialAccountant
 from accountant.events import GaussianRelease, SubsampledGaussian
 from accountant.ledger.ledger import Ledger, LedgerError
 from accountant.ledger.population import OutOfBudget, Population, PopulationError, PopulationTerms
+from accountant.ledger.terms import population_folder
+from foundation.errors import FedlensError
 
 EVENT = SubsampledGaussian("user", "poisson", "add-remove", 0.1, 2.0, 0.35)
 TERMS = PopulationTerms("clinic", "user", 1e-5, 1.0, users=1000)
@@ -217,14 +221,16 @@ def test_an_older_copy_of_a_population_is_refused_to_all_runs(population, folder
         spend(population, number=number)
     whole = (folder / "ledger.jsonl").read_bytes()
     rewrite(folder, lambda lines: lines[:-2])
-    with pytest.raises(PopulationError, match="1 entries, and 3 were written on this machine"):
+    with pytest.raises(LedgerError, match="1 entries, and 3 were written on this machine"):
         Population.open(folder)
+    with pytest.raises(LedgerError, match="1 entries, and 3 were written on this machine"):
+        Population.read(folder)  # which would show more left than there is
     (folder / "ledger.jsonl").write_bytes(whole)
     assert len(Population.open(folder).ledger) == 3
     rewrite(folder, lambda lines: lines[:-1])
     other = Ledger.open(folder / "ledger.jsonl")
     other.append(EVENT, round=7, purpose="", evidence_digest=None, run="r9")
-    with pytest.raises(PopulationError, match="another entry 3 than was written"):
+    with pytest.raises(LedgerError, match="another entry 3 than was written"):
         Population.open(folder)
 
 
@@ -236,6 +242,49 @@ def test_without_a_place_to_note_it_a_population_is_charged_all_the_same(
     again = Population.open(folder)
     spend(again)
     assert len(Population.open(folder).ledger) == 1
+
+
+def test_two_copies_of_a_population_do_not_both_grant(population, folder, tmp_path):
+    """Both were opened while they were alike: each would grant what the other granted."""
+    spend(population)
+    copytree(folder, tmp_path / "copy")
+    one, other = Population.open(folder), Population.open(tmp_path / "copy")
+    spend(other, number=2)
+    with pytest.raises(LedgerError, match="1 entries, and 2 were written"):
+        spend(one, number=2)
+    assert len(one.ledger) == 1
+
+
+def test_one_who_looks_while_it_is_charged_finds_no_fault(population, folder, monkeypatch):
+    """The mark may be of an entry that was written since the ledger was read."""
+    spend(population)
+    read, looks = Ledger.read.__func__, []
+
+    def reading(kind, path, *more):
+        found = read(kind, path, *more)
+        looks.append(len(found))
+        if len(looks) < 4:
+            spend(population, number=len(looks) + 1)
+        return found
+
+    monkeypatch.setattr(Ledger, "read", classmethod(reading))
+    assert len(Population.read(folder).ledger) == 4
+    assert looks == [1, 2, 3, 4]
+
+
+def test_where_there_is_no_home_a_ledger_is_kept_all_the_same(tmp_path, monkeypatch):
+    """As in a container whose account is in no list of users."""
+
+    def unknown(_):
+        raise KeyError
+
+    monkeypatch.delenv("FEDLENS_HOME")
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    spend(Population.create(tmp_path / "clinic", TERMS))
+    assert len(Population.open(tmp_path / "clinic").ledger) == 1
+    with pytest.raises(FedlensError, match="FEDLENS_HOME"):
+        population_folder("clinic")
 
 
 def test_a_population_is_made_once(population, folder):

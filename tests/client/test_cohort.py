@@ -169,3 +169,36 @@ def test_as_many_users_are_read_as_are_asked_for_whoever_was_drawn(
         assert len(set(read)) == len(read) and set(drawn) <= set(read)
         counts.add(len(read))
     assert len(counts) == 1 and counts.pop() >= at_least
+
+
+@BOTH
+def test_beside_one_who_cannot_be_computed_as_many_are_computed_and_read_whoever_was_drawn(
+    users, make_request, monkeypatch, kind
+):
+    from client import cohort
+
+    computed, real, read, user = [], cohort._computed, [], ArrayUsers.user
+    updates = CLIENT_TASKS[kind].updates
+
+    def failing(self, drawn, seeds):
+        if 0 in drawn.positions:
+            raise RuntimeError
+        return updates(self, drawn, seeds)
+
+    def reading(self, position, rows=None):
+        read.append(position)
+        return user(self, position, rows)
+
+    monkeypatch.setattr(cohort, "_computed", lambda *given: computed.append(1) or real(*given))
+    monkeypatch.setattr(ArrayUsers, "user", reading)
+    alone = {u: train_cohort(users, make_request(u, kind=kind)) for u in (1, 4, 5)}
+    monkeypatch.setattr(CLIENT_TASKS[kind], "updates", failing)
+    counts = set()
+    for others in ((), (1,), (1, 4, 5)):
+        computed.clear(), read.clear()
+        reply = train_cohort(users, make_request(0, *others, kind=kind), 5)
+        counts.add((len(computed), len(set(read) - {0})))
+        told = sum((alone[u].total for u in others), np.zeros(len(reply.total)))
+        np.testing.assert_allclose(reply.total, told, atol=2e-6)
+        assert reply.norms.sum() == len(others)
+    assert len(counts) == 1 and counts.pop()[1] >= 4

@@ -13,7 +13,8 @@ from flwr.supercore.inflatable.inflatable_object import (
 )
 from flwr.supercore.object_store.in_memory_object_store import InMemoryObjectStore
 
-from client.messages import ReplyError, TrainReply, TrainRequest
+from client.messages import Description, ReplyError, TrainReply, TrainRequest
+from client.private_arrays import SALT
 from foundation.secure_sum.unguessable import KEY_BYTES, turned, turned_back
 
 EMPTY = TrainReply(np.zeros(9), np.zeros(64, dtype=np.int64))
@@ -70,3 +71,16 @@ def test_a_reply_comes_back_as_it_was_and_one_of_other_bytes_is_refused():
         record["arrays"] = ArrayRecord({"total": Array(odd), "norms": Array(odd)})
         with pytest.raises(ReplyError, match="cannot be read"):
             TrainReply.from_record(record)
+
+
+def test_whom_a_node_enrols_cannot_be_confirmed_by_one_that_has_the_same_key():
+    """Nodes share the key of members, so each can tell what another says of one person's device."""
+    told = Description(partition=0, users=1, shape=(1, 8, 8), classes=10, members=bytes(8))
+    assert not objects(told.to_record()) & objects(told.to_record())
+    assert Description.from_record(told.to_record()) == told
+    earlier = told.to_record()
+    del earlier["config"][
+        SALT
+    ]  # as an earlier version sent it, whose replies cannot be read either
+    with pytest.raises(ReplyError, match="lacks a field"):
+        Description.from_record(earlier)

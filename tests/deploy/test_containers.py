@@ -189,13 +189,21 @@ def wait_for_port(port: int) -> None:
     ],
     ids=["superlink", "node"],
 )
-def test_budgets_and_counts_outlive_a_pod(tmp_path, objects, kept):
-    """A pod's folder is in memory: a population's ledger there would be gone with the pod."""
+@pytest.mark.parametrize("brought", [False, True], ids=["new", "brought along"])
+def test_budgets_and_counts_outlive_a_pod(tmp_path, objects, kept, brought):
+    """A pod's folder is in memory: a population's ledger there would be gone with the pod.
+
+    What was spent or counted before there were pods comes along, and later starts leave it.
+    """
     (pod,) = (one for one in objects() if one["kind"] == "StatefulSet")
     (first,) = pod["spec"]["template"]["spec"]["initContainers"]
     (tmp_path / "secret").mkdir()
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "deploy.toml").write_text("")
+    carried = set(kept) - {"runs", "data"} if brought else set()
+    for name in carried:
+        (tmp_path / "folder" / name).mkdir()
+        (tmp_path / "folder" / name / "count").write_text("2")
     shutil.make_archive(str(tmp_path / "secret" / "folder"), "tar", tmp_path, "folder")
     *shell, script = first["command"]
     for place in ("/fedlens/own", "/secret", "/volumes"):
@@ -205,5 +213,6 @@ def test_budgets_and_counts_outlive_a_pod(tmp_path, objects, kept):
         subprocess.run([*shell, script], check=True)
         for name in kept:
             count = tmp_path / "fedlens" / "own" / name / "count"
-            assert count.exists() == bool(start), name
+            assert count.exists() == (bool(start) or name in carried), name
+            assert not count.exists() or count.read_text() == ("3" if start else "2")
             count.write_text("3")

@@ -139,15 +139,39 @@ def test_of_a_run_that_ended_early_a_probe_counts_the_whole_plan(tiny_run, tmp_p
     assert len(lines) > 2 and spent == pytest.approx(whole)
 
 
-def test_a_network_without_noise_is_not_asked_under_a_guarantee(tiny, tmp_path):
-    """It may tell of single people, and so may what users answer about it."""
-    looking = {
+@pytest.fixture
+def looking(tiny):
+    """Settings of a run with an annotator."""
+    return {
         **tiny,
         "schedule": "look critic",
         "tasks.look.kind": "annotator",
         "tasks.look.rounds": 1,
         "tasks.look.noise_multiplier": 3.0,
     }
+
+
+def test_together_counts_what_another_runs_network_cost_once(tiny_run, looking, tmp_path, capsys):
+    """Users may be the same, and their answers then build on what that run released of them."""
+    model = fedlens.simulate("demo", out=tmp_path / "model", settings=looking, student=False)
+
+    def price(run, probe="recognised", **more):
+        return fedlens.probe_price(run, probe, epsilon=0.5, **more)
+
+    told = price(tiny_run, model=model)
+    assert told.spent > max(price(tiny_run).spent, price(model).spent)
+    assert price(tiny_run, "intensity", model=model) == price(tiny_run, "intensity")
+    assert price(model, model=model.path) == price(model)
+    words = ["probe", str(tiny_run.path), "--probe", "recognised", "--epsilon", "0.5"]
+    assert main([*words, "--model", str(model.path), "--price", "--json"]) == 0
+    assert last_line(capsys)["together"] == told.together
+    out = ["--out", str(tmp_path / "asked")]
+    assert main([*words, "--model", str(model.path), *out, "--json"]) == 0
+    assert last_line(capsys)["together"] == told.together
+
+
+def test_a_network_without_noise_is_not_asked_under_a_guarantee(looking, tmp_path):
+    """It may tell of single people, and so may what users answer about it."""
     noised = fedlens.simulate("demo", out=tmp_path / "noised", settings=looking, student=False)
     found = fedlens.probe(noised, "recognised", epsilon=0.5)
     told = fedlens.open_run(found.run_dir).statement()

@@ -10,6 +10,7 @@ import pytest
 
 from client.datasets.sources.records import SourceColumns, SourceError
 from client.datasets.sources.tars import tar_records
+from fedlens.backups import BackupError, restore
 from foundation.tars import MOST_SIZE, CautiousMember, EndingStream
 
 
@@ -48,6 +49,37 @@ def test_a_shard_that_ends_within_a_member_is_told_at_once(tmp_path) -> None:
     with pytest.raises(SourceError, match="write the shard anew"):
         list(tar_records(shard, SourceColumns()))
     assert time.monotonic() - began < 5
+
+
+def extended(size: int) -> bytes:
+    """A sparse file whose map goes on in a block that the archive has ``size`` bytes of."""
+    entry = tarfile.TarInfo("a")
+    entry.type = tarfile.GNUTYPE_SPARSE
+    block = bytearray(entry.tobuf(tarfile.GNU_FORMAT))
+    block[482], block[148:156] = 1, b" " * 8
+    block[148:156] = b"%06o\0 " % sum(block)
+    return bytes(block) + bytes(size)
+
+
+ODD = {
+    "ends in a map": extended(0),
+    "ends further on in a map": extended(100),
+    "thousands of long names for one member": 3000
+    * member("x", 4, tarfile.GNUTYPE_LONGNAME, b"abc"),
+    "thousands of fields for one member": 3000 * member("x", 12, tarfile.XHDTYPE, b"12 path=abc\n"),
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_whatever_tarfile_raises_is_one_clear_error(tmp_path, odd: str) -> None:
+    archive = tmp_path / "train-000.tar"
+    archive.write_bytes(ODD[odd] + member("1.cls", 1))
+    if "map" in odd:
+        archive.write_bytes(ODD[odd])
+    with pytest.raises(SourceError, match="write the shard anew"):
+        list(tar_records(archive, SourceColumns()))
+    with pytest.raises(BackupError, match="take another copy"):
+        restore(archive, tmp_path / "out")
 
 
 def test_a_stream_gives_what_there_is_and_then_ends() -> None:

@@ -17,6 +17,7 @@ from client.data import DataOrigin
 from client.members import members_of
 from client.messages import TRAIN
 from client.secure_messages import MASKED as MASKED_TRAIN
+from fedlens.cli import main
 from server import membership
 from server.agreed import EnrolmentError
 from server.enrolment import enrol
@@ -482,8 +483,6 @@ def test_a_key_of_another_size_is_refused(config, tmp_path, content):
 
 
 def test_the_command_lists_and_revokes(config, run_town, clinic, key, capsys):
-    from fedlens.cli import main
-
     assert main(["population", "members", "clinic"]) == 2
     assert "no registry yet" in capsys.readouterr().err
     made = registered(config, tasks__critic__rounds=1)
@@ -528,6 +527,35 @@ def test_a_node_that_no_longer_says_who_is_revoked_is_turned_away(
     with open_store(registry_url("clinic")) as registry:
         registry.set_revoked(clinic.identity, number=gone, on=False)
     assert run_town(made, town, "third").whole
+
+
+def test_where_every_node_is_turned_away_the_servers_log_is_named(config, caplog):
+    made = config()
+    with pytest.raises(EnrolmentError, match="see this log and the nodes' own"):
+        enrol(Town(made), made, objection=lambda node: "an objection")
+    assert caplog.text.count("is turned away: an objection") == NODES
+
+
+def test_revoking_a_number_that_no_node_names_any_more_says_so(
+    config, run_town, clinic, key, tmp_path, capsys
+):
+    """Under another key the same person has another number, and would be drawn all the same."""
+    made = registered(config, tasks__critic__rounds=1)
+    run_town(made, Town(made, **key))
+    with open_store(registry_url("clinic")) as registry:
+        old, other = (one.number for one in registry.members(clinic.identity, node=1)[:2])
+    revoke = ["population", "revoke", "clinic", "--json", "--user"]
+    assert main([*revoke, str(other)]) == 0
+    assert "no node names" not in capsys.readouterr().out
+    assert main([*revoke, str(other), "--undo"]) == 0
+    town = Town(made, **key)
+    (tmp_path / "other").write_bytes(bytes(32))
+    town._contexts[FIRST_NODE_ID + 1].node_config["members-key-file"] = str(tmp_path / "other")
+    assert run_town(made, town, "second").whole
+    capsys.readouterr()
+    assert main([*revoke, str(old)]) == 0
+    said, told = capsys.readouterr().out.strip().splitlines()[-2:]
+    assert "no node names this user now" in said and json.loads(told)["enrolled"] is False
 
 
 def test_one_that_is_revoked_meanwhile_on_a_node_without_a_key_takes_it_out(

@@ -291,7 +291,7 @@ def test_a_missing_or_changed_population_stops_a_resumed_run(
     shutil.copytree(away, folder)
     lines = (folder / "ledger.jsonl").read_text().splitlines(keepends=True)
     (folder / "ledger.jsonl").write_text("".join(lines[:-1]))
-    with pytest.raises(PopulationError, match=r"3 were written .* older copy"):
+    with pytest.raises(LedgerError, match=r"3 were written .* older copy"):
         run_small(config())
     (folder / "ledger.jsonl").write_text("".join([*lines[:2], *lines[3:]]))
     with pytest.raises(LedgerError, match="line 3"):

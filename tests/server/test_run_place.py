@@ -11,6 +11,7 @@ from fedlens.cli import main
 from server.generator import GeneratorTrainer
 from server.private_step import PrivateStep
 from server.run_directory import RunDirectory, RunDirectoryError
+from server.run_ledger import RunLedger
 from server.run_place import bind
 from server.store import open_store
 
@@ -225,3 +226,17 @@ def test_an_older_copy_from_before_the_first_entry_draws_nothing(
     (tmp_path / "older" / "place.json").unlink()
     run_small(config)
     refused(run_small, config, "older", match="0 entries, and 2 were written", error=LedgerError)
+
+
+def test_two_copies_that_go_on_at_once_are_stopped_whatever_was_said(begun, tmp_path):
+    """Each was the only one when it was asked, and neither looks at its place again."""
+    config, folder = begun()
+    shutil.copytree(folder, tmp_path / "other")
+    bind(RunDirectory.open(tmp_path / "other"))
+    one, other = (RunLedger(config, RunDirectory.open(f), "") for f in (folder, tmp_path / "other"))
+    event = one.entries[0].event
+    other.charge(event, 4, None)
+    with pytest.raises(LedgerError, match="3 entries, and 4 were written"):
+        one.charge(event, 4, None)
+    assert entries(folder) == 3
+    other.charge(event, 5, None)

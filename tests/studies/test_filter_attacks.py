@@ -116,6 +116,22 @@ def test_numbers_of_any_size_are_read(scale: float) -> None:
         assert one.balanced > 0.9, one
 
 
+class Blinding(Scaled):
+    """Puts one huge number into some records."""
+
+    def forward(self, records: Tensor, noise: Tensor, choice: Tensor | None = None) -> Tensor:
+        sent = super().forward(records, noise, choice).clone()
+        sent[::100, 0, 0, 0] = 3e38
+        return sent
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-30])
+def test_a_few_huge_numbers_hide_nothing_from_networks(scale: float) -> None:
+    found = attack_filter(a_target(Blinding(scale)), ["residual", "same"], effort=FAST)
+    for one in found:
+        assert one.balanced > 0.9, one
+
+
 def test_pure_noise_gives_every_attacker_a_coin() -> None:
     names = ["code", "decode", "residual", "features", "logistic"]
     found = attack_filter(a_target(a_releaser(0.0)), names, effort=FAST)

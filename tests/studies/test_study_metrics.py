@@ -85,6 +85,14 @@ def test_covers_do_not_depend_on_how_many_are_computed_at_once(monkeypatch):
     assert coverage_and_density(real, synthetic) == pytest.approx(whole)
 
 
+def test_what_all_images_have_in_common_changes_no_cover():
+    """Beside a large offset distances are small differences of large squares."""
+    source = torch.Generator().manual_seed(4)
+    real, synthetic = torch.randn(2, 400, 20, generator=source, dtype=torch.float64)
+    plain = coverage_and_density(real, synthetic)
+    assert coverage_and_density(real * 1e-4 + 100, synthetic * 1e-4 + 100) == pytest.approx(plain)
+
+
 @pytest.mark.parametrize(
     ("measure", "said"),
     [

@@ -83,7 +83,10 @@ def odd_bundle(members: Mapping[str, bytes]) -> Make:
 def odd_tar(members: Mapping[str, bytes]) -> Make:
     """A tar of files whose headers' checksums fit, of odd names, kinds and sizes, or cut short."""
     names = (*members, "/etc/x", "../x", "a/b", "x" * 300, "", ".", "place.json")
-    kinds = (tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE)
+    kinds = (
+        *(tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE),
+        *(tarfile.GNUTYPE_SPARSE, tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE, tarfile.XGLTYPE),
+    )
 
     def make(source: Source) -> bytes:
         made, odd = io.BytesIO(), source.randrange(len(members))

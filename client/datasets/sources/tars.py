@@ -22,7 +22,7 @@ from client.datasets.sources.records import (
     reason,
 )
 from client.datasets.sources.unpacking import BoundedReader, is_gzip
-from foundation.tars import CautiousMember, EndingStream
+from foundation.tars import DAMAGED, CautiousMember, EndingStream
 
 ENDINGS = (".tar", ".tar.gz", ".tgz")
 MOST_TEXT = 2**20
@@ -56,7 +56,7 @@ def _shard(shard: Path) -> Iterator[Found]:
             ending = cast(IO[bytes], EndingStream(stream))
             with tarfile.open(fileobj=ending, mode="r|", tarinfo=CautiousMember) as tar:
                 yield from _records(shard, tar)
-    except (tarfile.TarError, OSError, EOFError, ValueError, OverflowError) as error:
+    except DAMAGED as error:
         if isinstance(error, SourceError):
             raise
         raise SourceError(
