@@ -13,6 +13,7 @@ from accountant.dp.differential import DifferentialAccountant
 from accountant.events import Event, SubsampledGaussian
 from accountant.ledger.evidence import EvidenceFile
 from accountant.ledger.ledger import LedgerEntry
+from accountant.noise.shares import ONE_SHARE, NoiseSharing
 from accountant.statement import NoiseSource, Spending, statement
 from foundation.errors import WrongUse
 
@@ -34,6 +35,7 @@ class Account:
         *,
         users: int | None = None,
         norms_filter: FixedOrderFilter | None = None,
+        sharing: NoiseSharing = ONE_SHARE,
     ) -> None:
         """Declare the run.
 
@@ -45,6 +47,7 @@ class Account:
             users: N, enrolled users, over whom Bayesian figures are an average; None where norms
                 are not released: every round is charged at the clipping norm then.
             norms_filter: empty, at ``delta_bdp``, where one was declared before the first release.
+            sharing: who adds the noise on norms; the filter's too.
 
         Raises:
             WrongUse: naming the argument.
@@ -58,7 +61,7 @@ class Account:
         self._noise_source = noise_source
         self._delta_dp, self._delta_bdp = delta_dp, delta_bdp
         self._differential = DifferentialAccountant()
-        self._bayesian = PublishedAccountant(total_rounds, delta_bdp, users)
+        self._bayesian = PublishedAccountant(total_rounds, delta_bdp, users, sharing=sharing)
         self._filter = norms_filter
         self._schedule: dict[Event, int] = {}
         self._known: Spending | None = None

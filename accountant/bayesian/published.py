@@ -39,6 +39,7 @@ from accountant.bayesian.pricing import at_largest
 from accountant.bounds import NOTHING_SPENT, UNBOUNDED, Bound
 from accountant.dp.binomial import Floats
 from accountant.events import Event, SubsampledGaussian
+from accountant.noise.shares import ONE_SHARE, NoiseSharing
 
 FAILURE_SHARE = 0.01
 """Share of δ that all confidence bounds together may fail with at most."""
@@ -48,6 +49,8 @@ FAILURE_SHARE = 0.01
 class Pools:
     """Rounds, pooled where their norms were released, counted where they were not."""
 
+    sharing: NoiseSharing = ONE_SHARE
+    """Who adds the noise on norms."""
     pooled: dict[tuple[Event, float], Pool] = field(default_factory=dict)
     bare: dict[Event, int] = field(default_factory=dict)
 
@@ -57,7 +60,8 @@ class Pools:
             self.bare[event] = self.bare.get(event, 0) + 1
             return
         key = (event, norms.noise)
-        self.pooled[key] = self.pooled.get(key, Pool.of(event, norms.noise)).joined(norms)
+        none = Pool.of(event, norms.noise, self.sharing)
+        self.pooled[key] = self.pooled.get(key, none).joined(norms)
 
     @property
     def rounds(self) -> int:
@@ -75,6 +79,7 @@ class PublishedAccountant:
         users: int | None,
         *,
         lambdas: Sequence[int] = DEFAULT_LAMBDAS,
+        sharing: NoiseSharing = ONE_SHARE,
     ) -> None:
         """Declare the run.
 
@@ -84,6 +89,7 @@ class PublishedAccountant:
             users: N, enrolled users; None where that is unknown: then every round is charged at
                 the clipping norm.
             lambdas: orders to try, whole numbers ≥ 1.
+            sharing: who adds the noise on norms.
 
         Raises:
             WrongUse: naming the argument.
@@ -93,7 +99,7 @@ class PublishedAccountant:
         self._orders = np.array(self._lambdas, dtype=np.float64)
         self._total_rounds, self._delta, self._users = total_rounds, delta, users
         self._gamma = FAILURE_SHARE * delta / (total_rounds * len(self._lambdas))
-        self._pools, self._private = Pools(), True
+        self._pools, self._private = Pools(sharing), True
         self._known: tuple[Floats, Bound] | None = None
         """What rounds so far cost, and at the clipping norm: each share of users asks for it."""
 
