@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from accountant.ledger.prior import PriorReleases
+from accountant.wording import shown
 from client.messages import Vector
 from models.shapes import ImageShape, ShapeError
 from server.config.privatizer import FilterConfig, PretrainedPrivatizer
@@ -47,7 +48,7 @@ class PretrainedFilter:
     @property
     def cost(self) -> str:
         """In words, for people who read what a run cost."""
-        alone = f"DP ε = {self.epsilon:.4g} at δ = {self.delta:g} alone"
+        alone = f"DP ε = {shown(self.epsilon)} at δ = {self.delta:g} alone"
         through = f"Records went through the filter of run {self.prior.run_id}, whose training cost"
         if self.prior.other_people:
             return (

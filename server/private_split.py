@@ -19,6 +19,7 @@ from safetensors.numpy import save
 
 from accountant.ledger.prior import PriorReleases
 from accountant.ledger.spending import split_side
+from accountant.wording import shown
 from client.messages import SplitSettings, UserSplit
 from models.shapes import ImageShape
 from server.config.tree import Config
@@ -61,7 +62,7 @@ class PrivateSplit:
         """Whom the run is about and what the split cost, in words."""
         asked = self.split.settings
         side = "below" if asked.side == "below" else "at or above"
-        alone = f"cost its users DP ε = {self.epsilon:.4g} at δ = {self.delta:g} alone"
+        alone = f"cost its users DP ε = {shown(self.epsilon)} at δ = {self.delta:g} alone"
         counted = "the figures include it, as if all users were in both runs."
         if self.prior.other_people:
             counted = (

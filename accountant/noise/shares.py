@@ -60,7 +60,7 @@ class NoiseSharing:
     """Whose noise a release has: that of the server alone, or shares of nodes.
 
     What is charged is the noise of the nodes that are sure to add theirs. All others' come on top:
-    more noise than is charged, which whoever reckons *with* the noise must know of.
+    more noise than is charged, and a figure that reckons with the noise must know of it.
     """
 
     honest: int = 1
