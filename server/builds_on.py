@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from accountant.ledger.prior import PriorReleases
+from client.contract import PREFIX
 from server.config.tree import Config
 from server.pretrained_filter import PretrainedFilter, check_filter, kept_pretrained
 from server.private_split import PrivateSplit, check_split, kept_split
@@ -32,10 +33,25 @@ def kept_prior(directory: RunDirectory) -> PriorReleases | None:
 
 
 def with_cost(statement: str, directory: RunDirectory) -> str:
-    """What a run promises, with what it builds on and what that cost, where it does."""
-    given = _kept(directory)
-    costs = "" if given is None else given.cost, cost_of_models(directory.config())
+    """What a run promises, with what it builds on and what that cost, where it does.
+
+    And, where its users are made up of records that somebody gave, that they are.
+    """
+    given, config = _kept(directory), directory.config()
+    costs = "" if given is None else given.cost, cost_of_models(config), _made_up(config)
     return " ".join([statement, *(cost for cost in costs if cost)])
+
+
+def _made_up(config: Config) -> str:
+    """In words, whom a simulation over own data protects; empty where its users are people."""
+    kind, colon, _ = config.data.name.partition(":")
+    if not colon or kind == PREFIX or config.data.scheme == "column":
+        return ""
+    return (
+        "The users are made up: records of the data were dealt out to them at random, and it is "
+        "they who are protected. A person whose records are among the data is not, unless "
+        "data.scheme = 'column' keeps each person's records together."
+    )
 
 
 def _kept(directory: RunDirectory) -> PretrainedFilter | PrivateSplit | None:
