@@ -16,13 +16,14 @@ from simulations.federation.apps import node_users, usual_records
 PEOPLE, EACH, ONE = 40, 12, 7
 
 
-def saved(path, left: int) -> str:
-    """Data of which person ``ONE`` has only the first few records."""
+def saved(path, left: int, others: int = EACH) -> str:
+    """Data of which person ``ONE``, and all others, have only the first few records."""
     source = np.random.default_rng(0)
     owners = np.repeat(np.arange(PEOPLE) * 1000 - 9, EACH)
     images = source.integers(0, 256, (len(owners), 28, 28), dtype=np.uint8)
     labels = source.integers(0, 10, len(owners))
-    kept = (owners != ONE * 1000 - 9) | (np.arange(len(owners)) % EACH < left)
+    most = np.where(owners == ONE * 1000 - 9, left, others)
+    kept = np.arange(len(owners)) % EACH < most
     np.savez(
         path, train_images=images[kept], train_labels=labels[kept], user_ids=owners[kept],
         test_images=images[:20], test_labels=np.arange(20) % 10,
@@ -72,7 +73,7 @@ def test_what_one_person_holds_changes_nothing_of_the_others(tmp_path, users, le
 
 def test_how_many_records_count_is_nothing_that_one_person_decides(tmp_path):
     few, many = (
-        usual_records(config_of(saved(tmp_path / f"{held}.npz", held), PEOPLE))
+        usual_records(config_of(saved(tmp_path / f"{held}.npz", held, others=4), PEOPLE))
         for held in (1, EACH)
     )
     assert few == many
