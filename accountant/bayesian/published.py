@@ -54,10 +54,10 @@ class Pools:
     pooled: dict[tuple[Event, float], Pool] = field(default_factory=dict)
     bare: dict[Event, int] = field(default_factory=dict)
 
-    def add(self, event: Event, norms: NoisedNorms | None) -> None:
-        """Book one event."""
+    def add(self, event: Event, norms: NoisedNorms | None, rounds: int = 1) -> None:
+        """Book one event, or several alike of which no norms are known."""
         if norms is None or not isinstance(event, SubsampledGaussian):
-            self.bare[event] = self.bare.get(event, 0) + 1
+            self.bare[event] = self.bare.get(event, 0) + rounds
             return
         key = (event, norms.noise)
         none = Pool.of(event, norms.noise, self.sharing)
@@ -118,18 +118,18 @@ class PublishedAccountant:
         """Probability, within δ, that a confidence bound in the corrected figure fails."""
         return len(self._pools.pooled) * len(self._lambdas) * self._gamma
 
-    def compose(self, event: Event, norms: NoisedNorms | None) -> None:
-        """Book one round; one without norms is charged at the clipping norm.
+    def compose(self, event: Event, norms: NoisedNorms | None, rounds: int = 1) -> None:
+        """Book a round, or several alike without norms, which are charged at the clipping norm.
 
         Raises:
             TooManyRounds: more rounds than were declared. Nothing was booked.
             WrongUse: another unit or adjacency than before. Nothing was booked.
         """
-        self._booked.compose(event, None)
+        self._booked.compose(event, None, rounds)
         self._private = self._private and event.private
         self._known = None
         if event.private:
-            self._pools.add(event, norms if self._users is not None else None)
+            self._pools.add(event, norms if self._users is not None else None, rounds)
 
     def as_published(self) -> Bound:
         """Epsilon by the paper's formulas; its order is λ."""
