@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from accountant.events import Event
 from accountant.ledger.prior import PriorReleases
 from client.contract import PREFIX
+from server.config.privatizer import PretrainedPrivatizer
 from server.config.tree import Config
-from server.pretrained_filter import PretrainedFilter, check_filter, kept_pretrained
-from server.private_split import PrivateSplit, check_split, kept_split
+from server.pretrained_filter import (
+    PretrainedFilter,
+    check_filter,
+    kept_pretrained,
+    named_filter,
+)
+from server.private_split import PrivateSplit, check_split, kept_split, named_model
 from server.probed_models import check_probed_models, cost_of_models
 from server.run_directory import RunDirectory
 
@@ -20,6 +27,20 @@ def check_earlier(config: Config) -> None:
     check_filter(config)
     check_split(config)
     check_probed_models(config)
+
+
+def released_before(config: Config) -> list[Event]:
+    """What a new run's figures will include of the run that it builds on; nothing without one.
+
+    Raises:
+        ConfigError: there is no such run.
+    """
+    named = []
+    if isinstance(config.privatizer, PretrainedPrivatizer):
+        named.append(named_filter(config.privatizer))
+    if config.split.active:
+        named.append(named_model(config))
+    return [event for one in named for event in one.released(one.opened()[0]).in_bulk]
 
 
 def kept_prior(directory: RunDirectory) -> PriorReleases | None:

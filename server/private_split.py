@@ -145,7 +145,8 @@ def kept_split(directory: RunDirectory) -> PrivateSplit | None:
     return PrivateSplit(UserSplit(settings, model), prior, *figures)
 
 
-def _named(config: Config) -> NamedRun:
+def named_model(config: Config) -> NamedRun:
+    """The run whose annotator scores users."""
     split = config.split
     return NamedRun("split.model", split.model, "split.other_people", split.other_people)
 
@@ -160,13 +161,13 @@ def _taken(config: Config, shape: ImageShape, classes: int) -> PrivateSplit:
     )
     split = UserSplit(settings, found.vector)
     users = split_side(split.identity, settings.side)
-    prior = _named(config).releases(config, directory, users)
+    prior = named_model(config).releases(config, directory, users)
     spent = spending_of(theirs, directory)
     return PrivateSplit(split, prior, spent.dp_epsilon, spent.delta_dp)
 
 
 def _found(config: Config) -> tuple[RunDirectory, Config, Snapshot]:
-    named = _named(config)
+    named = named_model(config)
     directory, theirs, snapshot = named.opened()
     if snapshot is None or theirs.annotator is None:
         raise named.refused("that run has no annotator, or none yet: name another")
