@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from collections import Counter
 from collections.abc import Iterable
 from typing import get_args
 
@@ -13,6 +15,7 @@ from accountant.dp.differential import DifferentialAccountant
 from accountant.events import Event, SubsampledGaussian
 from accountant.ledger.evidence import EvidenceFile
 from accountant.ledger.ledger import LedgerEntry
+from accountant.noise.shares import ONE_SHARE, NoiseSharing
 from accountant.statement import NoiseSource, Spending, statement
 from foundation.errors import WrongUse
 
@@ -34,6 +37,7 @@ class Account:
         *,
         users: int | None = None,
         norms_filter: FixedOrderFilter | None = None,
+        sharing: NoiseSharing = ONE_SHARE,
     ) -> None:
         """Declare the run.
 
@@ -45,6 +49,7 @@ class Account:
             users: N, enrolled users, over whom Bayesian figures are an average; None where norms
                 are not released: every round is charged at the clipping norm then.
             norms_filter: empty, at ``delta_bdp``, where one was declared before the first release.
+            sharing: who adds the noise on norms; the filter's too.
 
         Raises:
             WrongUse: naming the argument.
@@ -58,7 +63,7 @@ class Account:
         self._noise_source = noise_source
         self._delta_dp, self._delta_bdp = delta_dp, delta_bdp
         self._differential = DifferentialAccountant()
-        self._bayesian = PublishedAccountant(total_rounds, delta_bdp, users)
+        self._bayesian = PublishedAccountant(total_rounds, delta_bdp, users, sharing=sharing)
         self._filter = norms_filter
         self._schedule: dict[Event, int] = {}
         self._known: Spending | None = None
@@ -123,7 +128,9 @@ class Account:
         Who may stop a run after looking at its releases has made its length one of them: what the
         rounds so far add up to is then no bound, but what ``plan`` adds up to is, for all that was
         released is a part of what the whole plan would have released. So the figures of
-        differential privacy, and those that rest on them, are the plan's.
+        differential privacy, and those that rest on them, are the plan's; in the corrected one
+        the rounds that were left out are charged at the clipping norm. As published bounds nothing,
+        and stays that of the rounds so far.
 
         Args:
             plan: all rounds that there could have been, at the same δ.
@@ -132,10 +139,20 @@ class Account:
             return self.spending()
         return self._reckoned(plan)
 
+    def _bayesian_of(self, plan: Account) -> PublishedAccountant:
+        """The Bayesian account with the plan's further rounds, of which no norms are known."""
+        if plan is self:
+            return self._bayesian
+        whole = copy.deepcopy(self._bayesian)
+        for event, rounds in (Counter(plan._schedule) - Counter(self._schedule)).items():
+            whole.compose(event, None, rounds)
+        return whole
+
     def _reckoned(self, plan: Account) -> Spending:
         differential = plan._differential.epsilon(self._delta_dp)
         for_all = plan._differential.epsilon(self._delta_bdp)
-        sound, corrected = self._sound(0.0, for_all), self._bayesian.corrected()
+        bayesian = self._bayesian_of(plan)
+        sound, corrected = self._sound(0.0, for_all), bayesian.corrected()
         return Spending(
             rounds=self._bayesian.rounds,
             dp_epsilon=differential.epsilon,
@@ -148,13 +165,13 @@ class Account:
             bdp_sound=sound,
             bdp_order=corrected.order,
             delta_bdp=self._delta_bdp,
-            confidence_failure=self._bayesian.confidence_failure,
+            confidence_failure=bayesian.confidence_failure,
             schedule=tuple(plan._schedule.items()),
             rounds_planned=plan._bayesian.rounds,
             noise_source=self._noise_source,
             warnings=self._warnings(),
-            percentiles=self._curve(for_all, corrected=False),
-            percentiles_corrected=self._curve(for_all, corrected=True),
+            percentiles=self._curve(for_all),
+            percentiles_corrected=self._curve(for_all, bayesian),
             rounds_with_norms=self._bayesian.rounds_with_norms,
             filtered=self._filter is not None,
         )
@@ -165,13 +182,15 @@ class Account:
             return for_all.epsilon
         return min(self._filter.for_share(share).epsilon, for_all.epsilon)
 
-    def _curve(self, for_all: Bound, *, corrected: bool) -> dict[str, float]:
+    def _curve(
+        self, for_all: Bound, corrected: PublishedAccountant | None = None
+    ) -> dict[str, float]:
         """The curve, keyed by share; share 1 is all users, who have differential privacy."""
         if not self._schedule:
             return {}
         points = {share: self._sound(share, for_all) for share in SHARES}
-        if corrected:
-            found = {share: self._bayesian.for_share(share).epsilon for share in SHARES}
+        if corrected is not None:
+            found = {share: corrected.for_share(share).epsilon for share in SHARES}
             points = {share: min(found[share], points[share]) for share in SHARES}
         return {**{f"{share:g}": point for share, point in points.items()}, "1": for_all.epsilon}
 

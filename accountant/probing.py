@@ -20,6 +20,7 @@ from accountant.dp.differential import DifferentialAccountant
 from accountant.events import Event, SubsampledGaussian
 from accountant.ledger.population import Population
 from accountant.ledger.spending import PROBE
+from accountant.noise.shares import ONE_SHARE, NoiseSharing
 
 WIDE = 1.959964
 """Standard deviations on either side of a mean in which 95% of normal numbers lie."""
@@ -95,6 +96,7 @@ def price_of(
     *,
     bayesian_delta: float = 1e-10,
     norms_share: float = 0.02,
+    sharing: NoiseSharing = ONE_SHARE,
     population: Population | None = None,
     asked: str = "",
     prior: Sequence[Event] = (),
@@ -107,6 +109,7 @@ def price_of(
         users: N, enrolled users that are asked.
         bayesian_delta: δ of the Bayesian figure.
         norms_share: share of the privacy that goes to noised norms, in [0, 1).
+        sharing: who adds the noise.
         population: whose budget pays.
         asked: slice of the population that is asked, ``attribute=value``; empty for everyone.
         prior: what was released of the same users, where no population counts it.
@@ -128,7 +131,7 @@ def price_of(
         delta=delta,
         noise_multiplier=noise,
         users=users,
-        half_width=WIDE * deviation_of(noise, users, norms_share),
+        half_width=WIDE * deviation_of(noise, users, norms_share, sharing),
         together=together,
         spent=spent,
         budget=None if terms is None else terms.epsilon_budget,
@@ -154,9 +157,17 @@ def _composed(
     return before, account.epsilon(delta).epsilon
 
 
-def deviation_of(noise_multiplier: float, users: int, norms_share: float) -> float:
-    """Standard deviation of the noise on the mean over users, in users' measure [0, 1]."""
-    return split_noise(noise_multiplier, norms_share).update / users
+def deviation_of(
+    noise_multiplier: float,
+    users: int,
+    norms_share: float,
+    sharing: NoiseSharing = ONE_SHARE,
+) -> float:
+    """Standard deviation of the noise on the mean over users, in users' measure [0, 1].
+
+    Where nodes add the noise it is that of all of them, which is the largest there can be.
+    """
+    return split_noise(noise_multiplier, norms_share).update / users * sharing.excess
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from client.node_store import STORE, is_store, open_store
 from client.npz_images import mapped_member, packed_problem
 from client.slices import in_slice, wanted_slice
 
-DECLARED = "declared_"
+DECLARED, ENROLLED = "declared_", "enrolled_"
 REQUIRED = frozenset({"images", "labels", "users", "classes"})
 
 
@@ -32,7 +32,8 @@ def open_node_users(context: Context) -> LocalUsers:
     holds ``images`` uint8 [n, c, h, w], ``labels``
     int64 [n], ``users`` int64 [n] (each record's user) and ``classes``; where users without records
     are enrolled, ``enrolled`` int64 [m], the numbers of all users, without whom no other counts;
-    for slices ``declared_NAME`` text [n], each user's value of a public attribute;
+    for slices ``enrolled_NAME`` text [m], each enrolled user's value of a public attribute, or
+    ``declared_NAME`` text [n], of which a user without records has none;
     for a privatizer also ``sensitive`` int64 [n], ``sensitive_attribute`` (its name),
     ``sensitive_classes``, and ``hides`` bool [n] where some users do not mind (all of a user's
     records alike). The same object as before for as long as the file is not written to.
@@ -106,7 +107,7 @@ def _opened_users(path: Path, stamp: tuple[int, int, int], partition: int) -> Ar
         hides=_read_choices(path, found, known, places[known], len(ids)),
         ids=ids,
         origin=DataOrigin(own=True),
-        declared=_read_declared(path, found, known, places[known], len(ids)),
+        declared=_read_declared(path, found, known, places[known], ids),
     )
 
 
@@ -189,21 +190,28 @@ def _read_declared(
     found: dict[str, NDArray[Any]],
     records: NDArray[np.int64],
     owners: NDArray[np.int64],
-    users: int,
+    ids: NDArray[np.int64],
 ) -> dict[str, NDArray[np.str_]]:
-    """Each user's value of every ``declared_NAME`` array, in the users' order.
+    """Each user's value of every ``enrolled_NAME`` or ``declared_NAME`` array, in the users' order.
 
-    A user has one value: that of the record that comes first. One without records has none.
+    With ``enrolled_NAME``, one for each of ``enrolled``, who is on a slice does not depend on who
+    holds records. With ``declared_NAME``, one for each record, a user has that of the record that
+    comes first, and none without records.
     """
     values = {}
     for name in sorted(found):
-        if not name.startswith(DECLARED):
+        beside = "enrolled" if name.startswith(ENROLLED) else "users"
+        if not name.startswith((DECLARED, ENROLLED)):
             continue
         column = found[name]
-        if column.dtype.kind not in "Uiu" or column.shape != found["users"].shape:
-            raise NodeDataError(f"{path}: {name} must be one text or integer for each image")
+        if column.dtype.kind not in "Uiu" or column.shape != found.get(beside, column[:0]).shape:
+            each = "image" if beside == "users" else "number in 'enrolled'"
+            raise NodeDataError(f"{path}: {name} must be one text or integer for each {each}")
         column = column.astype(np.str_)
-        own = np.full(users, "", dtype=column.dtype)
-        own[owners[::-1]] = column[records[::-1]]  # the first of a user is written last
-        values[name.removeprefix(DECLARED)] = own
+        own = np.full(len(ids), "", dtype=column.dtype)
+        if beside == "enrolled":
+            own[np.searchsorted(ids, found[beside].astype(np.int64)[::-1])] = column[::-1]
+        else:
+            own[owners[::-1]] = column[records[::-1]]  # the first of a user is written last
+        values[name.removeprefix(DECLARED).removeprefix(ENROLLED)] = own
     return values

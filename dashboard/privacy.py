@@ -29,6 +29,12 @@ ASSUMPTIONS = (
     "bounds nothing. Smaller ε is more private."
 )
 
+SO_FAR = (
+    "The run has not said that it ended: these figures are of the rounds so far, a bound only if "
+    "when it ends is not decided by looking at what it releases. Ended early, it has those of its "
+    "whole plan."
+)
+
 
 Spent = RoundRecord | BatchRecord
 """What has cost something: a round, or a batch of samples."""

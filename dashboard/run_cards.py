@@ -82,7 +82,7 @@ def _stop(run: RunRecord) -> str:
 def _cost(last: RoundRecord | None) -> str:
     """DP first, for it binds for everybody; its Bayesian companion always beside it."""
     if last is None:
-        return '<span class="quiet">Nothing spent yet</span>'
+        return '<span class="quiet">No round done yet</span>'
     dp, sound = bounds(last)[:2]
     return (
         f"<b>DP ε {text(epsilon_text(dp.epsilon))}</b> "

@@ -47,7 +47,8 @@ def diagnose(
         reference: records of the users' kind without these faults: the name of a public data set,
             whose test images are taken, or an earlier run of the same federation, whose released
             samples stand for them and whose sums are subtracted. None: the test images of the data
-            set that the run names.
+            set that the run names, where it is public. To name data of one's own is to declare
+            them public: their test images are records that no ledger counts.
         images: how many of the reference's images are looked at.
         annotator: whether its releases are read too. They take more than half of the time, and show
             blur, noise, sharpening and few grey levels in half to a third of the users that warm-up
@@ -76,7 +77,7 @@ def diagnose(
         _check_sums(one.config)
     before: list[KeptRelease] = []
     if earlier is None:
-        name = chosen.config.data.name if reference is None else str(reference)
+        name = _public_name(chosen.config) if reference is None else str(reference)
         found = public_reference(name, chosen.config, images)
     else:
         found = samples_reference(earlier, images)
@@ -92,6 +93,25 @@ def diagnose(
         on_stage=on_stage,
         guessed=chosen.config.split.active or (earlier is not None and earlier.config.split.active),
     )
+
+
+def _public_name(config: Config) -> str:
+    """The data set that a run names, if its test images are public.
+
+    Raises:
+        WrongUse: they are somebody's records.
+    """
+    from client.contract import PREFIX
+    from server.kept_diagnoses import is_public
+
+    name = config.data.name
+    if not is_public(name) and not name.startswith(f"{PREFIX}:"):  # whose records are not here
+        raise WrongUse(
+            f"reference: the run's data, {name}, are not known to be public, and their test images "
+            "are real records in no budget: name a public data set, an earlier run or 'none'; or "
+            "give that name itself as the reference, if anybody may see those images"
+        )
+    return name
 
 
 def _check_sums(config: Config) -> None:

@@ -51,7 +51,10 @@ def keep_diagnosis(
 
 def _named(run: Run, reference: str | None) -> str:
     """The reference as it is kept: empty for the run's own data."""
-    own = reference is None or reference == run.config.data.name
+    from server.kept_diagnoses import is_public
+
+    name = run.config.data.name
+    own = reference is None or (reference == name and is_public(name))
     return "" if own else str(reference)
 
 

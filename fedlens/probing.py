@@ -101,6 +101,7 @@ def probe_price(
         base.data.users,
         bayesian_delta=base.privacy.bayesian_delta,
         norms_share=base.privacy.norms_share,
+        sharing=base.aggregation.sharing(base.data.nodes),
         population=population,
         asked=base.data.slice,
         prior=() if population is not None else _released(earlier),
@@ -192,7 +193,8 @@ def _answer(made: Run, price: ProbePrice) -> ProbeAnswer:
     (task,) = (one for one in config.tasks.values() if isinstance(one, ProbeConfig))
     users, question = config.data.users, parse_probe(task.probe)
     mean = _released_mean(made)
-    deviation = deviation_of(task.noise_multiplier, users, config.privacy.norms_share)
+    sharing = config.aggregation.sharing(config.data.nodes)
+    deviation = deviation_of(task.noise_multiplier, users, config.privacy.norms_share, sharing)
     found = estimate_of(mean, deviation, users)
     spending = spending_of(config, made.directory)
     figures = {name: _in_measure(question, value) for name, value in asdict(found).items()}

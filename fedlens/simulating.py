@@ -170,6 +170,7 @@ def _absolute(named: str) -> Path:
 
 def _to_guarantee(config: Config, epsilon: float | None, delta: float | None) -> Config:
     """The configuration with the noise that a guarantee needs, if one is asked for."""
+    from server.builds_on import released_before
     from server.schedule import scaled
 
     if epsilon is None:
@@ -178,7 +179,8 @@ def _to_guarantee(config: Config, epsilon: float | None, delta: float | None) ->
         return config
     if delta is not None:
         config = config.updated({"privacy.delta": delta})
-    return scaled(config, epsilon=epsilon, delta=config.privacy.delta)
+    before = released_before(config)
+    return scaled(config, epsilon=epsilon, delta=config.privacy.delta, prior=before)
 
 
 def prepare(

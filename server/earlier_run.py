@@ -64,6 +64,14 @@ class NamedRun:
                 "people, and this run promises that nothing does; train it again with noise"
             )
 
+    def released(self, directory: RunDirectory) -> PriorReleases:
+        """What that run released, and its plan's further rounds, whichever budget covers it."""
+        return PriorReleases.of(
+            Ledger.read(directory.ledger),
+            other_people=self.other_people,
+            plan=planned(directory.config()).schedule,
+        )
+
     def releases(self, config: Config, directory: RunDirectory, users: str = "") -> PriorReleases:
         """What that run released, where both budgets cover it.
 
@@ -77,11 +85,7 @@ class NamedRun:
                 people and was not.
             PopulationError: as `check_room`.
         """
-        prior = PriorReleases.of(
-            Ledger.read(directory.ledger),
-            other_people=self.other_people,
-            plan=planned(directory.config()).schedule,
-        )
+        prior = self.released(directory)
         population = joined(config) if prior.other_people else None
         if population is not None and population.knows(prior):
             raise self.refused(

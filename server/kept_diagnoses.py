@@ -16,6 +16,8 @@ from typing import Any
 FOLDER = "diagnosis"
 FORMAT = "fedlens-diagnosis-1"
 LEDGER, RELEASES = "ledger.jsonl", "releases"
+PUBLISHED = ("emnist", "femnist", "cifar10", "cifar100", "svhn", "celeba", "medmnist")
+"""Data sets that are named with a path and public all the same."""
 SAMPLES_EACH, MOST_PICTURED = 6, 6
 """Samples of a class that faults may be shown on, and how many are shown of a fault."""
 
@@ -30,6 +32,16 @@ class KeptAnswer:
     """The command's JSON object."""
     looks: Any
     """By fault: samples before and after it, as base64 PNGs with their labels."""
+
+
+def is_public(data: str) -> bool:
+    """Whether the test images of a data set, by its name, are anybody's to look at.
+
+    Those of data that somebody brought are records of people, in no run's ledger: what is computed
+    from them is no post-processing, and must not be kept beside what is.
+    """
+    kind, by_path, _ = data.partition(":")
+    return not by_path or kind in PUBLISHED
 
 
 def releases_of(run: Path) -> list[Path]:

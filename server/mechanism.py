@@ -92,9 +92,11 @@ def release_deviation(config: Config, task: TaskConfig) -> float:
     """Standard deviation of the noise in each coordinate of a task's release.
 
     In record mode the release is the mean of the nodes' independently noised ones (``wgan``: of a
-    single local step at learning rate 1).
+    single local step at learning rate 1). Where nodes share the noise, it is that of all of them:
+    more than what is charged, which goes by those that are sure to add theirs.
     """
     one = round_noise(config, task).update * task.clipping_norm / denominator(config, task)
+    one *= config.aggregation.sharing(config.data.nodes).excess
     return one if config.privacy.unit == "user" else one / math.sqrt(config.data.nodes)
 
 

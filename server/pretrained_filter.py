@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from accountant.ledger.prior import PriorReleases
+from accountant.wording import shown
 from client.messages import Vector
 from models.shapes import ImageShape, ShapeError
 from server.config.privatizer import FilterConfig, PretrainedPrivatizer
@@ -47,7 +48,7 @@ class PretrainedFilter:
     @property
     def cost(self) -> str:
         """In words, for people who read what a run cost."""
-        alone = f"DP ε = {self.epsilon:.4g} at δ = {self.delta:g} alone"
+        alone = f"DP ε = {shown(self.epsilon)} at δ = {self.delta:g} alone"
         through = f"Records went through the filter of run {self.prior.run_id}, whose training cost"
         if self.prior.other_people:
             return (
@@ -66,7 +67,7 @@ def check_filter(config: Config) -> None:
     """
     if isinstance(config.privatizer, PretrainedPrivatizer):
         directory, _, _ = _found(config, config.privatizer)
-        _named(config.privatizer).releases(config, directory)
+        named_filter(config.privatizer).releases(config, directory)
 
 
 def pretrained_filter(
@@ -128,18 +129,19 @@ def _taken(config: Config, ours: PretrainedPrivatizer, shape: ImageShape) -> Pre
         raise _refused(ours, f"it does not fit its network: {error}; train it again") from None
     if not np.isfinite(vector).all():
         raise _refused(ours, "its weights are not finite; train it again")
-    prior = _named(ours).releases(config, directory)
+    prior = named_filter(ours).releases(config, directory)
     spent = spending_of(directory.config(), directory)
     return PretrainedFilter(vector, prior, spent.dp_epsilon, spent.delta_dp)
 
 
-def _named(ours: PretrainedPrivatizer) -> NamedRun:
+def named_filter(ours: PretrainedPrivatizer) -> NamedRun:
+    """The run whose filter is taken."""
     declares = "privatizer.other_people"
     return NamedRun("privatizer.path", ours.path, declares, ours.other_people)
 
 
 def _found(config: Config, ours: PretrainedPrivatizer) -> tuple[RunDirectory, Snapshot, Vector]:
-    directory, theirs, snapshot = _named(ours).opened()
+    directory, theirs, snapshot = named_filter(ours).opened()
     if isinstance(theirs.privatizer, PretrainedPrivatizer):
         raise _refused(
             ours,
@@ -150,7 +152,7 @@ def _found(config: Config, ours: PretrainedPrivatizer) -> tuple[RunDirectory, Sn
     if snapshot is None or vector is None:
         raise _refused(ours, "that run has no filter, or is not done with it yet")
     _check_alike(ours, theirs)
-    _named(ours).check_private(config, theirs)
+    named_filter(ours).check_private(config, theirs)
     return directory, snapshot, vector
 
 
@@ -184,4 +186,4 @@ def _check_alike(ours: PretrainedPrivatizer, theirs: Config) -> None:
 
 
 def _refused(ours: PretrainedPrivatizer, why: str) -> ConfigError:
-    return _named(ours).refused(why)
+    return named_filter(ours).refused(why)

@@ -19,6 +19,7 @@ from safetensors.numpy import save
 
 from accountant.ledger.prior import PriorReleases
 from accountant.ledger.spending import split_side
+from accountant.wording import shown
 from client.messages import SplitSettings, UserSplit
 from models.shapes import ImageShape
 from server.config.tree import Config
@@ -61,7 +62,7 @@ class PrivateSplit:
         """Whom the run is about and what the split cost, in words."""
         asked = self.split.settings
         side = "below" if asked.side == "below" else "at or above"
-        alone = f"cost its users DP ε = {self.epsilon:.4g} at δ = {self.delta:g} alone"
+        alone = f"cost its users DP ε = {shown(self.epsilon)} at δ = {self.delta:g} alone"
         counted = "the figures include it, as if all users were in both runs."
         if self.prior.other_people:
             counted = (
@@ -144,7 +145,8 @@ def kept_split(directory: RunDirectory) -> PrivateSplit | None:
     return PrivateSplit(UserSplit(settings, model), prior, *figures)
 
 
-def _named(config: Config) -> NamedRun:
+def named_model(config: Config) -> NamedRun:
+    """The run whose annotator scores users."""
     split = config.split
     return NamedRun("split.model", split.model, "split.other_people", split.other_people)
 
@@ -159,13 +161,13 @@ def _taken(config: Config, shape: ImageShape, classes: int) -> PrivateSplit:
     )
     split = UserSplit(settings, found.vector)
     users = split_side(split.identity, settings.side)
-    prior = _named(config).releases(config, directory, users)
+    prior = named_model(config).releases(config, directory, users)
     spent = spending_of(theirs, directory)
     return PrivateSplit(split, prior, spent.dp_epsilon, spent.delta_dp)
 
 
 def _found(config: Config) -> tuple[RunDirectory, Config, Snapshot]:
-    named = _named(config)
+    named = named_model(config)
     directory, theirs, snapshot = named.opened()
     if snapshot is None or theirs.annotator is None:
         raise named.refused("that run has no annotator, or none yet: name another")

@@ -7,6 +7,7 @@ may have left out. The store itself refuses anything that comes before its ledge
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
+from dataclasses import replace
 from datetime import date
 from typing import Any
 
@@ -201,11 +202,24 @@ class Publication:
 
     @timed("store")
     def end(self, status: RunStatus, reason: str | None, spending: Spending) -> None:
-        """Say how the run ended, what it guarantees as it is, and for whom its releases speak."""
+        """Say how the run ended, what it guarantees as it is, and for whom its releases speak.
+
+        Of one that ended before its plan did the last round's record has what it guarantees, too:
+        what was spent so far is no bound for who chose that end by looking at releases.
+        """
+        if spending.rounds < spending.rounds_planned:
+            self._restate_last_round(spending)
         guarantee = with_cost(statement(spending, self._config.data.users), self._directory)
         covered = self.coverage()
         told = guarantee if covered.whole else f"{guarantee} {covered.words}"
         self._store.set_run_status(self._run_id, status, reason, told)
+
+    def _restate_last_round(self, spending: Spending) -> None:
+        rounds = self._store.rounds(self._run_id)
+        if rounds:
+            names = ("dp_method", *CURVES, *FIGURES)
+            figures: dict[str, Any] = {name: getattr(spending, name) for name in names}
+            self._store.record_progress([], [], [replace(rounds[-1], **figures)], [])
 
     def coverage(self) -> Coverage:
         """Which nodes the run's rounds had."""

@@ -130,7 +130,7 @@ class TrainingRun:
 
     def ended(self, status: str, reason: str | None) -> None:
         """Say in log and folder how the run ended."""
-        self._status.ended(status, reason)
+        self._status.ended(status, reason, self._run_ledger.published())
 
     # What touches users' data
 

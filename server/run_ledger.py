@@ -13,6 +13,7 @@ from accountant.ledger.ledger import Ledger, LedgerEntry, LedgerError
 from accountant.ledger.one_time import OneTimeKey
 from accountant.ledger.population import Population
 from accountant.ledger.prior import HEADER, PriorReleases
+from accountant.wording import shown
 from foundation.profile import timed
 from server.config.reading import written_digest
 from server.config.tasks import TRAINING
@@ -132,10 +133,10 @@ class RunLedger:
         population may change until `charge`.
         """
         if self._budget and self._account.would_exceed(event, self._budget):
-            spent = self.spending().dp_epsilon
+            spent = shown(self.spending().dp_epsilon)
             return (
                 f"the next round would take DP ε above the budget {self._budget:g} "
-                f"(spent {spent:.4g} in {len(self)} rounds)"
+                f"(spent {spent} in {len(self)} rounds)"
             )
         if self._account.filter_forbids(event):
             return (

@@ -41,6 +41,7 @@ def filter_of(
             epsilon=privacy.bayesian_epsilon_budget,
             delta=privacy.bayesian_delta,
             users=enrolled or config.data.users,
+            sharing=config.aggregation.sharing(config.data.nodes),
         )
     except BudgetTooSmall as error:
         raise ConfigError(f"privacy.bayesian_epsilon_budget: {error}") from None
@@ -61,6 +62,7 @@ def empty_account(config: Config, prior: PriorReleases | None = None, enrolled: 
         noise_source=noise_source(config),
         users=(enrolled or config.data.users) if privacy.unit == "user" else None,
         norms_filter=filter_of(config, prior, enrolled),
+        sharing=config.aggregation.sharing(config.data.nodes),
     )
     for event in events:
         account.charge(event, None)

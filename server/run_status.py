@@ -96,13 +96,19 @@ class RunStatusFile:
             **_figures(spending),
         )
 
-    def ended(self, status: str, reason: str | None = None) -> None:
-        """The run ended: ``finished``, ``stopped-by-budget``, ``interrupted`` or ``failed``."""
+    def ended(
+        self, status: str, reason: str | None = None, spending: Spending | None = None
+    ) -> None:
+        """The run ended: ``finished``, ``stopped-by-budget``, ``interrupted`` or ``failed``.
+
+        ``spending`` is what it guarantees as it ended, if it spent anything.
+        """
         logger.info(
             "the run is %s%s; output in %s",
             *(status, f": {reason}" if reason else "", self._directory.path),
         )
-        self._write(status=status, reason=reason)
+        figures = _figures(spending) if spending is not None and spending.rounds else {}
+        self._write(status=status, reason=reason, **figures)
 
     def _write(self, **facts: Any) -> None:
         self._facts.update(facts)

@@ -7,7 +7,7 @@ arithmetic on the configuration: no data is looked at.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from accountant.dp.differential import DifferentialAccountant
@@ -169,15 +169,37 @@ def check_affordable(config: Config, prior: Sequence[Event] = ()) -> None:
     )
 
 
-def scaled(config: Config, *, epsilon: float, delta: float) -> Config:
+def scaled(config: Config, *, epsilon: float, delta: float, prior: Sequence[Event] = ()) -> Config:
     """The configuration with all tasks' noise multipliers times one factor, to meet a guarantee.
 
-    The planned DP ε at ``delta`` is then at most ``epsilon`` and within a relative 1e-3 of it.
+    The planned DP ε at ``delta`` is then at most ``epsilon`` and within a relative 1e-3 of it,
+    ``prior`` included: what the run that it builds on released of the same people.
 
     Raises:
         ConfigError: ``epsilon`` or ``delta`` is out of range, a task adds no noise that could be
             scaled, or no factor reaches the guarantee.
     """
+    _require_scalable(config, epsilon, delta, prior)
+
+    def cost(factor: float) -> float:
+        return planned_epsilon(_times(config, factor), delta, prior=prior)
+
+    low, high = _bracket(config, epsilon, cost)
+    while (found := cost(high)) < epsilon * (1 - _CLOSE):
+        middle = math.sqrt(low * high)
+        if middle in (low, high):
+            break
+        if cost(middle) <= epsilon:
+            high = middle
+        else:
+            low = middle
+    if not found <= epsilon:
+        raise ConfigError(f"epsilon = {epsilon!r} cannot be met by more noise alone")
+    return _times(config, high)
+
+
+def _require_scalable(config: Config, epsilon: float, delta: float, prior: Sequence[Event]) -> None:
+    """Refuse a guarantee that no factor reaches, whatever it is."""
     if not (math.isfinite(epsilon) and epsilon > 0):
         raise ConfigError(f"epsilon = {epsilon!r} cannot be used: give a number above 0")
     if not 0 < delta < 1:
@@ -188,35 +210,31 @@ def scaled(config: Config, *, epsilon: float, delta: float) -> Config:
                 f"the task {task.name!r} has noise multiplier 0, which no factor makes private: "
                 "give every task some noise"
             )
-    low, high = _bracket(config, epsilon, delta)
-    while (found := planned_epsilon(_times(config, high), delta)) < epsilon * (1 - _CLOSE):
-        middle = math.sqrt(low * high)
-        if middle in (low, high):
-            break
-        if planned_epsilon(_times(config, middle), delta) <= epsilon:
-            high = middle
-        else:
-            low = middle
-    if not found <= epsilon:
-        raise ConfigError(f"epsilon = {epsilon!r} cannot be met by more noise alone")
-    return _times(config, high)
+    account = DifferentialAccountant()
+    for event in prior:
+        account.compose(event)
+    if (before := account.epsilon(delta).epsilon) >= epsilon:
+        raise ConfigError(
+            f"epsilon = {epsilon!r} at delta = {delta!r} cannot be met: what this run builds on "
+            f"cost the same people {shown(before)} already; give a larger one"
+        )
 
 
-def _bracket(config: Config, epsilon: float, delta: float) -> tuple[float, float]:
+def _bracket(config: Config, epsilon: float, cost: Callable[[float], float]) -> tuple[float, float]:
     """A factor that is not enough and one that is, at most a factor of 4 apart."""
     largest = max(task.event.noise_multiplier for task in scheduled(config))
     factor = 1.0
-    if planned_epsilon(config, delta) <= epsilon:
-        while planned_epsilon(_times(config, factor), delta) <= epsilon:
+    if cost(1.0) <= epsilon:
+        while cost(factor) <= epsilon:
             factor /= 4
             if factor * largest < 1e-5:
                 return factor, 4 * factor
         return factor, 4 * factor
-    while planned_epsilon(_times(config, factor), delta) > epsilon:
+    while cost(factor) > epsilon:
         factor *= 4
         if factor * largest > _MOST_NOISE:
             raise ConfigError(
-                f"epsilon = {epsilon!r} at delta = {delta!r} cannot be met: it needs more noise "
+                f"epsilon = {epsilon!r} cannot be met: it needs more noise "
                 "than numbers can hold; give a larger one or fewer rounds"
             )
     return factor / 4, factor

@@ -17,6 +17,7 @@ from accountant.audit.finding import (
 from accountant.audit.membership import MembershipAttack
 from accountant.audit.one_run import Coins, Scores
 from accountant.audit.one_shot import gaussian_epsilon, separation
+from accountant.wording import shown
 
 LEAST_CONTROL_AUC = 0.95
 _GUESS_SHARES = (10, 5, 2, 1)
@@ -70,7 +71,7 @@ def one_run_finding(
     above = "perhaps above the claim; audit it again"
     seems = above if bound > claim.epsilon else "which does not contradict the claim"
     words: Mapping[AuditVerdict, str] = {
-        "alarm": f"{said}, above the {claim.epsilon:.3g} that is claimed: more leaks than "
+        "alarm": f"{said}, above the {shown(claim.epsilon)} that is claimed: more leaks than "
         "accounted",
         "cannot-detect": f"even with every guess right, no more than ε = {cap:.3g} could have been "
         "shown",
@@ -113,7 +114,7 @@ def one_shot_finding(
     cap = gaussian_epsilon(most, claim.delta)
     said = f"the canaries' scores look like ε = {estimate:.3g} [{low:.3g}, {high:.3g}]"
     words: Mapping[AuditVerdict, str] = {
-        "alarm": f"{said}, above the {claim.epsilon:.3g} that is claimed; an estimate, no bound",
+        "alarm": f"{said}, above the {shown(claim.epsilon)} that is claimed; an estimate, no bound",
         "cannot-detect": "even without any noise these canaries would look like no more than "
         f"ε = {cap:.3g}",
         "nothing-found": f"{said}; an estimate, no bound",
@@ -156,7 +157,7 @@ def membership_finding(
     )
     measured: dict[str, Any] = {"lower_bound": found.lower_bound, "cap": cap}
     words: Mapping[AuditVerdict, str] = {
-        "alarm": f"{said}, above the {claim.epsilon:.3g} that is claimed",
+        "alarm": f"{said}, above the {shown(claim.epsilon)} that is claimed",
         "cannot-detect": f"with so few members no more than ε = {cap:.3g} could have been shown",
         "nothing-found": f"{said}; this attack found nothing, which is no proof",
     }

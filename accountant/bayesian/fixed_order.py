@@ -49,6 +49,7 @@ from accountant.bayesian.published import FAILURE_SHARE, Pools
 from accountant.bounds import UNBOUNDED, Bound, require_count, require_probability
 from accountant.dp.binomial import Floats
 from accountant.events import Event
+from accountant.noise.shares import ONE_SHARE, NoiseSharing
 from foundation.errors import WrongUse
 
 METHOD = "filter"
@@ -73,6 +74,7 @@ class FixedOrderFilter:
         epsilon: float,
         delta: float,
         users: int,
+        sharing: NoiseSharing = ONE_SHARE,
     ) -> None:
         """Fix order and budget from the plan alone.
 
@@ -84,6 +86,7 @@ class FixedOrderFilter:
             epsilon: > 0, what is claimed at the end.
             delta: δ in (0, 1) that it is claimed at.
             users: N, enrolled.
+            sharing: who adds the noise on norms.
 
         Raises:
             BudgetTooSmall: no order can promise ``epsilon`` at ``delta``.
@@ -101,7 +104,7 @@ class FixedOrderFilter:
         self._known = frozenset(event for event, _ in plan)
         self._order = _best_order(plan, epsilon, self._left)
         self._budget = _budget(np.array([float(self._order)]), epsilon, self._left)[0]
-        self._pools, self._noises = Pools(), dict[Event, float]()
+        self._pools, self._noises = Pools(sharing), dict[Event, float]()
         self._kept = True
 
     @property

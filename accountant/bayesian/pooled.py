@@ -19,6 +19,7 @@ from accountant.bayesian.noised_norms import PUBLIC_BINS, NoisedNorms, joint_sha
 from accountant.bayesian.pricing import PricedDistances, priced_at
 from accountant.dp.binomial import Floats
 from accountant.events import SubsampledGaussian
+from accountant.noise.shares import ONE_SHARE, NoiseSharing
 
 _BETS = 24
 
@@ -33,11 +34,18 @@ class Pool:
     rounds: int
     counts: Floats
     """Their histograms' sum, float64 [PUBLIC_BINS]."""
+    sharing: NoiseSharing = ONE_SHARE
+    """Who added the noise: where nodes did, there is more of it than z_h."""
 
     @classmethod
-    def of(cls, event: SubsampledGaussian, noise: float) -> Pool:
+    def of(cls, event: SubsampledGaussian, noise: float, sharing: NoiseSharing = ONE_SHARE) -> Pool:
         """No round yet."""
-        return cls(event, noise, 0, np.zeros(PUBLIC_BINS))
+        return cls(event, noise, 0, np.zeros(PUBLIC_BINS), sharing)
+
+    @property
+    def _variance(self) -> float:
+        """The largest that noise on a count of one round may have; a bound must not go by less."""
+        return self.sharing.deviation(self.noise, 1.0, PUBLIC_BINS) ** 2
 
     def joined(self, norms: NoisedNorms) -> Pool:
         """With one round more."""
@@ -61,7 +69,7 @@ class Pool:
             quantile: of the normal distribution.
         """
         seen = np.maximum(self.counts, 0.0)
-        variance = values**2 @ (seen + self.rounds * self.noise**2)
+        variance = values**2 @ (seen + self.rounds * self._variance)
         sums = np.maximum(values @ self.counts, 0.0) + quantile * np.sqrt(variance)
         mean: Floats = np.minimum(sums / (self.event.sampling_rate * users * self.rounds), 1.0)
         return mean
@@ -74,10 +82,11 @@ class Pool:
         whether or not one of the users was taken out. With n the noised counts, F the values' sum
         over users and y = −log(1 − τv), the product over rounds of
 
-            exp(−y·n + qτF − z_h²·‖y‖²/2)
+            exp(−y·n + qτF − s²·‖y‖²/2)
 
-        has expectation 1 at most given the past (Π(1 − qτv_i) ≤ exp(−qτF) for the draws, and the
-        normal moment for the noise), so by Ville's inequality it never reaches 1/(π·gamma) but for
+        has expectation 1 at most given the past (Π(1 − qτv_i) ≤ exp(−qτF) for the draws, and for
+        the noise the normal moment of s, the largest deviation that it may have: z_h, or more where
+        nodes add it), so by Ville's inequality it never reaches 1/(π·gamma) but for
         a probability π·gamma. Bets τ_j = 2^−j own the shares π_j = 1/(j(j+1)) of gamma.
 
         Arguments as of `estimated_mean`; ``gamma`` in (0, 1/2).
@@ -86,7 +95,7 @@ class Pool:
         for j in range(1, _BETS + 1):
             tau = 0.5**j
             wealth = -np.log1p(-tau * values)
-            spread = self.rounds * self.noise**2 / 2 * (wealth**2).sum(axis=1)
+            spread = self.rounds * self._variance / 2 * (wealth**2).sum(axis=1)
             capital = math.log(j * (j + 1)) - math.log(gamma)
             found = wealth @ self.counts + spread + capital
             best = np.minimum(best, found / (self.event.sampling_rate * tau))

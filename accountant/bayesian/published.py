@@ -39,6 +39,7 @@ from accountant.bayesian.pricing import at_largest
 from accountant.bounds import NOTHING_SPENT, UNBOUNDED, Bound
 from accountant.dp.binomial import Floats
 from accountant.events import Event, SubsampledGaussian
+from accountant.noise.shares import ONE_SHARE, NoiseSharing
 
 FAILURE_SHARE = 0.01
 """Share of δ that all confidence bounds together may fail with at most."""
@@ -48,16 +49,19 @@ FAILURE_SHARE = 0.01
 class Pools:
     """Rounds, pooled where their norms were released, counted where they were not."""
 
+    sharing: NoiseSharing = ONE_SHARE
+    """Who adds the noise on norms."""
     pooled: dict[tuple[Event, float], Pool] = field(default_factory=dict)
     bare: dict[Event, int] = field(default_factory=dict)
 
-    def add(self, event: Event, norms: NoisedNorms | None) -> None:
-        """Book one event."""
+    def add(self, event: Event, norms: NoisedNorms | None, rounds: int = 1) -> None:
+        """Book one event, or several alike of which no norms are known."""
         if norms is None or not isinstance(event, SubsampledGaussian):
-            self.bare[event] = self.bare.get(event, 0) + 1
+            self.bare[event] = self.bare.get(event, 0) + rounds
             return
         key = (event, norms.noise)
-        self.pooled[key] = self.pooled.get(key, Pool.of(event, norms.noise)).joined(norms)
+        none = Pool.of(event, norms.noise, self.sharing)
+        self.pooled[key] = self.pooled.get(key, none).joined(norms)
 
     @property
     def rounds(self) -> int:
@@ -75,6 +79,7 @@ class PublishedAccountant:
         users: int | None,
         *,
         lambdas: Sequence[int] = DEFAULT_LAMBDAS,
+        sharing: NoiseSharing = ONE_SHARE,
     ) -> None:
         """Declare the run.
 
@@ -84,6 +89,7 @@ class PublishedAccountant:
             users: N, enrolled users; None where that is unknown: then every round is charged at
                 the clipping norm.
             lambdas: orders to try, whole numbers ≥ 1.
+            sharing: who adds the noise on norms.
 
         Raises:
             WrongUse: naming the argument.
@@ -93,7 +99,7 @@ class PublishedAccountant:
         self._orders = np.array(self._lambdas, dtype=np.float64)
         self._total_rounds, self._delta, self._users = total_rounds, delta, users
         self._gamma = FAILURE_SHARE * delta / (total_rounds * len(self._lambdas))
-        self._pools, self._private = Pools(), True
+        self._pools, self._private = Pools(sharing), True
         self._known: tuple[Floats, Bound] | None = None
         """What rounds so far cost, and at the clipping norm: each share of users asks for it."""
 
@@ -112,18 +118,18 @@ class PublishedAccountant:
         """Probability, within δ, that a confidence bound in the corrected figure fails."""
         return len(self._pools.pooled) * len(self._lambdas) * self._gamma
 
-    def compose(self, event: Event, norms: NoisedNorms | None) -> None:
-        """Book one round; one without norms is charged at the clipping norm.
+    def compose(self, event: Event, norms: NoisedNorms | None, rounds: int = 1) -> None:
+        """Book a round, or several alike without norms, which are charged at the clipping norm.
 
         Raises:
             TooManyRounds: more rounds than were declared. Nothing was booked.
             WrongUse: another unit or adjacency than before. Nothing was booked.
         """
-        self._booked.compose(event, None)
+        self._booked.compose(event, None, rounds)
         self._private = self._private and event.private
         self._known = None
         if event.private:
-            self._pools.add(event, norms if self._users is not None else None)
+            self._pools.add(event, norms if self._users is not None else None, rounds)
 
     def as_published(self) -> Bound:
         """Epsilon by the paper's formulas; its order is λ."""

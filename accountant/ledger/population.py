@@ -33,6 +33,7 @@ from accountant.ledger.ledger import Ledger, LedgerEntry, LedgerError
 from accountant.ledger.prior import PriorReleases
 from accountant.ledger.spending import PopulationSpending, Share, share_of
 from accountant.ledger.terms import LEDGER, PopulationError, PopulationTerms, ledger_in
+from accountant.wording import shown
 from foundation.errors import ExitStatus, FedlensError
 from foundation.files import make_folder_durably
 
@@ -202,7 +203,7 @@ class Population:
                 raise OutOfBudget(
                     f"run {prior.run_id}, which this one builds on, was about the same people, and "
                     f"what it cost takes DP ε of population {self.terms.population!r} above its "
-                    f"budget {self.terms.epsilon_budget:g} (spent {self.spent().epsilon:.4g}): "
+                    f"budget {self.terms.epsilon_budget:g} (spent {shown(self.spent().epsilon)}): "
                     "take a larger budget, or build on another run"
                 )
             for number, event, entry in missing.releases:
@@ -323,14 +324,13 @@ class Population:
             return (
                 f"the probe would take DP ε of all probes of population {terms.population!r} above "
                 f"{terms.probe_epsilon:g}, which its owner leaves to probes (spent "
-                f"{self.spent_on_probes().epsilon:.4g})"
+                f"{shown(self.spent_on_probes().epsilon)})"
             )
         if not self._account.exceeds_budget(event, users):
             return None
         return (
             f"the next round would take DP ε of population {terms.population!r} above its "
-            f"budget {terms.epsilon_budget:g} (spent {self.spent(users).epsilon:.4g} in "
-            f"{len(self._ledger)} rounds of all its runs)"
+            f"budget {terms.epsilon_budget:g} (spent {shown(self.spent(users).epsilon)} in all)"
         )
 
     def _book(self) -> None:

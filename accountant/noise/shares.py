@@ -56,6 +56,38 @@ class OffLattice(WrongUse):
 
 
 @dataclass(frozen=True)
+class NoiseSharing:
+    """Whose noise a release has: that of the server alone, or shares of nodes.
+
+    What is charged is the noise of the nodes that are sure to add theirs. All others' come on top:
+    more noise than is charged, and a figure that reckons with the noise must know of it.
+    """
+
+    honest: int = 1
+    """h: shares that noise is reckoned by."""
+    parties: int = 1
+    """n: shares that there are at most."""
+
+    @property
+    def excess(self) -> float:
+        """How many times the deviation that is charged noise has at most."""
+        return math.sqrt(self.parties / self.honest)
+
+    def deviation(self, noise_multiplier: float, sensitivity: float, size: int) -> float:
+        """Largest standard deviation of the noise on a part of ``size`` numbers, rounding included.
+
+        Raises:
+            WrongUse: as `share_scale`.
+        """
+        scale = share_scale(noise_multiplier, sensitivity, size, self.honest)
+        return scale * math.sqrt(self.parties) * pitch(sensitivity)
+
+
+ONE_SHARE = NoiseSharing()
+"""The server adds all of it."""
+
+
+@dataclass(frozen=True)
 class SummedPart:
     """One part of what nodes add up: coordinates that are multiples of one pitch."""
 

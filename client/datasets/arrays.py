@@ -14,7 +14,8 @@ from client.npz_images import packed_problem
 
 REQUIRED = ("train_images", "train_labels", "test_images", "test_labels")
 SENSITIVE = ("train_sensitive", "test_sensitive")
-OPTIONAL = ("user_ids", *SENSITIVE)
+CLASSES = "classes"
+OPTIONAL = ("user_ids", CLASSES, *SENSITIVE)
 MOST_CLASSES = 1000
 """A label above is a mistake rather than a class; it would size the networks."""
 
@@ -23,16 +24,18 @@ def load_npz(path: Path) -> Dataset:
     """Arrays train_images, train_labels, test_images, test_labels and some that need not be there.
 
     These are user_ids and, both or none, train_sensitive and test_sensitive (the sensitive
-    attribute that a privatizer hides). Images are uint8 [n, h, w] (grey) or [n, c, h, w]; all else
-    is whole numbers. The number of classes is the highest label plus one. Pickled objects in the
-    file are refused.
+    attribute that a privatizer hides), and classes, their number: without it the highest label of
+    all records decides, which may be one person's. Images are uint8 [n, h, w] (grey) or [n, c, h,
+    w]; all else is whole numbers. Pickled objects in the file are refused.
 
     Raises:
         DatasetError: when the file or an array is missing, damaged or of the wrong kind.
     """
     arrays = _read(path)
+    declared = _declared(path, arrays.pop(CLASSES, None))
     labels = {key: _whole(path, key, arrays[key]) for key in arrays if not key.endswith("images")}
-    highest = int(max(labels[key].max(initial=0) for key in ("train_labels", "test_labels")))
+    found = int(max(labels[key].max(initial=0) for key in ("train_labels", "test_labels")))
+    highest = found if declared is None else declared - 1
     if highest >= MOST_CLASSES:
         raise DatasetError(
             f"{path}: label {highest} would mean {highest + 1} classes; number the classes from 0 "
@@ -48,6 +51,14 @@ def load_npz(path: Path) -> Dataset:
         user_ids=labels.get("user_ids"),
         sensitive=_sensitive(path, labels),
     )
+
+
+def _declared(path: Path, classes: NDArray[np.generic] | None) -> int | None:
+    if classes is None:
+        return None
+    if classes.size != 1 or classes.dtype.kind not in "iu" or int(classes.item()) < 1:
+        raise DatasetError(f"{path}: classes must be one whole number of at least 1")
+    return int(classes.item())
 
 
 NPZ = DatasetSpec("NumPy arrays", lambda path, _: load_npz(Path(path).expanduser()), by_path=True)

@@ -23,8 +23,9 @@ def write_index(
     """Write ``index``, ``offsets``, ``ids`` and the declared attributes; give records and users.
 
     Takes about 40 bytes a record for as long as it works, of which nothing stays. Users are in the
-    order of their numbers, which are hashes: it tells nothing. Of a user's records the first says
-    the declared attributes.
+    order of their numbers, which are hashes: it tells nothing. The roster says the declared
+    attributes, and of users of whom it does not the first record. Who holds none is then in no
+    slice, which shows in how many are: say it in the roster.
     """
     owners: NDArray[np.int64] = np.load(folder / "owners.part", mmap_mode="r")
     ids = np.unique(owners)
@@ -36,8 +37,9 @@ def write_index(
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype("<i8")
     for name, array in (("index", order), ("offsets", offsets), ("ids", ids.astype("<i8"))):
         np.save(folder / f"{name}.npy", array)
+    told = _declared_in(roster, contract, secret, ids)
     for name, values in contract.declared.items():
-        _write_declared(folder, name, values, order, offsets)
+        _write_declared(folder, name, values, order, offsets, told.get(name))
     (folder / "owners.part").unlink()
     return len(owners), len(ids)
 
@@ -53,8 +55,33 @@ def _enrolled(folder: Path, roster: Path, secret: bytes) -> NDArray[np.int64]:
     return found
 
 
+def _declared_in(
+    roster: Path | None, contract: FederationContract, secret: bytes, ids: NDArray[np.int64]
+) -> dict[str, NDArray[np.int16]]:
+    """By attribute: the place of each user's value in the contract, as the roster says it, or -1.
+
+    Raises:
+        IdentityError: it names an attribute or a value that is not agreed.
+    """
+    told: dict[str, NDArray[np.int16]] = {}
+    for line, words in () if roster is None else _lines(roster):
+        for word in words.split():
+            name, _, value = word.partition("=")
+            if value not in contract.declared.get(name, ()):
+                raise IdentityError(f"--roster {roster}: {word!r} is not agreed in [declared]")
+            codes = told.setdefault(name, np.full(len(ids), -1, np.int16))
+            place = np.searchsorted(ids, own_number(secret, line))
+            codes[place] = contract.declared[name].index(value)
+    return told
+
+
 def _write_declared(
-    folder: Path, name: str, values: tuple[str, ...], order: NDArray[Any], offsets: NDArray[Any]
+    folder: Path,
+    name: str,
+    values: tuple[str, ...],
+    order: NDArray[Any],
+    offsets: NDArray[Any],
+    told: NDArray[np.int16] | None,
 ) -> None:
     part = folder / f"{DECLARED}{name}.part"
     codes: NDArray[np.int16] = np.load(part, mmap_mode="r")
@@ -65,6 +92,9 @@ def _write_declared(
             own = np.full(len(firsts), len(values))
             held = firsts < ends
             own[held] = codes[order[firsts[held]]]
+            if told is not None:
+                said = told[start : start + ROWS]
+                own = np.where(said < 0, own, said)
             column.append(texts[own])
     part.unlink()
 
@@ -99,8 +129,16 @@ def write_people(
 
 
 def _names(roster: Path) -> Iterator[str]:
+    return (name for name, _ in _lines(roster))
+
+
+def _lines(roster: Path) -> Iterator[tuple[str, str]]:
+    """A user a line, and behind a tab what is declared of that one: ``NAME=VALUE``, with blanks."""
     try:
         with roster.open(encoding="utf-8-sig") as lines:
-            yield from (name for line in lines if (name := line.strip()))
+            for line in lines:
+                name, _, declared = line.strip().partition("\t")
+                if name.strip():
+                    yield name.strip(), declared
     except (OSError, UnicodeDecodeError) as error:
         raise IdentityError(f"--roster {roster}: cannot be read ({error})") from None

@@ -11,6 +11,7 @@ from dashboard.faults.places import RunPlace, places
 from dashboard.sample_filters import classes_of
 from dashboard.session import RUN_PARAMETER, store, store_url
 from dashboard.theme import tag
+from server.kept_diagnoses import is_public
 from server.store import RunRecord
 
 ENDED = ("finished", "stopped-by-budget")
@@ -40,17 +41,24 @@ def pinned_place(run_id: str) -> RunPlace | None:
     return place if place is not None and place.releases() else None
 
 
+def has_public_data(run: RunRecord) -> bool:
+    """Whether a run may be compared with the test images of its own data, unasked."""
+    return is_public(str(run.config.get("data.name", run.data_name)))
+
+
 def kept(run_id: str) -> KeptDiagnosis | None:
     """The answer of a run that is kept.
 
-    Against the pinned reference run, or else against the public test images of its own data.
+    Against the pinned reference run, or else against the test images of its own data, if public.
     """
     place = place_of(run_id)
     if place is None or not place.releases():
         return None
     pinned = pinned_place(run_id)
     against = None if pinned is None else diagnoses().answer(Question(place, str(pinned.path)))
-    return against or diagnoses().answer(Question(place))
+    if against is not None or not has_public_data(store().run(run_id)):
+        return against
+    return diagnoses().answer(Question(place))
 
 
 def ask(run: RunRecord, question: Question) -> Job:
@@ -64,7 +72,8 @@ def look(run: RunRecord) -> KeptDiagnosis | None:
     """The kept answer of a run that has ended; where there is none yet, it is asked for."""
     answer = kept(run.run_id)
     place = place_of(run.run_id)
-    if answer is None and place and place.releases() and run.status in ENDED:
+    asked = run.status in ENDED and has_public_data(run)
+    if answer is None and place and place.releases() and asked:
         question = Question(place)
         if diagnoses().job(question) is None:
             ask(run, question)

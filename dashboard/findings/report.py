@@ -12,6 +12,7 @@ from dashboard.privacy import (
     ASSUMPTIONS,
     NOT_PRIVATE,
     NOT_PRIVATE_MEANING,
+    SO_FAR,
     bounds,
     delta_text,
     epsilon_text,
@@ -108,7 +109,8 @@ def _privacy(store: Store, run: RunRecord) -> str:
             f"{text(delta_text(one.delta))}</dd>"
             for one in bounds(rounds[-1])
         )
-        figures = f'<dl class="facts">{rows}</dl>'
+        so_far = f"<p>{text(SO_FAR)}</p>" if run.status == "running" else ""
+        figures = f'<dl class="facts">{rows}</dl>{so_far}'
     warning = "" if run.private else f"<p><b>{NOT_PRIVATE}.</b> {text(NOT_PRIVATE_MEANING)}</p>"
     return (
         '<p class="over">Privacy</p><h3>What the run has cost, for anyone and for people like '

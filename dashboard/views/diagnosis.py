@@ -25,6 +25,13 @@ AGAINST = "against"
 """Of the address: the reference."""
 OWN = "own"
 """Instead of a reference's name: the public test images of the run's own data."""
+NONE_YET = "none-yet"
+"""Instead of one where the run's data are not public, so that nothing may be taken unasked."""
+CHOOSE = (
+    "**Choose what the run is compared with.** Its own data are not known to be public, and a "
+    "diagnosis that looked at their test images would be in no budget: take an earlier run of the "
+    "same federation, or public records of the same kind."
+)
 PUBLIC = ("mnist", "fashion-mnist", "embedded")
 WHAT = (
     "A run has released noised sums anyway. They are compared with what users of public records "
@@ -40,6 +47,8 @@ def references(run: RunRecord, places: dict[str, RunPlace]) -> dict[str, str]:
     pinned = panel.pinned_place(run.run_id)
     first = {} if pinned is None else {str(pinned.path): f"Pinned reference run {pinned.name}"}
     own = {OWN: f"Test images of {run.data_name}, public"}
+    if not panel.has_public_data(run):
+        own = {} if first else {NONE_YET: "Nothing yet"}
     others = {name: f"Test images of {name}, public" for name in PUBLIC if name != run.data_name}
     earlier = {
         str(place.path): f"Earlier run {place.name}"
@@ -214,6 +223,9 @@ def render() -> None:
         why = _unreadable(run, place)
         if why is not None or place is None:
             st.info(why or "")
+            return
+        if reference == NONE_YET:
+            st.info(CHOOSE)
             return
         _answer(run, Question(place, reference))
         _links(run)

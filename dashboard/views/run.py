@@ -13,7 +13,7 @@ from dashboard.badges import privacy_warning, run_badges
 from dashboard.faults import panel
 from dashboard.pages import PAGES, DashboardPage
 from dashboard.plain_text import plain
-from dashboard.privacy import ASSUMPTIONS, bounds, delta_text, epsilon_text
+from dashboard.privacy import ASSUMPTIONS, SO_FAR, bounds, delta_text, epsilon_text
 from dashboard.session import RUN_PARAMETER, pick_run, plain_errors, store
 from dashboard.theme import put_card, text
 from server.store import RoundRecord, RunRecord
@@ -97,6 +97,8 @@ def _figures(run: RunRecord, rounds: list[RoundRecord]) -> None:
     if budget > 0 and math.isfinite(all_of_them[0].epsilon):
         share = min(1.0, all_of_them[0].epsilon / budget)
         st.progress(share, text=f"{share:.0%} of the DP budget of ε = {budget:g}")
+    if run.status == "running":
+        st.caption(SO_FAR)
     with st.expander("All Bayesian figures, and what each promises"):
         places = st.columns(2)
         for column, one in zip(places, all_of_them[2:], strict=True):

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from accountant.noise.shares import ONE_SHARE, NoiseSharing
 from server.config.section import Section, require
 
 Natural = Annotated[int, Field(ge=0)]
@@ -48,6 +49,12 @@ class AggregationConfig(Section):
     def survivors(self, nodes: int) -> int:
         """The fewest nodes that a round's sum is of."""
         return nodes - self.tolerated_dropouts
+
+    def sharing(self, nodes: int) -> NoiseSharing:
+        """Whose noise a round's release has."""
+        if self.noise == "server":
+            return ONE_SHARE
+        return NoiseSharing(self.survivors(nodes) - self.colluding, nodes)
 
     def shares(self, nodes: int) -> int:
         """Shares that give a secret back."""

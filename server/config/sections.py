@@ -71,8 +71,8 @@ class DataConfig(Section):
     """User mode: records that a user contributes at most, K. A node draws them by the run's key
     before it reads any, and computes every user as if having K, so that neither its time nor its
     memory tells how much a user holds. Seconds grow with it; a node can set less for itself. 0
-    leaves it to the nodes: simulated ones take the records of the user with most, up to four equal
-    shares of the data set; others 32."""
+    leaves it to the nodes: those of made-up users take the records of the user with most, up to
+    four equal shares of the data set; others 32, or ``samples_per_user`` under ``column``."""
     records_per_node: Count = 5000
     """Record mode: how many records are declared of each node. A node divides its sums by this
     number times the task's sampling rate, whatever it holds: its true number is private."""

@@ -7,6 +7,7 @@ import io
 import zipfile
 from collections.abc import Sequence
 
+from accountant.wording import shown
 from server.store.records import StoredBatch, StoredSample
 
 COLUMNS = ("sample_id", "position", "requested_class", "agreement", "sha256")
@@ -15,8 +16,8 @@ README = """{provenance}
 Samples of run {run_id}, round {round}: {count} images, purpose {purpose}, seed {seed}, generator
 {checkpoint_sha256}.
 
-Spent when they were made: DP epsilon {dp_epsilon:.4g} at delta {delta_dp:g}; Bayesian DP epsilon
-{bdp_corrected:.4g} at delta {delta_bdp:g} (corrected, an estimate).
+Spent when they were made: DP epsilon {dp} at delta {delta_dp:g}; Bayesian DP epsilon
+{bdp} at delta {delta_bdp:g} (corrected, an estimate).
 
 {guarantee}
 
@@ -35,7 +36,9 @@ def archive(batch: StoredBatch, samples: Sequence[StoredSample], guarantee: str)
     """
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as file:
-        file.writestr("README.txt", README.format(**vars(batch), guarantee=guarantee))
+        figures = {"dp": shown(batch.dp_epsilon), "bdp": shown(batch.bdp_corrected)}
+        told = README.format(**vars(batch), **figures, guarantee=guarantee)
+        file.writestr("README.txt", told)
         file.writestr("samples.csv", _table(batch, samples))
         for sample in samples:
             file.writestr(f"images/{sample.sample_id}.png", sample.png)

@@ -13,7 +13,7 @@ from client.data import ArrayUsers, LocalUsers, is_simulated
 from client.datasets.registry import Dataset, load
 from client.datasets.sensitive import SensitiveValues, sensitive_values_of
 from client.node_file import open_node_users
-from client.node_policy import NodePolicy
+from client.node_policy import USUAL_RECORDS, NodePolicy
 from client.slices import in_slice
 from foundation.errors import WrongUse
 from models.faults.planting import faulty_users, parse_faults
@@ -115,7 +115,9 @@ def _with_faults(config: Config, users: ArrayUsers) -> ArrayUsers:
     if not faults or users.ids is None:
         return users
     values = declared_values(config)
-    which = faulty_users(faults, config.data.everyone, config.seed, values)[users.ids]
+    everyone = simulated_federation(config.data, config.seed)[1].ids
+    places = np.searchsorted(everyone, users.ids)
+    which = faulty_users(faults, config.data.everyone, config.seed, values)[places]
     return FaultyUsers.of(users, faults, which, config.seed)
 
 
@@ -164,7 +166,7 @@ def _block(config: Config, number: int, dataset: Dataset, dealt: Partition) -> A
         sensitive_attribute="" if sensitive is None else sensitive.name,
         sensitive_classes=0 if sensitive is None else sensitive.classes,
         hides=None if hides is None else hides[first:last],
-        ids=np.arange(first, last),
+        ids=dealt.ids[first:last],
         declared={name: all_[first:last] for name, all_ in declared_values(config).items()},
     )
 
@@ -172,7 +174,7 @@ def _block(config: Config, number: int, dataset: Dataset, dealt: Partition) -> A
 def simulated_policy(context: Context) -> NodePolicy:
     """A node's floor; where its users are simulated, one that lets them go without noise.
 
-    What simulated users hold is public, so their cap goes by it where the run leaves it open.
+    What made-up users hold is public, so their cap goes by it where the run leaves it open.
     """
     policy = own_policy(context)
     if not is_simulated(context):
@@ -184,7 +186,13 @@ def simulated_policy(context: Context) -> NodePolicy:
 
 
 def usual_records(config: Config) -> int:
-    """Records of the simulated user with most, up to a few equal shares of the data set."""
+    """Records of the simulated user with most, up to a few equal shares of the data set.
+
+    Of people whom the data name it is a fixed number: how much one of them has must not decide how
+    many records of the others count.
+    """
+    if config.data.scheme == "column":
+        return config.data.samples_per_user or USUAL_RECORDS
     return _usual_records(config.data, config.seed)
 
 

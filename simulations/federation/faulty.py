@@ -73,7 +73,7 @@ class FaultyUsers(ArrayUsers):
 
     def _changed(self, position: int) -> LocalData:
         own, fault = super().user(position), self.faults[self.which[position]]
-        state = np.random.SeedSequence([self.seed, _HOW, self.user_id(position)])
+        state = np.random.SeedSequence([self.seed, _HOW, self.user_id(position) % 2**64])
         setting = fault.setting(self.classes, int(state.generate_state(1, np.uint32)[0]))
         images, labels = fault.fault.applied(own.images, own.labels, setting)
         return LocalData(images, labels, own.sensitive, own.choice)

@@ -6,12 +6,14 @@ lists and leaves no user empty.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from client.capped import kept_rows
+from client.keyed import keyed_seed
 from foundation.errors import FedlensError
 from simulations.federation.slots import fill_slots
 
@@ -34,10 +36,17 @@ class Partition:
     Attributes:
         indices: int64 [records], each at most once.
         offsets: int64 [users + 1], rising; user i holds ``indices[offsets[i]:offsets[i + 1]]``.
+        own_ids: int64 [users], rising: users' numbers in the data; None where users are made up.
     """
 
     indices: Integers
     offsets: Integers
+    own_ids: Integers | None = None
+
+    @property
+    def ids(self) -> Integers:
+        """Each user's own number, int64 [users], rising."""
+        return np.arange(self.users) if self.own_ids is None else self.own_ids
 
     @property
     def users(self) -> int:
@@ -82,9 +91,10 @@ def partition(
             Under ``classes``, users whose classes run out get fewer. Not for ``column``.
         alpha: small is skewed; read by ``dirichlet``.
         classes_per_user: read by ``classes``.
-        user_ids: int64 [n]; read by ``column``, which takes ``users`` of them at random.
+        user_ids: int64 [n]; read by ``column``, which takes ``users`` of them by a hash of each.
         samples_per_user: mean number of records per user; ``None`` deals out all. Under
-            ``column``: the most a user keeps, drawn at random.
+            ``column``: the most a user keeps, drawn at random. What a user keeps, and in which
+            order, follows there from the user's own records alone.
         seed: decides everything that is random here.
 
     Raises:
@@ -94,7 +104,7 @@ def partition(
     _check(labels, users, scheme, sizes, samples_per_user)
     rng = np.random.default_rng(seed)
     if scheme == "column":
-        return _by_column(labels, users, sizes, user_ids, samples_per_user, rng)
+        return _by_column(labels, users, sizes, user_ids, samples_per_user, seed)
     total = len(labels) if samples_per_user is None else users * samples_per_user
     if total > len(labels):
         raise PartitionError(
@@ -180,8 +190,13 @@ def _by_column(
     sizes: Sizes,
     user_ids: Integers | None,
     most: int | None,
-    rng: np.random.Generator,
+    seed: int,
 ) -> Partition:
+    """People with numbers of their own: what one of them holds moves no other's records.
+
+    Were a random order of *all* records taken, one record more of a person would change which ones
+    of everybody else count.
+    """
     if user_ids is None or len(user_ids) != len(labels):
         raise PartitionError(
             f"scheme 'column' needs one user id for each of the {len(labels)} records; this data "
@@ -194,18 +209,27 @@ def _by_column(
         raise PartitionError(
             f"users={users}, but the data set has {len(known)} user ids; lower users"
         )
+    key = seed.to_bytes(16, "big", signed=True)
+    picked = np.arange(len(known))
+    if users < len(known):
+        places = [keyed_seed(key, "people", int(one)) for one in known]
+        picked = np.sort(np.argsort(places, kind="stable")[:users])
     number = np.full(len(known), -1, np.int64)
-    number[np.sort(rng.choice(len(known), users, replace=False))] = np.arange(users)
+    number[picked] = np.arange(users)
     owner = number[owner]
-    indices = rng.permutation(np.flatnonzero(owner >= 0)).astype(np.int64)
-    whole = _gather(owner[indices], indices, users, "user ids")
-    return whole if most is None else _cut(whole, most)
+    indices = np.flatnonzero(owner >= 0).astype(np.int64)
+    whole = replace(_gather(owner[indices], indices, users, "user ids"), own_ids=known[picked])
+    return whole if most is None else _cut(whole, most, key)
 
 
-def _cut(whole: Partition, most: int) -> Partition:
-    """The first ``most`` records of every user."""
-    place = np.arange(len(whole.indices)) - np.repeat(whole.offsets[:-1], whole.sizes)
-    return Partition(whole.indices[place < most], _offsets(np.minimum(whole.sizes, most)))
+def _cut(whole: Partition, most: int, key: bytes) -> Partition:
+    """``most`` records of every user, drawn for each user apart."""
+    kept = [
+        whole.user(user)[kept_rows(int(held), most, keyed_seed(key, "kept", int(one)))]
+        for user, (held, one) in enumerate(zip(whole.sizes, whole.ids, strict=True))
+    ]
+    indices, offsets = np.concatenate(kept), _offsets(np.minimum(whole.sizes, most))
+    return Partition(indices, offsets, whole.own_ids)
 
 
 def _gather(owner: Integers, indices: Integers, users: int, what: str) -> Partition:

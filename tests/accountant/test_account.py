@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from accountant.account import Account
 from accountant.bayesian.accountant import MixedEvents, TooManyRounds
 from accountant.bayesian.fixed_order import FixedOrderFilter
-from accountant.bayesian.noised_norms import noised_norms, split_noise
+from accountant.bayesian.noised_norms import PUBLIC_BINS, NoisedNorms, noised_norms, split_noise
 from accountant.bayesian.norms import NormHistogram
 from accountant.bayesian.published import PublishedAccountant
 from accountant.dp.differential import DifferentialAccountant
@@ -292,6 +292,22 @@ class TestAnEndThatMayHaveBeenChosen:
         assert early.dp_epsilon > so_far.dp_epsilon
         assert (early.rounds, early.rounds_planned) == (4, 10)
         assert early.bdp_as_published == so_far.bdp_as_published
+
+    def test_the_corrected_figure_is_not_that_of_the_rounds_so_far(self):
+        """Of norms all at the clip it is differential privacy's, which is the whole plan's."""
+        event = SubsampledGaussian("user", "poisson", "add-remove", 0.1, 4.0, 1.0)
+        counts = (0.0,) * (PUBLIC_BINS - 1) + (10_000.0,)
+        norms = NoisedNorms(1.0, split_noise(4.0, 0.02).norms, counts)
+        plan, done = (Account(50, 1e-5, 1e-10, users=100_000) for _ in range(2))
+        for _ in range(50):
+            plan.charge(event, None)
+        for _ in range(2):
+            done.charge(event, norms)
+        early = done.at_any_end(plan)
+        assert early.bdp_corrected > 2 * done.spending().bdp_corrected
+        assert early.bdp_corrected == pytest.approx(early.dp_epsilon_at_bdp_delta, rel=0.05)
+        assert early.percentiles_corrected["0.5"] > 2 * done.spending().percentiles_corrected["0.5"]
+        assert done.spending().rounds == early.rounds == 2
 
     def test_the_statement_says_so(self):
         early = charged(4, evidence=released()).at_any_end(charged(10))

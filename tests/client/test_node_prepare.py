@@ -189,6 +189,18 @@ def test_a_slice_of_a_store_is_of_the_users_who_declare_it(folder, tmp_path):
     assert users.origin.federation == "ward-7"
 
 
+def test_a_roster_says_on_which_slice_users_are_with_or_without_records(folder, tmp_path):
+    agreed, roster = contract(declared={"ward": ["0", "1", "9"]}), tmp_path / "roster.txt"
+    roster.write_text("ann\tward=9\ndora\tward=9\nbob\n")
+    made(folder, tmp_path / "store", agreed, roster=roster)
+    found = open_store(tmp_path / "store").users(0)
+    held = {found.held(place) > 0 for place in np.flatnonzero(found.declared["ward"] == "9")}
+    assert (found.declared["ward"] == "9").sum() == 2 and held == {True, False}
+    roster.write_text("ann\tward=8\n")
+    with pytest.raises(IdentityError, match="'ward=8' is not agreed"):
+        made(folder, tmp_path / "other", agreed, roster=roster)
+
+
 def test_a_roster_enrols_who_has_no_records(folder, tmp_path):
     (tmp_path / "roster.txt").write_text("ann\n\ndora\nbob\ncy\n")
     report = made(folder, tmp_path / "store", roster=tmp_path / "roster.txt")

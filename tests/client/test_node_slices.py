@@ -58,6 +58,24 @@ def test_a_user_without_records_is_in_no_slice_of_a_column(opened):
     assert numbers(opened("app_version=1.0", enrolled=np.array([4, 5, 7, 9]))) == [4]
 
 
+def test_who_is_on_a_slice_does_not_depend_on_who_holds_records(opened):
+    """One value for each of ``enrolled``, in any order; user 5, and at last 7, hold nothing."""
+    declared = {
+        "enrolled": np.array([9, 4, 7, 5]),
+        "declared_app_version": None,
+        "enrolled_app_version": np.array(["2.0", "1.0", "2.0", "1.0"]),
+    }
+    emptied = {
+        "images": np.zeros((3, 1, 28, 28), np.uint8),
+        "labels": np.arange(3),
+        "users": np.array([4, 9, 4]),
+    }
+    for changes in ({}, emptied):
+        one, two = (opened(f"app_version={v}", **declared, **changes) for v in ("1.0", "2.0"))
+        assert numbers(one) == [4, 5] and numbers(two) == [7, 9]
+        assert one.held(0) == 2 and two.held(0) == (0 if changes else 3)
+
+
 def test_an_operator_declares_a_value_of_all_users(opened):
     users = opened("hospital=north", declared="hospital=north ward=3")
     assert numbers(users) == [4, 7, 9]
@@ -69,6 +87,8 @@ def test_a_node_that_declares_no_such_attribute_refuses(opened):
         opened("device=phone")
     with pytest.raises(NodeDataError, match="write NAME=VALUE"):
         opened("device=phone", declared="phone")
+    with pytest.raises(NodeDataError, match="for each number in 'enrolled'"):
+        opened("device=phone", enrolled_device=np.array(["phone"]))
     with pytest.raises(NodeDataError, match="declared_app_version must be one text"):
         opened("app_version=1.0", declared_app_version=np.zeros((6, 2)))
 

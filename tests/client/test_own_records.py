@@ -515,7 +515,7 @@ def test_a_run_takes_a_labelled_folder(tmp_path: Path, caplog: pytest.LogCapture
     test = sorted(data.test_images[:, 0, 0, 0].tolist())
     assert test == sorted(shades(split.test)), "the test set is what seed 0 scores on"
     owner = dict(zip(data.train_images[:, 0, 0, 0] // 3, data.user_ids, strict=True))
-    assert len(set(owner.values())) == len(owner) == data.user_ids.max() + 1
+    assert len(set(owner.values())) == len(owner), "each owner has a number of its own"
     assert "middle square" in caplog.text
     assert load(named(tmp_path, "side=48")).shape == (1, 48, 48)
 

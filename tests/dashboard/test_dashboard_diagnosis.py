@@ -281,3 +281,20 @@ def test_what_the_command_found_is_what_the_dashboard_opens_with(
     (place.path / "releases" / "round-000003.safetensors").write_bytes(b"released meanwhile")
     assert keep_diagnosis(run, found, place=asked_of) == asked_of  # type: ignore[arg-type]
     assert Diagnoses().answer(Question(place)) is None
+
+
+def test_the_test_images_of_ones_own_data_are_neither_offered_nor_looked_at(
+    open_page: Opener, store_at: tuple[str, Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Question] = []
+    monkeypatch.setattr(Diagnoses, "ask", lambda _self, question, *_: asked.append(question))
+    changes = {"config": {"data.name": "npz:patients.npz"}, "data_name": "npz:patients.npz"}
+    populated.whole_run(store_at[1], "run-1", **changes)
+    diagnosed.keep(diagnosed.folder_of(tmp_path), FOUND)
+    for page in ("diagnosis", "run", "runs"):
+        text = page_text(open_page(page, run="run-1"))
+        assert "Turned left by 90 degrees" not in text
+    app = open_page("diagnosis", run="run-1")
+    assert "Choose what the run is compared with" in page_text(app)
+    assert not any("patients" in option for box in app.selectbox for option in box.options[:1])
+    assert not asked

@@ -243,3 +243,12 @@ def test_a_run_that_finished_without_some_users_says_so(
     assert "700 of 1,000 users" in words(app) and "rounds 2 to 3" in words(app)
     ledger = next(table.value for table in app.dataframe if "Speaks for" in table.value)
     assert [value.split()[0] for value in ledger["Speaks for"]] == ["100%", "70%", "70%"]
+
+
+@pytest.mark.parametrize("status, said", [("running", True), ("interrupted", False)])
+def test_figures_of_a_run_that_goes_on_are_told_from_those_of_its_end(
+    open_page: Opener, store_at: tuple[str, Store], status: str, said: bool
+) -> None:
+    populated.whole_run(store_at[1], status=status)
+    captions = " ".join(str(one.value) for one in open_page("run", run="run-1").caption)
+    assert ("a bound only if" in captions) is said

@@ -14,6 +14,7 @@ from accountant.ledger.ledger import Ledger
 from accountant.ledger.population import Population, PopulationError, PopulationTerms
 from accountant.ledger.prior import PriorReleases
 from fedlens.cli import main
+from fedlens.simulating import chosen_config
 from server.config.tree import ConfigError
 from server.population import population_folder
 from server.pretrained_filter import check_filter
@@ -291,3 +292,19 @@ def test_an_export_holds_the_filters_releases_and_says_so(trained, taking, run_s
     assert sum(group["count"] for group in export["mechanisms"]) == 3 + 2
     assert export["figures"]["dp_epsilon"] == together(folder, tmp_path / "two")
     assert "the figures include it" in export["statement"]
+
+
+def test_a_guarantee_that_is_asked_for_includes_what_the_filter_cost(trained, taking):
+    folder = trained()
+    theirs = RunDirectory.open(folder).config()
+    config, alone = taking(folder), spending_of(theirs, RunDirectory(folder))
+    asked = 1.5 * alone.dp_epsilon
+    chosen = chosen_config(config=config, epsilon=asked)
+    ledger, plan = Ledger.read(folder / "ledger.jsonl"), planned(theirs).schedule
+    prior = PriorReleases.of(ledger, other_people=False, plan=plan)
+    spent = planned(chosen, prior).dp_epsilon
+    assert 0.998 * asked <= spent <= asked
+    with pytest.raises(ConfigError, match="builds on cost the same people"):
+        chosen_config(config=config, epsilon=0.9 * alone.dp_epsilon)
+    others = taking(folder, privatizer__other_people=True)
+    assert planned(chosen_config(config=others, epsilon=asked)).dp_epsilon <= asked

@@ -11,6 +11,7 @@ import torch
 from flwr.app import Context, RecordDict
 from run_tasks import ANNOTATED, FOCUSED
 
+from accountant.wording import shown
 from client.cohort_data import sound_records
 from client.data import LocalData
 from client.filtered import FilteredUsers
@@ -387,9 +388,7 @@ def test_what_the_filter_cost_is_said_wherever_the_guarantee_is(
     config = second(folder, privacy__fixed_seed=-1)
     outcome = run_small(config)
     trained = spending_of(RunDirectory.open(Path(folder)).config(), RunDirectory(Path(folder)))
-    cost = (
-        f"whose training cost DP ε = {trained.dp_epsilon:.4g} at δ = 0.001 alone; the figures inc"
-    )
+    cost = f"whose training cost DP ε = {shown(trained.dp_epsilon)} at δ = 0.001 alone; the fig"
     with open_store(outcome.store) as store:
         assert cost in store.run(outcome.run_id).guarantee
     directory = RunDirectory.open(tmp_path / "run")

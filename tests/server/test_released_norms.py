@@ -150,8 +150,23 @@ def test_the_filter_stops_before_the_round_that_could_pass_its_budget(
     directory = RunDirectory(tmp_path / "cut")
     for published in (cut.spending, spending_of(config, directory), *released_batches(cut)):
         assert published.dp_epsilon == planned(config).dp_epsilon
+    shown = shown_figures(cut, directory)
+    assert shown == [(cut.spending.dp_epsilon, cut.spending.bdp_sound)] * 2
+    assert cut.spending.dp_epsilon > account_so_far(config, directory)
     account = RunLedger(config, directory, "any")
     assert account.refusal(round_event(config, config.tasks["critic"])) is not None
+
+
+def shown_figures(outcome, directory):
+    """What the dashboard's pages and reports, and the operator's status, show of a run's end."""
+    with open_store(outcome.store) as store:
+        last = store.rounds(outcome.run_id)[-1]
+    status = json.loads((directory.path / "status.json").read_text())
+    return [(last.dp_epsilon, last.bdp_sound), (status["dp_epsilon"], status["bdp_epsilon"])]
+
+
+def account_so_far(config, directory):
+    return RunLedger(config, directory, "any").spending().dp_epsilon
 
 
 def released_batches(outcome):

@@ -9,14 +9,17 @@ import numpy as np
 import pytest
 from flwr.app import Message
 
+from accountant.bayesian.noised_norms import NoisedNorms
 from accountant.ledger.evidence import EvidenceFile
 from accountant.ledger.ledger import Ledger
 from client import secure_messages as wire
 from client.messages import TRAIN, failure
 from foundation.secure_sum import SumCollector
 from server.config.tree import ConfigError
+from server.mechanism import release_deviation, round_event, round_noise
 from server.private_step import NoUsableReply
 from server.run_directory import RunDirectory
+from server.run_plan import empty_account
 from server.store import open_store
 from simulations.federation.apps import client_app
 
@@ -219,3 +222,19 @@ def test_the_nodes_noise_is_what_was_asked_for(small_config, run_small, tmp_path
     expected = z * task.clipping_norm / config.data.users * math.sqrt(5 / 3)
     noise = noised[1] - found[1]
     assert np.std(noise) == pytest.approx(expected, rel=5 / math.sqrt(2 * len(noise)))
+
+
+def test_figures_of_norms_go_by_the_noise_of_all_nodes(small_config):
+    changes = {**DISTRIBUTED, "data__users": 100_000, "privacy__delta": 1e-6}
+    accounts = [empty_account(small_config(**found)) for found in (changes, plain(changes))]
+    config = small_config(**changes)
+    task = config.tasks["critic"]
+    counts = (1000.0,) * 2 + (0.0,) * 14
+    norms = NoisedNorms(task.clipping_norm, round_noise(config, task).norms, counts)
+    for account in accounts:
+        account.charge(round_event(config, task), norms)
+    shared, alone = (account.spending() for account in accounts)
+    assert shared.dp_epsilon == alone.dp_epsilon
+    assert shared.bdp_corrected > alone.bdp_corrected
+    deviations = [release_deviation(small_config(**c), task) for c in (changes, plain(changes))]
+    assert deviations[0] == pytest.approx(deviations[1] * math.sqrt(5 / 3))

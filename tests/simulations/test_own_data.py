@@ -132,6 +132,12 @@ def test_an_archive_is_read_with_its_users(tmp_path):
     assert data.digest != load(saved(tmp_path, user_ids=None)).digest
 
 
+def test_no_one_persons_label_decides_how_many_classes_there_are(tmp_path):
+    one_less = {"train_labels": np.array([0, 1, 0, 0, 1, 0]), "test_labels": np.array([0, 1])}
+    assert load(saved(tmp_path, **one_less)).classes == 2
+    assert load(saved(tmp_path, **one_less, classes=np.array(3))).classes == 3
+
+
 def test_grey_images_may_leave_the_channel_out(tmp_path):
     grey = {key: np.zeros((n, 28, 28), np.uint8) for key, n in _COUNTS}
     data = load(saved(tmp_path, user_ids=None, **grey))
@@ -158,6 +164,9 @@ _COUNTS = (("train_images", 6), ("test_images", 2))
         ({"user_ids": np.zeros(2, np.int64)}, "one user id per training image"),
         ({"user_ids": np.array(["a"] * 6)}, "user_ids has type <U1"),
         ({"train_images": np.array([{}] * 6)}, "cannot be read"),
+        ({"classes": np.array(2)}, "with 2 classes"),
+        ({"classes": np.array([3, 3])}, "classes must be one whole number"),
+        ({"classes": np.array(3.0)}, "classes must be one whole number"),
     ],
 )
 def test_a_wrong_archive_is_refused_with_the_mend(tmp_path, changes, said):

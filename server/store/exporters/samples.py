@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from accountant.wording import shown
+
 
 @dataclass(frozen=True, kw_only=True)
 class LabelledSample:
@@ -75,4 +77,4 @@ def statements(samples: Sequence[LabelledSample]) -> str:
 
 def _most(values: Iterable[float]) -> str:
     largest = max(values)
-    return "∞ (no bound)" if math.isinf(largest) else f"{largest:.4g}"
+    return "∞ (no bound)" if math.isinf(largest) else shown(largest)

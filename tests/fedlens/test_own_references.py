@@ -1,0 +1,46 @@
+"""Test images of somebody's own data are in no ledger: nothing looks at them unasked."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fedlens.diagnosing import diagnose
+from fedlens.runs import Run
+from foundation.errors import WrongUse
+from server.config.tree import Config
+from server.kept_diagnoses import is_public
+from server.run_directory import RunDirectory
+
+
+def a_run(tmp_path, name: str) -> Run:
+    config = Config().updated({"data.name": name, "data.users": 10, "data.nodes": 1})
+    directory = RunDirectory.create(tmp_path / "run", config)
+    return Run(directory.path, directory.default_store)
+
+
+def test_a_diagnosis_takes_no_private_test_images_for_its_reference(tmp_path):
+    source = np.random.default_rng(0)
+    images = source.integers(0, 256, (30, 28, 28), dtype=np.uint8)
+    path = tmp_path / "patients.npz"
+    np.savez(
+        path, train_images=images, train_labels=np.arange(30) % 10,
+        test_images=images[:20], test_labels=np.arange(20) % 10,
+    )  # fmt: skip
+    run = a_run(tmp_path, f"npz:{path}")
+    with pytest.raises(WrongUse, match="not known to be public"):
+        diagnose(run)
+    with pytest.raises(WrongUse, match="kept no release"):
+        diagnose(run, reference=f"npz:{path}")  # to name them is to declare them public
+
+
+@pytest.mark.parametrize(
+    "name, public",
+    [
+        ("embedded", True), ("fashion-mnist", True), ("cifar10:/data/cifar", True),
+        ("medmnist:/data/blood.npz", True), ("npz:/data/a.npz", False), ("tree:pictures", False),
+        ("folder:p,utility=a,sensitive=b", False), ("hf:somebody/faces", False),
+    ],
+)  # fmt: skip
+def test_data_that_somebody_brought_are_not_taken_for_public(name, public):
+    assert is_public(name) is public
