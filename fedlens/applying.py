@@ -154,7 +154,10 @@ def _write_picture(path: Path, pixels: NDArray[np.uint8]) -> None:
 
 def _table(releaser: Releaser, source: Path, target: str) -> Applied:
     if not releaser.of_series:
-        raise WrongUse(f"IN {source}: is a table of series; the filter takes {releaser.shape}")
+        raise WrongUse(
+            f"IN {source}: is a table of series; the filter takes pictures {releaser.shape}: give "
+            "their folder, an .npz or an .npy"
+        )
     write = _checked(target, (".csv",))
     table, done = read_table(source), Applied()
     options = Options("series", source, DEFAULTS)
