@@ -8,6 +8,7 @@ from accountant.events import Event
 from accountant.ledger.population import Population, PopulationError
 from accountant.ledger.prior import PriorReleases
 from accountant.ledger.terms import population_folder
+from accountant.wording import shown
 from server.config.tree import Config
 from server.schedule import scheduled
 
@@ -115,6 +116,6 @@ def check_room(
     raise PopulationError(
         f"privacy.population = {config.privacy.population!r} has too little left for this run: the "
         f"schedule passes the budget {population.terms.epsilon_budget:g} in its task "
-        f"{schedule[fitting].name!r} (spent so far: DP ε = {population.spent().epsilon:.4g}): give "
-        "more noise or fewer rounds, or a population with a larger budget"
+        f"{schedule[fitting].name!r} (spent so far: DP ε = {shown(population.spent().epsilon)}): "
+        "give more noise or fewer rounds, or a population with a larger budget"
     )

@@ -11,8 +11,7 @@ restored from an older copy, so an entry is never used twice. Nothing gives budg
 resuming nor deleting a run.
 
 The decision rests on differential privacy alone. It looks at no data, so being refused tells
-nothing. It presumes what composing known mechanisms presumes: that the noise and sampling rate of a
-run are not chosen by looking at what earlier runs released.
+nothing. As all composition, it presumes noise and rates that were not chosen by earlier releases.
 """
 
 from __future__ import annotations
@@ -32,6 +31,7 @@ from accountant.ledger.ledger import Ledger, LedgerEntry, LedgerError
 from accountant.ledger.prior import PriorReleases
 from accountant.ledger.spending import PopulationSpending, Share, share_of
 from accountant.ledger.terms import LEDGER, PopulationError, PopulationTerms, ledger_in
+from accountant.wording import shown
 from foundation.errors import ExitStatus, FedlensError
 from foundation.files import make_folder_durably
 
@@ -322,14 +322,14 @@ class Population:
         if self._account.exceeds_probes(event, purpose):
             return (
                 f"the probe would take DP ε of all probes of population {terms.population!r} above "
-                f"{terms.probe_epsilon:g}, which its owner leaves to probes (spent "
-                f"{self.spent_on_probes().epsilon:.4g})"
+                f"{terms.probe_epsilon:g}, which its owner leaves to probes "
+                f"(spent {shown(self.spent_on_probes().epsilon)})"
             )
         if not self._account.exceeds_budget(event, users):
             return None
         return (
-            f"the next round would take DP ε of population {terms.population!r} above its "
-            f"budget {terms.epsilon_budget:g} (spent {self.spent(users).epsilon:.4g} in "
+            f"the next round would take DP ε of population {terms.population!r} above its budget "
+            f"{terms.epsilon_budget:g} (spent {shown(self.spent(users).epsilon)} in "
             f"{len(self._ledger)} rounds of all its runs)"
         )
 

@@ -219,6 +219,8 @@ def test_a_population_is_made_shown_and_spent(capsys, tmp_path):
     assert status == 0 and shown["spent"]["epsilon"] <= float(BUDGET) and shown["left"] >= 0
     assert sum(share["rounds"] for share in shown["runs"]) == a["rounds"] + b["rounds"]
     assert a["run_id"] in printed and shown["rounds_left"] == 0
+    left = next(line for line in printed.splitlines() if line.startswith("budget"))
+    assert float(left.rpartition(" ")[2]) <= shown["left"]
     status, printed, _ = run(capsys, "population", "verify", "ward", "--json")
     assert status == 0 and last(printed)["head"] == shown["head"]
     status, _, _ = run(
