@@ -17,6 +17,13 @@ LOCAL_HEADER = struct.Struct("<26xHH")
 """Of a zip member: the lengths of its name and of its extra field stand last."""
 
 
+def unread(error: Exception) -> str:
+    """Why NumPy did not read a file; without its advice to load what can run code."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return "no NumPy file, or Python objects in it" if "pickle" in str(error) else str(error)
+
+
 PLAUSIBLE, LARGEST_UNLOOKED = 100, 1 << 30
 
 

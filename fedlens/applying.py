@@ -40,6 +40,7 @@ from client.datasets.own.pictures import (
 from client.datasets.own.series import DEFAULTS, read_series, step_columns
 from client.datasets.own.tables import SUFFIXES as TABLES
 from client.datasets.own.tables import TextTable, read_table
+from client.npz_images import unread
 from fedlens.releasing import AT_ONCE, Releaser
 from foundation.errors import WrongUse
 from foundation.files import make_folder_durably, write_durably
@@ -154,7 +155,10 @@ def _write_picture(path: Path, pixels: NDArray[np.uint8]) -> None:
 
 def _table(releaser: Releaser, source: Path, target: str) -> Applied:
     if not releaser.of_series:
-        raise WrongUse(f"IN {source}: is a table of series; the filter takes {releaser.shape}")
+        raise WrongUse(
+            f"IN {source}: is a table of series; the filter takes pictures {releaser.shape}: give "
+            "their folder, an .npz or an .npy"
+        )
     write = _checked(target, (".csv",))
     table, done = read_table(source), Applied()
     options = Options("series", source, DEFAULTS)
@@ -253,7 +257,8 @@ def _array(file: IO[bytes], name: str) -> NDArray[Any]:
         found = np.load(file, allow_pickle=False)
     except (OSError, ValueError, EOFError, MemoryError) as error:
         raise PrivateDataError(
-            f"IN {name}: no readable npy array of plain numbers ({error}); write it with numpy.save"
+            f"IN {name}: no readable npy array of plain numbers ({unread(error)}); write it "
+            "with numpy.save"
         ) from error
     if not isinstance(found, np.ndarray) or not found.ndim:
         raise PrivateDataError(f"IN {name}: holds no array of records; write one with numpy.save")

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from studies.metrics.attacks import FilterAttack
 
 DEFAULT_DATA = "embedded-mnist-thickness"
+SHOWN = 5
+"""Values of an attribute that a line names."""
 REPEATED = (
     "releases of a record have one noise, as of devices with a key: several are as one; "
     "--fresh-noise attacks those of a device without"
@@ -74,13 +76,14 @@ def attack(
         raise WrongUse(f"releases {list(releases)}: give whole numbers of at least 1")
     if records is not None and records < 100:
         raise WrongUse(f"records {records}: give at least 100")
-    network, shape = _opened(Path(path), trusted)
+    network, shape, hidden = _opened(Path(path), trusted)
     split = load_private(data, None if data_dir is None else Path(data_dir), seed)
     if split.test.shape != shape:
         raise WrongUse(
             f"data {data!r} has records {split.test.shape}, the filter takes {shape}; give data of "
             "the kind that it was trained on"
         )
+    _tell_attribute(data, split.test.sensitive_names, hidden, tell)
     with one_thread():
         target = target_of(network, split, seed, records, fresh=fresh_noise)
         if max(releases) > 1 and target.told_apart(2) == 1:
@@ -95,14 +98,31 @@ def _looking(blind: Sequence[str]) -> list[str]:
     return [name for name in ATTACKERS if name not in blind]
 
 
-def _opened(path: Path, trusted: bool) -> tuple[nn.Module, tuple[int, ...]]:
+def _tell_attribute(
+    data: str, attacked: Sequence[str], hidden: Sequence[str], tell: Callable[[str], None]
+) -> None:
+    """Say what is attacked, and whether the filter was made to hide something else."""
+    tell(f"attacked: the sensitive attribute of {data}{_listed(attacked)}")
+    if hidden and tuple(attacked) != tuple(hidden):
+        tell(
+            f"NOT WHAT THE FILTER HIDES{_listed(hidden)}: to attack that, give by --data the "
+            "records that it was made for"
+        )
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = ", ..." if len(names) > SHOWN else ""
+    return f" ({', '.join(names[:SHOWN])}{more})" if names else ""
+
+
+def _opened(path: Path, trusted: bool) -> tuple[nn.Module, tuple[int, ...], tuple[str, ...]]:
     from fedlens.privatizers import load
     from privatizers.exported import SUFFIXES, ExportedFilter
 
     if path.suffix.lower() in SUFFIXES:
         network = ExportedFilter.open(path, trusted=trusted)
-        return network, network.shape
+        return network, network.shape, ()
     if not path.exists():
         raise WrongUse(f"filter {path}: there is no such file or folder")
     loaded = load(path)
-    return loaded.network, loaded.shape
+    return loaded.network, loaded.shape, loaded.sensitive_names

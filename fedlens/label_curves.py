@@ -39,7 +39,11 @@ def label_curve(
     """
     found = [p for p in store.projects() if p.name == project]
     if not found:
-        raise StoreError(f"there is no project {project!r} in the store")
+        there = ", ".join(repr(one.name) for one in store.projects()) or "none yet"
+        raise StoreError(
+            f"there is no project {project!r} in the store: make one on the dashboard's page "
+            f"Annotate, or name one that there is ({there})"
+        )
     images, labels = labelled_samples(store, found[0].project_id)
     if not len(labels):
         raise StoreError(f"no sample of project {project!r} has a class yet")

@@ -90,10 +90,11 @@ def probe_price(
     from models.probes.asking import parse_probe
     from server.population import joined
 
-    earlier = [subject]
-    if parse_probe(probe).probe.needs_model and model is not None:
+    question, earlier = parse_probe(probe), [subject]
+    if question.probe.needs_model and model is not None:
         earlier.append(model)
     base = _config_of(subject, delta)
+    _check_goes_with(question, base)
     population = joined(base)
     return price_of(
         epsilon,
@@ -253,6 +254,16 @@ def _config_of(subject: Run | Config | Path | str, delta: float | None) -> Confi
             f"split: probe the run that it is split by, {base.split.model}"
         )
     return base if delta is None else base.updated({"privacy.delta": delta})
+
+
+def _check_goes_with(question: AskedProbe, config: Config) -> None:
+    """Refuse what simulated data have no answer to, before a folder is made for it."""
+    from client.contract import PREFIX
+    from simulations.federation.apps import simulated_federation
+
+    if config.data.name.partition(":")[0] != PREFIX:
+        dataset, _ = simulated_federation(config.data, config.seed)
+        question.check(dataset.shape, dataset.classes)
 
 
 def _run_of(subject: Run | Path | str) -> Run:

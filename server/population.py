@@ -116,6 +116,6 @@ def check_room(
     raise PopulationError(
         f"privacy.population = {config.privacy.population!r} has too little left for this run: the "
         f"schedule passes the budget {population.terms.epsilon_budget:g} in its task "
-        f"{schedule[fitting].name!r} (spent: DP ε = {shown(population.spent().epsilon)}): give "
-        "more noise or fewer rounds, or a population with a larger budget"
+        f"{schedule[fitting].name!r} (spent so far: DP ε = {shown(population.spent().epsilon)}): "
+        "give more noise or fewer rounds, or a population with a larger budget"
     )

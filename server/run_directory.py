@@ -99,9 +99,8 @@ class RunDirectory:
         """
         directory = cls(path)
         if not directory.exists():
-            raise RunDirectoryError(
-                f"{path} holds no run: no config.toml beside a checkpoint folder"
-            )
+            why = "no config.toml beside a checkpoint folder" if path.is_dir() else "no such folder"
+            raise RunDirectoryError(f"{path} holds no run: {why}; name the folder of a run")
         return directory
 
     def exists(self) -> bool:

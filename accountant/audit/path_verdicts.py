@@ -92,7 +92,8 @@ def sampling_finding(
         wrong.append(f"something else of {residual:.3g} times the clip is in the sum")
     if refused:
         wrong.append(f"the server refused {refused} replies")
-    said = f"{test.share:.4g} of the canaries were drawn, {sampling_rate:g} are claimed"
+    drawn, claimed = 100 * test.share, 100 * sampling_rate
+    said = f"{drawn:.4g}% of the canaries were drawn, {claimed:g}% are claimed"
     words = f"{said}; wrong: {', '.join(wrong)}" if wrong else f"{said}; each is in a sum once"
     figures = {**asdict(test), "off": off, "residual": residual}
     return plain_finding("sampling", claim, bool(wrong), words, figures)

@@ -11,8 +11,7 @@ restored from an older copy, so an entry is never used twice. Nothing gives budg
 resuming nor deleting a run.
 
 The decision rests on differential privacy alone. It looks at no data, so being refused tells
-nothing. It presumes what composing known mechanisms presumes: that the noise and sampling rate of a
-run are not chosen by looking at what earlier runs released.
+nothing. As all composition, it presumes noise and rates that were not chosen by earlier releases.
 """
 
 from __future__ import annotations

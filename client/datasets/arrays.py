@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from client.datasets.dataset import Dataset, DatasetError, build_dataset
 from client.datasets.spec import DatasetSpec
 from client.mapped import mapped_member
-from client.npz_images import packed_problem
+from client.npz_images import packed_problem, unread
 
 REQUIRED = ("train_images", "train_labels", "test_images", "test_labels")
 SENSITIVE = ("train_sensitive", "test_sensitive")
@@ -82,7 +82,7 @@ def _read(path: Path) -> dict[str, NDArray[np.generic]]:
         archive = np.load(path, allow_pickle=False)
     except Exception as error:  # NumPy, zipfile and zlib raise many kinds on damaged files
         raise DatasetError(
-            f"{path}: no readable .npz archive ({error}); write it with numpy.savez"
+            f"{path}: no readable .npz archive ({unread(error)}); write it with numpy.savez"
         ) from error
     if not isinstance(archive, np.lib.npyio.NpzFile):
         raise DatasetError(f"{path}: holds a single array; write all arrays with numpy.savez")

@@ -84,7 +84,10 @@ def read_secret(path: Path) -> bytes:
         text = path.read_text(encoding="ascii").strip()
         secret = bytes.fromhex(text)
     except OSError as error:
-        raise IdentityError(f"{path}: cannot be read ({error.strerror})") from None
+        raise IdentityError(
+            f"{path}: cannot be read ({error.strerror}); name the secret's file, which "
+            "`fedlens node secret` makes"
+        ) from None
     except ValueError:
         secret = b""
     if len(secret) != SECRET_BYTES:
@@ -120,7 +123,9 @@ def read_fingerprints(path: Path) -> NDArray[np.void]:
         with path.open("rb") as file:
             head = file.read(len(MAGIC))
     except OSError as error:
-        raise IdentityError(f"{path}: cannot be read ({error.strerror})") from None
+        raise IdentityError(
+            f"{path}: cannot be read ({error.strerror}); name another owner's fingerprints.bin"
+        ) from None
     if head != MAGIC or size % FINGERPRINT_BYTES:
         raise IdentityError(
             f"{path}: is no list of fingerprints; ask its owner for fingerprints.bin"

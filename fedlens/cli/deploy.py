@@ -80,13 +80,13 @@ def _init(args: argparse.Namespace) -> int:
 
     plan = _plan(args)
     initialise(args.folder, plan)
-    say(f"{args.folder}/superlink            for the SuperLink's machine")
-    for name in plan.nodes:
-        say(f"{args.folder}/nodes/{name}         for the machine of {name}, and no other")
-    for name in plan.operators:
-        say(f"{args.folder}/operators/{name}   for {name}, who starts runs")
+    uses = {"superlink": "for the SuperLink's machine"}
+    uses |= {f"nodes/{name}": f"for the machine of {name}, and no other" for name in plan.nodes}
+    uses |= {f"operators/{name}": f"for {name}, who starts runs" for name in plan.operators}
     if plan.given is None:
-        say(f"{args.folder}/authority            signs certificates: keep it off these machines")
+        uses["authority"] = "signs certificates: keep it off these machines"
+    for made, use in uses.items():
+        say(f"{args.folder}/{made:<{max(map(len, uses))}}   {use}")
     say(f"next:  {program()} deploy start {args.folder}/superlink")
     return ExitStatus.DONE
 

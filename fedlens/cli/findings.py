@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedlens.cli.flags import add_json_flag, add_run_argument
+from fedlens.cli.flags import add_json_flag, add_run_argument, file_to_write
 from fedlens.cli.output import print_json, print_table, say
 from foundation.errors import WrongUse
 
@@ -68,8 +68,7 @@ def _report(store: Store, found: list[StoredFinding], path: Path) -> dict[str, A
     if len(found) != 1:
         there = ", ".join(str(one.finding_id) for one in found) or "none"
         raise WrongUse(f"--report {path}: choose one by --finding; there are: {there}")
-    if not path.parent.is_dir():
-        raise WrongUse(f"--report {path}: there is no folder {path.parent}")
+    file_to_write(path, "--report")
     number = found[0].finding_id
     write_durably(path, report(store, number).encode())
     say(f"finding {number} written to {path}")

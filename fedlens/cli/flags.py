@@ -69,3 +69,16 @@ def made_folder(out: Path) -> Path:
     except OSError as error:
         raise WrongUse(f"--out {out}: cannot be written to: {error.strerror}") from None
     return out
+
+
+def file_to_write(path: Path, flag: str = "--out") -> Path:
+    """The file that a flag names, in a folder that is there.
+
+    Raises:
+        WrongUse: there is no such folder, or the path is a folder itself.
+    """
+    if path.is_dir():
+        raise WrongUse(f"{flag} {path}: is a folder; name a file in it")
+    if not path.parent.is_dir():
+        raise WrongUse(f"{flag} {path}: there is no folder {path.parent}; make it, or name another")
+    return path

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedlens.cli.flags import add_json_flag, add_run_argument
+from fedlens.cli.flags import add_json_flag, add_run_argument, file_to_write
 from fedlens.cli.output import print_json, say
 from foundation.errors import WrongUse
 
@@ -103,18 +103,12 @@ def _export(store: Store, args: argparse.Namespace) -> dict[str, object]:
 
     project, exporter = _project(store, args.project), EXPORTERS[args.format]
     answers = store.labelled_samples(project.project_id)
-    path = _place(args.out or Path(f"labels-{project.project_id}{exporter.suffix}"))
+    path = file_to_write(args.out or Path(f"labels-{project.project_id}{exporter.suffix}"))
     # Whole or not there: an export that is cut off leaves no half file under this name.
     write_durably(path, exporter.export(answers))
     store.log(ACTOR, "exported", f"{project.name} ({args.format})")
     say(f"{len(answers)} answers written to {path}")
     return {"answers": len(answers), "file": str(path)}
-
-
-def _place(path: Path) -> Path:
-    if not path.parent.is_dir():
-        raise WrongUse(f"--out {path}: there is no folder {path.parent}")
-    return path
 
 
 def _interface(store: Store, args: argparse.Namespace) -> dict[str, object]:
@@ -123,7 +117,7 @@ def _interface(store: Store, args: argparse.Namespace) -> dict[str, object]:
 
     project = _project(store, args.project)
     labels = store.labels(project.project_id)
-    path = _place(args.out or Path(f"labels-{project.project_id}.xml"))
+    path = file_to_write(args.out or Path(f"labels-{project.project_id}.xml"))
     write_durably(path, labelling_interface(labels, several=project.several).encode())
     say(f"{len(labels)} labels written to {path}")
     return {"labels": len(labels), "file": str(path)}

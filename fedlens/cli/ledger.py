@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedlens.cli.flags import add_json_flag, add_run_argument
+from fedlens.cli.flags import add_json_flag, add_run_argument, file_to_write
 from fedlens.cli.output import print_json, say
 
 if TYPE_CHECKING:
@@ -115,17 +115,18 @@ def export(args: argparse.Namespace) -> int:
     from server.run_directory import RunDirectory
     from server.run_ledger import population_of, spending_of
 
+    out = None if args.out is None else file_to_write(args.out)
     directory = RunDirectory.open(args.run_dir)
     ledger, config = _checked(directory), directory.config()
     spending, population = spending_of(config, directory), population_of(config, ledger)
     record = export_of(ledger, spending, config.data.users, population)
     record["statement"] = with_cost(record["statement"], directory)
     whole = as_csv(record) if args.format == "csv" else json.dumps(record, allow_nan=False) + "\n"
-    if args.out is None:
+    if out is None:
         say(whole.rstrip("\n"))
     else:
-        write_durably(args.out, whole.encode())
-        say(f"{len(ledger)} entries, head {ledger.head[:16]}, in {args.out}")
+        write_durably(out, whole.encode())
+        say(f"{len(ledger)} entries, head {ledger.head[:16]}, in {out}")
     return 0
 
 

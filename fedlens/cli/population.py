@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fedlens.cli.flags import add_json_flag
 from fedlens.cli.output import figure, print_json, say
 from foundation.errors import WrongUse
+from foundation.rounding import rounded_up
 
 if TYPE_CHECKING:
     from accountant.ledger.population import Population
@@ -153,7 +154,7 @@ def show(args: argparse.Namespace) -> int:
     if terms.probe_epsilon:
         probes = population.spent_on_probes().epsilon
         say(f"probes    ε = {figure(probes)} of {terms.probe_epsilon:g}")
-    say(f"budget    ε = {terms.epsilon_budget:g}, left {figure(_left(population))}")
+    say(f"budget    ε = {terms.epsilon_budget:g}, left {_down(_left(population))}")
     rounds = _rounds_left(population)
     if rounds is not None:
         say(f"enough for {rounds} more rounds like the last")
@@ -178,6 +179,9 @@ def members(args: argparse.Namespace) -> int:
     identity, url = _registry(args.name)
     with open_store(url) as store:
         nodes, people = store.member_nodes(identity), store.members(identity, args.node)
+    if args.node is not None and args.node not in (known := [node.node for node in nodes]):
+        there = ", ".join(map(str, known)) or "none"
+        raise WrongUse(f"--node {args.node}: the population knows no such node; there are: {there}")
     for node in nodes:
         gone = f", revoked {node.revoked}" if node.revoked else ""
         say(f"node {node.node:4d}  {node.users:8,} users  {node.since} to {node.seen}{gone}")
@@ -266,6 +270,11 @@ def _sides(population: Population) -> Counter[str]:
 
     named = (entry.users or "" for entry in population.ledger.entries)
     return Counter(users for users in named if users.startswith(SPLIT))
+
+
+def _down(left: float) -> str:
+    """What is left, rounded down: to spend it never passes the budget."""
+    return f"{abs(rounded_up(-left, 3)):.3g}"
 
 
 def _left(population: Population) -> float:

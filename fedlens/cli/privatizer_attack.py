@@ -87,14 +87,14 @@ def run_attack(args: argparse.Namespace) -> int:
         )
     except (PrivatizerError, PrivateDataError, StudyError) as error:
         raise WrongUse(str(error)) from None
-    _print(found)
+    _print(found, data)
     if args.json:
         rows = [one.row() for one in found]
-        print_json({"attacks": rows, "strongest": strongest(found).row()})
+        print_json({"data": data, "attacks": rows, "strongest": strongest(found).row()})
     return ExitStatus.DONE
 
 
-def _print(found: Sequence[FilterAttack]) -> None:
+def _print(found: Sequence[FilterAttack], data: str) -> None:
     from studies.framework.tables import print_table, table_of
     from studies.metrics.attacks import strongest
 
@@ -115,7 +115,10 @@ def _print(found: Sequence[FilterAttack]) -> None:
     print_table(table_of(rows, COLUMNS))
     best = strongest(found)
     say()
-    say(f"strongest: {best.name} reads {best.balanced:.3f} (balanced accuracy), knows {best.knows}")
+    say(
+        f"strongest: {best.name} reads {best.balanced:.3f} (balanced accuracy) of the sensitive "
+        f"attribute of {data}, knows {best.knows}"
+    )
     if not any("weights" in one.knows for one in found):
         say("no attacker here has the filter's weights; devices do: attack the kept file too")
     say("an attack is an estimate from below: a better attacker may come")

@@ -54,8 +54,12 @@ def run(args: argparse.Namespace) -> int:
 
     if args.list:
         return _list(args)
-    if args.run_dir is None or not args.probe or args.epsilon is None:
-        raise WrongUse("fedlens probe: give RUN_DIR, --probe and --epsilon, or --list")
+    given = {"RUN_DIR": args.run_dir, "--probe": args.probe, "--epsilon": args.epsilon}
+    if missing := [name for name, value in given.items() if value in (None, "")]:
+        raise WrongUse(
+            f"{' and '.join(missing)}: nothing is given; write fedlens probe RUN_DIR --probe NAME "
+            "--epsilon 0.3, or fedlens probe --list"
+        )
     subject = _subject(args.run_dir)
     asked = {"epsilon": args.epsilon, "delta": args.delta}
     if args.price:
@@ -110,8 +114,8 @@ def _print_price(price: ProbePrice) -> None:
         f"ε ≤ {figure(price.bayesian_epsilon)} at δ = {price.bayesian_delta:g}"
     )
     say(
-        f"together with what was spent: DP ε = {figure(price.together)} (before: "
-        f"{figure(price.spent)})" + (f", budget {price.budget:g}" if price.budget else "")
+        f"together with what was spent: DP ε = {figure(price.together)} at δ = {price.delta:g} "
+        f"(before: {figure(price.spent)})" + (f", budget {price.budget:g}" if price.budget else "")
     )
     if price.probe_limit is not None:
         say(
@@ -138,5 +142,8 @@ def _print(found: ProbeAnswer) -> None:
         f"  Bayesian DP  ε = {figure(found.bayesian_epsilon)} at δ = {found.bayesian_delta:g} "
         "(estimate)"
     )
-    say(f"  together     ε = {figure(found.together)} with what was spent before")
+    say(
+        f"  together     ε = {figure(found.together)} at δ = {found.delta:g} with what was spent "
+        "before"
+    )
     say(f"  ledger       {found.run_dir}")

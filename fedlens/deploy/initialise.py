@@ -8,7 +8,7 @@ from pathlib import Path
 
 import tomli_w
 
-from fedlens.deploy.certificates import Issued, issue_server, make_authority
+from fedlens.deploy.certificates import Issued, issue_server, make_authority, read_certificate
 from fedlens.deploy.containers import write_containers
 from fedlens.deploy.keys import NAME, new_node_key, new_token, read_public_key, token_line
 from fedlens.deploy.layout import SETTINGS, DeployError
@@ -123,20 +123,39 @@ def _check(folder: Path, plan: FederationPlan) -> None:
         if name not in plan.nodes:
             raise DeployError(f"a key is given for {name!r}, which is no node of {plan.nodes}")
         read_public_key(path)
+    if plan.given is not None:
+        _read_given(plan.given)
     if plan.contract is not None:
         from client.contract import read_contract
 
         read_contract(plan.contract)
 
 
+def _read_given(given: tuple[Path, Path, Path]) -> tuple[bytes, bytes, bytes]:
+    """The organisation's authority, certificate and key.
+
+    Raises:
+        DeployError: one is not there, or is something else.
+    """
+    for path in given[:2]:
+        read_certificate(path)
+    try:
+        authority, certificate, key = (path.read_bytes() for path in given)
+    except OSError as error:
+        raise DeployError(
+            f"{error.filename}: {error.strerror}; name three PEM files: the authority's "
+            "certificate, the SuperLink's, and its private key"
+        ) from None
+    if b"PRIVATE KEY-----" not in key:
+        raise DeployError(f"{given[2]} holds no PEM private key: name that of {given[1]}")
+    return authority, certificate, key
+
+
 def _certificates(folder: Path, plan: FederationPlan) -> bytes:
     """Write the SuperLink's certificate and key; returns the authority's certificate."""
     superlink = folder / "superlink"
     if plan.given is not None:
-        try:
-            authority, certificate, key = (path.read_bytes() for path in plan.given)
-        except OSError as error:
-            raise DeployError(f"{error.filename}: {error.strerror}") from None
+        authority, certificate, key = _read_given(plan.given)
     else:
         made = make_authority(folder.name)
         _make(folder / "authority")

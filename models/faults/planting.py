@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -76,48 +76,78 @@ def parse_faults(text: str) -> tuple[PlantedFault, ...]:
     return planted
 
 
+def parse_transformation(text: str, what: str, form: str) -> PlantedFault:
+    """What a fault does to records, in a text without the share of users: ``tilt:amount=-20``.
+
+    Args:
+        text: the fault's name and what stands behind it.
+        what: the argument that it is of, as messages begin.
+        form: how to write it, as messages end.
+
+    Raises:
+        WrongUse: it is written in another form, or unknown.
+    """
+    name, *parts = text.split(":")
+    return _with_parts(_Words(what, form), PlantedFault(FAULTS[name], 1.0), parts)
+
+
+@dataclass(frozen=True)
+class _Words:
+    """What is wrong with a text, said of the argument that it was given as."""
+
+    what: str
+    form: str
+
+    def number(self, text: str) -> float:
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.nan
+        if not math.isfinite(number):
+            raise WrongUse(f"{self.what}: {text!r} is no number; {self.form}")
+        return number
+
+
 def _parsed(word: str) -> PlantedFault:
     name, *rest = word.split(":")
+    words = _Words(f"fault {word!r}", FORM)
     if not rest:
-        raise WrongUse(f"fault {word!r}: {FORM}")
-    fault, share = FAULTS[name], _number(word, rest[0])
+        raise WrongUse(f"{words.what}: {FORM}")
+    fault, share = FAULTS[name], words.number(rest[0])
     if not 0 < share <= 1:
-        raise WrongUse(f"fault {word!r}: the share of users must be above 0 and at most 1")
+        raise WrongUse(f"{words.what}: the share of users must be above 0 and at most 1")
+    users = [part for part in rest[1:] if part.startswith("slice=") and "=" in part[6:]]
+    parts = [part for part in rest[1:] if part not in users]
+    planted = _with_parts(words, PlantedFault(fault, share), parts)
+    return replace(planted, users=users[-1][6:]) if users else planted
+
+
+def _with_parts(words: _Words, planted: PlantedFault, parts: list[str]) -> PlantedFault:
+    """It with its classes and its amount."""
+    fault = planted.fault
     chosen: tuple[int, ...] = ()
-    amount, users = fault.amounts[0], ""
-    for part in rest[1:]:
+    amount = fault.amounts[0]
+    for part in parts:
         key, _, value = part.partition("=")
         if key == "classes":
-            chosen = tuple(int(_number(word, digit)) for digit in value.split(","))
+            chosen = tuple(int(words.number(digit)) for digit in value.split(","))
         elif key == "amount" and fault.measure:
-            amount = _number(word, value)
-        elif key == "slice" and "=" in value:
-            users = value
+            amount = words.number(value)
         else:
-            raise WrongUse(f"fault {word!r}: {part!r} is not understood; {FORM}")
-    _check_classes(word, fault, chosen)
-    return PlantedFault(fault, share, chosen, amount, users)
+            raise WrongUse(f"{words.what}: {part!r} is not understood; {words.form}")
+    _check_classes(words.what, fault, chosen)
+    return replace(planted, chosen=chosen, amount=amount)
 
 
-def _number(word: str, text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
-        raise WrongUse(f"fault {word!r}: {text!r} is no number; {FORM}")
-    return number
-
-
-def _check_classes(word: str, fault: Fault, chosen: tuple[int, ...]) -> None:
+def _check_classes(what: str, fault: Fault, chosen: tuple[int, ...]) -> None:
     needed = {"any": None, "class": 1, "pair": 2}[fault.takes]
     if needed is not None and len(set(chosen)) != needed:
         example = ",".join(str(number) for number in range(1, needed + 1))
-        raise WrongUse(f"fault {word!r}: name {needed} class(es), such as :classes={example}")
+        raise WrongUse(f"{what}: name {needed} class(es), such as :classes={example}")
     if min(chosen, default=0) < 0:
-        raise WrongUse(f"fault {word!r}: classes are numbers from 0")
+        raise WrongUse(f"{what}: classes are numbers from 0")
     if fault.takes == "any" and fault.kind == "label" and chosen:
-        raise WrongUse(f"fault {word!r} is about all classes: leave :classes= out")
+        raise WrongUse(f"{what} is about all classes: leave :classes= out")
 
 
 def faulty_users(

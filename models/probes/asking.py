@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from foundation.errors import WrongUse
-from models.faults.planting import parse_faults
+from models.faults.planting import parse_transformation
 from models.probes import PROBES
 from models.probes.protocol import Argument, Probe
 
@@ -71,10 +71,10 @@ def parse_probe(text: str) -> AskedProbe:
 
 
 def _transformation(text: str, rest: str) -> Argument:
-    name, _, more = rest.partition(":")
+    name = rest.partition(":")[0]
     if not name or " " in rest:
         raise WrongUse(f"probe {text!r}: name a transformation of the library of faults; {FORM}")
-    (planted,) = parse_faults(f"{name}:1" + f":{more}" * bool(more))
+    planted = parse_transformation(rest, f"probe {text!r}", FORM)
     if planted.fault.name in REMOVING:
         raise WrongUse(
             f"probe {text!r}: {name!r} takes records away, which undoes nothing: ask label_share"

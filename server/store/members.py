@@ -144,7 +144,7 @@ class MemberMethods(Transactions):
         found = (table.population == population, key)
         with self._writing() as session:
             if session.execute(select(table.node).where(*found).limit(1)).first() is None:
-                named = f"node = {node}" if number is None else f"number = {number}"
+                named = f"node = {node}" if number is None else f"user = {number}"
                 raise StoreError(f"{named}: the population knows none; see `population members`")
             if on:
                 session.execute(

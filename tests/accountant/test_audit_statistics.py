@@ -451,7 +451,9 @@ def test_sampling_verdicts():
         given = {"off": 0.0, "residual": 0.0, "refused": 0, **off}
         test = sampling_test(fair, rate)
         claim = Claim(2.0, 1e-5)
-        return sampling_finding(test, sampling_rate=rate, claim=claim, **given).verdict
+        found = sampling_finding(test, sampling_rate=rate, claim=claim, **given)
+        assert f"% of the canaries were drawn, {100 * rate:g}% are claimed" in found.words
+        return found.verdict
 
     assert verdict() == "nothing-found"
     assert (

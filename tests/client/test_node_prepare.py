@@ -26,6 +26,7 @@ from client.preparing.identities import (
     kept_secret,
     own_number,
     read_fingerprints,
+    read_secret,
     shared_fingerprints,
 )
 from client.preparing.intake import Preparation, PrepareError
@@ -227,6 +228,10 @@ def test_users_of_two_nodes_are_found_and_left_out(folder, tmp_path):
         made(folder, tmp_path / "d", without=lists[0])
     with pytest.raises(IdentityError, match="no list of fingerprints"):
         read_fingerprints(folder / "manifest.csv")
+    with pytest.raises(IdentityError, match=r"name another owner's fingerprints\.bin"):
+        read_fingerprints(folder / "nowhere.bin")
+    with pytest.raises(IdentityError, match="`fedlens node secret` makes"):
+        read_secret(folder / "nowhere.secret")
 
 
 def test_a_person_has_one_members_number_at_nodes_of_one_owners_secret(folder, tmp_path):

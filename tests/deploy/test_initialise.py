@@ -12,11 +12,13 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
 from client.node_policy import NodePolicy
+from fedlens.deploy.certificates import issue_server, make_authority
 from fedlens.deploy.initialise import FederationPlan, add_operator, initialise
 from fedlens.deploy.keys import UnusableKey, new_node_key, read_public_key
 from fedlens.deploy.layout import DeployError, NodeSettings, read_folder, read_role
 from fedlens.deploy.services import programs_of
 from foundation.code_digest import code_sha256
+from foundation.errors import FedlensError
 from foundation.secure_sum import Identity, KeyRoster
 
 
@@ -123,6 +125,35 @@ def test_a_plan_that_cannot_be_is_refused_and_leaves_nothing(tmp_path, plan, wor
     with pytest.raises(DeployError, match=word):
         initialise(tmp_path / "new", FederationPlan(**plan))
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ((0, None), "ca.crt: No such file"),
+        ((1, b"no certificate"), "server.crt holds no PEM certificate"),
+        ((2, None), "server.key: No such file .*; name three PEM files"),
+        ((2, b"no key"), "server.key holds no PEM private key: name that of"),
+    ],
+)
+def test_a_certificate_of_ones_own_that_is_none_is_refused_before_a_folder_is_made(
+    tmp_path, wrong, said
+):
+    made = make_authority("own")
+    certificate, key = issue_server(made, ["localhost"])
+    given = tuple(tmp_path / name for name in ("ca.crt", "server.crt", "server.key"))
+    for path, content in zip(given, (made.certificate, certificate, key), strict=True):
+        path.write_bytes(content)
+    number, content = wrong
+    good = given[number].read_bytes()
+    given[number].unlink() if content is None else given[number].write_bytes(content)
+    plan = FederationPlan(("north",), given=given)
+    with pytest.raises(FedlensError, match=said):
+        initialise(tmp_path / "f", plan)
+    assert not (tmp_path / "f").exists()
+    given[number].write_bytes(good)
+    initialise(tmp_path / "f", plan)
+    assert (tmp_path / "f" / "superlink" / "server.key").read_bytes() == key
 
 
 def test_a_folder_that_is_in_use_is_left_alone(written):

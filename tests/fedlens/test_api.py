@@ -190,8 +190,10 @@ def test_wrong_use_is_named_and_leaves_no_run(tmp_path, changes, said):
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path):
-    with pytest.raises(fedlens.FedlensError, match="holds no run"):
+    with pytest.raises(fedlens.FedlensError, match=r"holds no run: no config\.toml"):
         fedlens.open_run(tmp_path)
+    with pytest.raises(fedlens.FedlensError, match="holds no run: no such folder"):
+        fedlens.open_run(tmp_path / "nowhere")
 
 
 def test_a_budget_and_its_calibration_agree():

@@ -91,13 +91,28 @@ def test_the_population_pays_and_refuses_what_its_owner_does_not_leave_to_probes
         (["--probe", "nothing", "--epsilon", "1"], "there is no probe 'nothing'"),
         (["--probe", "recognised", "--epsilon", "1"], "name a run with an annotator"),
         (["--probe", "intensity", "--epsilon", "0"], "epsilon"),
-        (["--probe", "intensity"], "--epsilon"),
+        (["--probe", "intensity"], "--epsilon: nothing is given"),
+        (["--price", "--epsilon", "1"], "--probe: nothing is given"),
+        (["--probe", "label_share:77", "--epsilon", "1"], "there is no class 77"),
+        (["--price", "--probe", "label_share:77", "--epsilon", "1"], "there is no class 77"),
+        (["--price", "--probe", "unchanged:saturation", "--epsilon", "1"], "these images are grey"),
     ],
 )
-def test_what_cannot_be_asked_is_one_message(tiny_run, arguments, said, capsys):
+def test_what_cannot_be_asked_is_one_message_and_leaves_no_folder(
+    tiny_run, arguments, said, capsys
+):
+    before = set(tiny_run.path.parent.iterdir())
     assert main(["probe", str(tiny_run.path), *arguments]) == ExitStatus.WRONG_USE
     told = capsys.readouterr().err
     assert said in told and told.count("\n") == 1
+    assert set(tiny_run.path.parent.iterdir()) == before
+
+
+def test_every_epsilon_is_told_with_its_delta(tiny_run, capsys):
+    asked = ["probe", str(tiny_run.path), *ASKED, "--delta", "1e-4"]
+    assert main([*asked, "--price"]) == 0 and main(asked) == 0
+    figures = [line for line in capsys.readouterr().out.splitlines() if "ε" in line]
+    assert len(figures) == 5 and all("at δ = " in line for line in figures)
 
 
 def test_a_run_of_records_or_with_a_privatizer_is_not_probed(tiny):

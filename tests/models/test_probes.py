@@ -127,7 +127,12 @@ def test_a_probe_of_another_package_is_found_and_one_without_a_range_is_refused(
         ("label_share:-1", "give a class"),
         ("better_after", "name a transformation"),
         ("better_after:rotate45", "there is no fault 'rotate45'"),
-        ("better_after:tilt:amount=x", "no number"),
+        (
+            "better_after:tilt:amount=x",
+            r"^probe 'better_after:tilt:amount=x'.*no number; write NAME or",
+        ),
+        ("better_after:rotate90:0.3", "'0.3' is not understood; write NAME or NAME:ARGUMENT"),
+        ("better_after:tilt:slice=app=2", "'slice=app=2' is not understood"),
         ("better_after:missing_class:classes=3", "takes records away"),
     ],
 )

@@ -487,6 +487,8 @@ def test_the_command_lists_and_revokes(config, run_town, clinic, key, capsys):
     assert "no registry yet" in capsys.readouterr().err
     made = registered(config, tasks__critic__rounds=1)
     run_town(made, Town(made, **key))
+    assert main(["population", "members", "clinic", "--node", "7"]) == 2
+    assert "--node 7: the population knows no such node; there are: 0" in capsys.readouterr().err
     assert main(["population", "members", "clinic", "--node", "0", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert [node["users"] for node in listed["nodes"]] == [13, 13, 13]

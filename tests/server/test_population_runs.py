@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import random
+import re
 import shutil
 import signal
 import time
@@ -76,6 +77,11 @@ def check(tmp_path, *names):
     return len(granted)
 
 
+def told_spent(words):
+    """The ε that a refusal says is spent."""
+    return float(re.search(r"spent (?:so far: DP ε = )?([\d.]+)", words)[1])
+
+
 def test_a_second_run_gets_what_the_first_left_and_ends_like_one_out_of_its_own_budget(
     config, clinic, run_small, tmp_path
 ):
@@ -88,6 +94,7 @@ def test_a_second_run_gets_what_the_first_left_and_ends_like_one_out_of_its_own_
         assert "clinic" in store.run(second.run_id).stop_reason
     third = run_small(config(), "three")
     assert third.rounds == 0 and third.stopped
+    assert told_spent(third.stopped) >= Population.read(population_folder("clinic")).spent().epsilon
     assert check(tmp_path, "one", "two", "three") == 5
 
 
@@ -111,8 +118,10 @@ def test_several_tasks_that_the_rest_cannot_pay_are_refused_before_anybody_is_as
         SPENDING, tasks__annotator__noise_multiplier=4.0
     )  # three rounds, each like the clinic's
     assert run_small(config, "one").stopped is None
-    with pytest.raises(PopulationError, match="in its task 'annotator'"):
+    with pytest.raises(PopulationError, match="in its task 'annotator'") as refused:
         run_small(config, "two", app=build_client_app(never))
+    spent = Population.read(population_folder("clinic")).spent().epsilon
+    assert told_spent(str(refused.value)) >= spent
     assert not (tmp_path / "two" / "ledger.jsonl").exists()
     RunLedger(config, RunDirectory.open(tmp_path / "two"), "stopped")  # in its first round, unpaid
     with pytest.raises(PopulationError, match="in its task 'annotator'"):

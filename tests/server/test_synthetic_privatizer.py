@@ -203,6 +203,8 @@ def test_labels_of_hidden_samples_teach_a_student_that_meets_hidden_images(tmp_p
                     label_id=label,
                 )
             )
+        with pytest.raises(StoreError, match=r"no project 'letters'.*page Annotate.*'digits'"):
+            label_curve(config, directory, store, "letters", epochs=1)
         [(used, _)] = label_curve(config, directory, store, "digits", epochs=1)
         tests, _ = simulated_federation(config.data, config.seed)
         real = torch.from_numpy(tests.test_images.copy()).float() / 127.5 - 1

@@ -179,6 +179,14 @@ def test_an_export_has_every_line_and_both_accounts_and_nothing_private(capsys, 
     assert '"histogram"' not in printed and "salt" not in printed and str(place) not in printed
 
 
+@pytest.mark.parametrize(
+    ("out", "said"), [("nowhere/a.json", "there is no folder"), (".", "is a folder")]
+)
+def test_an_export_that_has_no_place_names_the_argument(capsys, place, tmp_path, out, said):
+    status, _, errors = run(capsys, "ledger", "export", place / "run", "--out", str(tmp_path / out))
+    assert status == 2 and "--out" in errors and said in errors and ".part" not in errors
+
+
 def test_an_export_of_a_run_without_noise_has_null_for_infinity(capsys, tmp_path):
     assert simulate(capsys, tmp_path / "open", "tasks.critic.noise_multiplier=0.0")[0] == 0
     status, printed, _ = run(capsys, "ledger", "export", tmp_path / "open")
@@ -224,6 +232,8 @@ def test_a_population_is_made_shown_and_spent(capsys, tmp_path):
     assert status == 0 and shown["spent"]["epsilon"] <= float(BUDGET) and shown["left"] >= 0
     assert sum(share["rounds"] for share in shown["runs"]) == a["rounds"] + b["rounds"]
     assert a["run_id"] in printed and shown["rounds_left"] == 0
+    left = next(line for line in printed.splitlines() if line.startswith("budget"))
+    assert float(left.rpartition(" ")[2]) <= shown["left"]
     status, printed, _ = run(capsys, "population", "verify", "ward", "--json")
     assert status == 0 and last(printed)["head"] == shown["head"]
     status, _, _ = run(

@@ -191,3 +191,26 @@ def test_a_file_that_is_no_archive(tmp_path):
     path.write_bytes(bytes(torn))
     with pytest.raises(DatasetError, match="cannot be read"):
         load(f"npz:{path}")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "No such file"),
+        (b"a picture", "no NumPy file, or Python objects in it"),
+    ],
+)
+def test_an_archive_that_is_none_is_refused_without_advice_to_trust_it(tmp_path, content, said):
+    path = tmp_path / "own.npz"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(DatasetError, match=said) as caught:
+        load(f"npz:{path}")
+    assert "pickle" not in str(caught.value)
+
+
+def test_a_simulation_is_told_to_name_a_column_behind_the_path(tmp_path):
+    (tmp_path / "manifest.csv").write_text("file,kind\na.png,round\n")
+    Image.fromarray(np.zeros((28, 28), np.uint8)).save(tmp_path / "a.png")
+    with pytest.raises(DatasetError, match=r"behind a path: ,label=COLUMN"):
+        load(f"manifest:{tmp_path}")

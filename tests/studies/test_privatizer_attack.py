@@ -21,7 +21,7 @@ from privatizers.networks.releasers import ConvReleaser
 from studies.attackers import ATTACKERS, FRESH, INFORMED, STRONG, AttackError
 from studies.attackers.formula import FORMULA
 from studies.metrics import effort
-from studies.metrics.filter_files import save_filter
+from studies.metrics.filter_files import RecordUnits, save_filter
 from studies.tradeoff.figures import words_of
 
 SHAPE = (1, 28, 28)
@@ -89,6 +89,20 @@ def test_a_device_without_a_key_is_attacked_by_fresh_noise(
         found.append([row["nats"] for row in rows])
     (one, as_one), (again, many) = found
     assert one == as_one == again != many
+
+
+def test_what_is_attacked_is_said_and_that_the_filter_hides_something_else(
+    capsys: pytest.CaptureFixture[str], releaser: ConvReleaser, tmp_path: Path
+) -> None:
+    given = ["--quick", "--records", "300", "--attackers", "logistic", "--json"]
+    source = "the sensitive attribute of embedded-mnist-thickness"
+    for names, warned in (((), False), (("north", "south"), True)):
+        units = RecordUnits(sensitive_names=names)
+        path = save_filter(releaser, SHAPE, tmp_path / f"{len(names)}.safetensors", units)
+        status, out, err = _attack(capsys, path, *given)
+        assert status == 0 and source in out and err.startswith(f"attacked: {source}")
+        assert ("NOT WHAT THE FILTER HIDES (north, south)" in err) == warned
+        assert _json(out)["data"] == "embedded-mnist-thickness"
 
 
 @pytest.mark.parametrize("names", [["logistic"], ["formula"]])

@@ -13,6 +13,7 @@ from client.datasets.attributes.household_model import simulate_households
 from client.datasets.attributes.load_days import HOURS, LoadDays, split_households
 from client.datasets.attributes.places import find_file
 from client.datasets.spec import PrivateSource
+from client.npz_images import unread
 
 FILE = "household.npz"
 ARRAYS = ("power_w", "active", "household", "day_of_year", "weekday")
@@ -45,7 +46,7 @@ def read_days(path: Path) -> LoadDays:
             found = {key: archive[key] for key in ARRAYS}
     except (OSError, ValueError, KeyError, zlib.error, zipfile.BadZipFile) as error:
         raise PrivateDataError(
-            f"{path}: no readable archive of {', '.join(ARRAYS)} ({error}); fetch it again"
+            f"{path}: no readable archive of {', '.join(ARRAYS)} ({unread(error)}); fetch it again"
         ) from error
     count = len(found["household"])
     for key, array in found.items():

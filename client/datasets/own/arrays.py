@@ -18,6 +18,7 @@ from client.datasets.own.labels import OwnRecords, dealt
 from client.datasets.own.pictures import check_side, resizing_note, squared, usual_side
 from client.datasets.own.series import as_series
 from client.datasets.spec import PrivateSource
+from client.npz_images import unread
 from models.pixels import from_pixels
 
 DEFAULTS = {
@@ -93,7 +94,7 @@ def names_of(file: Path | IO[bytes], path: Path) -> list[str]:
         with zipfile.ZipFile(file) as archive:
             members = archive.infolist()
     except (OSError, ValueError, zipfile.BadZipFile) as error:
-        raise PrivateDataError(f"{path}: no readable .npz archive ({error})") from error
+        raise PrivateDataError(f"{path}: no readable .npz archive ({unread(error)})") from error
     if sum(member.file_size for member in members) > MOST_BYTES:
         raise PrivateDataError(f"{path}: unpacks to over 8 GiB; split it")
     return [member.filename.removesuffix(".npy") for member in members]
@@ -122,8 +123,8 @@ def read_arrays(
             found = {name: content[name] for name in names}
     except _UNREADABLE as error:
         raise PrivateDataError(
-            f"{path}: no readable .npz archive of plain numbers and texts ({error}); write it with "
-            "numpy.savez"
+            f"{path}: no readable .npz archive of plain numbers and texts ({unread(error)}); write "
+            "it with numpy.savez"
         ) from error
     for name, one in found.items():
         # of a member that is no .npy file numpy gives the bytes

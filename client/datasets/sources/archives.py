@@ -45,7 +45,8 @@ def npz_records(path: Path, columns: SourceColumns) -> Iterator[Found]:
     parts = [name.removesuffix(image) for name in there if name.endswith(image)]
     if not parts:
         raise SourceError(
-            f"{path}: which array has the pictures? name it with --image; there are "
+            f"{path}: which array has the pictures? name it with --image (behind a path: "
+            f",image=ARRAY); there are "
             f"{', '.join(there)}"
         )
     for part in parts:

@@ -152,7 +152,8 @@ class _Schema:
                   and features[n].get("_type") == "Image"]  # fmt: skip
         if not (found or images):
             raise SourceError(
-                f"{file}: which column has the pictures? name it with --image; there are "
+                f"{file}: which column has the pictures? name it with --image (behind "
+                f"a path: ,image=COLUMN); there are "
                 f"{', '.join(names)}"
             )
         self._image = (found or images)[0]
