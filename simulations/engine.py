@@ -12,6 +12,7 @@ from flwr.clientapp import ClientApp
 from torch import Tensor
 
 from accountant.account import statement
+from accountant.wording import shown
 from client.datasets.registry import spec_of
 from foundation.json_values import json_value
 from foundation.profile import timed
@@ -218,8 +219,8 @@ def draw_sheet(
     target = path or directory.path / "pictures" / SHEETS.get(purpose, SHEETS["curated"])
     caption = (
         f"{batch.provenance} · run {run_id} · round {batch.round} · seed {batch.seed} · "
-        f"DP ε={batch.dp_epsilon:.3g} (δ={batch.delta_dp:g}) · "
-        f"Bayesian DP ε={batch.bdp_corrected:.3g} (δ={batch.delta_bdp:g}, estimate)"
+        f"DP ε={shown(batch.dp_epsilon)} (δ={shown(batch.delta_dp)}) · "
+        f"Bayesian DP ε={shown(batch.bdp_corrected)} (δ={shown(batch.delta_bdp)}, estimate)"
     )
     contact_sheet(images, labels, rows=rows, caption=caption, path=target)
     return str(target)

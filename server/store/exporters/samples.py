@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from foundation.rounding import rounded_up
+
 
 @dataclass(frozen=True, kw_only=True)
 class LabelledSample:
@@ -64,10 +66,10 @@ def statements(samples: Sequence[LabelledSample]) -> str:
         lines += [
             f"Run `{run_id}`:",
             f"- Differential privacy, for anyone: ε = {_most(o.dp_epsilon for o in ours)} at "
-            f"δ = {max(o.delta_dp for o in ours):g}.",
+            f"δ = {_up(max(o.delta_dp for o in ours))}.",
             "- Bayesian differential privacy, for people like those enrolled, an estimate: "
             f"ε = {_most(o.bayesian_epsilon for o in ours)} at "
-            f"δ = {max(o.delta_bayesian for o in ours):g}.",
+            f"δ = {_up(max(o.delta_bayesian for o in ours))}.",
             f"- In words: {guarantee}",
         ]
     return "\n".join(lines) + "\n"
@@ -75,4 +77,9 @@ def statements(samples: Sequence[LabelledSample]) -> str:
 
 def _most(values: Iterable[float]) -> str:
     largest = max(values)
-    return "∞ (no bound)" if math.isinf(largest) else f"{largest:.4g}"
+    return "∞ (no bound)" if math.isinf(largest) else _up(largest)
+
+
+def _up(figure: float) -> str:
+    """Four significant digits, rounded up: a file promises no more than holds."""
+    return f"{rounded_up(figure, 4):.4g}"
