@@ -17,7 +17,7 @@ def intact(samples: Sequence[StoredSample]) -> list[StoredSample]:
 
     One damaged picture must not take a page of good ones away, nor pass for what was drawn.
     """
-    good = [one for one in samples if _is_intact(one.png, one.sha256)]
+    good = [one for one in samples if is_intact(one)]
     if len(good) < len(samples):
         there = {one.sample_id for one in good}
         bad = [str(one.sample_id) for one in samples if one.sample_id not in there]
@@ -28,6 +28,11 @@ def intact(samples: Sequence[StoredSample]) -> list[StoredSample]:
             icon=":material/broken_image:",
         )
     return good
+
+
+def is_intact(sample: StoredSample) -> bool:
+    """Whether a sample's pixels are the ones that were drawn."""
+    return _is_intact(sample.png, sample.sha256)
 
 
 @lru_cache(maxsize=4096)

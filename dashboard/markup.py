@@ -6,6 +6,8 @@ from base64 import b64decode
 from html import escape
 from struct import error, unpack_from
 
+from dashboard.plain_text import visible
+
 WANTED = 64
 """Pixels of a sample beside others."""
 _HEADER = 32
@@ -14,7 +16,7 @@ _HEADER = 32
 
 def text(value: object) -> str:
     """A text for HTML: whatever it holds is shown, never obeyed."""
-    return escape(str(value), quote=True)
+    return escape(visible(value), quote=True)
 
 
 def tag(words: object, kind: str = "") -> str:

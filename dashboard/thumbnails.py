@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from dashboard import images
-from dashboard.batch_kinds import ranked
+from dashboard.batch_kinds import identity, ranked
 from dashboard.damage import intact
 from dashboard.sample_filters import classes_of
 from dashboard.session import store
@@ -51,9 +51,3 @@ def thumbnail(run: RunRecord) -> str:
     """Base64 of a PNG, a column a class; empty where the run has no samples yet."""
     batch = newest_batch(run.run_id)
     return "" if batch is None else _thumbnail(store().place, identity(batch), batch)
-
-
-def identity(batch: StoredBatch) -> tuple[object, ...]:
-    """What tells a batch from each other one, also of a store that took this one's place."""
-    key = (batch.run_id, batch.round, batch.purpose, batch.seed)
-    return (batch.batch_id, *key, batch.count, batch.checkpoint_sha256)

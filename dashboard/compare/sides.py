@@ -10,11 +10,10 @@ import numpy as np
 import streamlit as st
 from numpy.typing import NDArray
 
-from dashboard.batch_kinds import ranked
+from dashboard.batch_kinds import identity, ranked
 from dashboard.compare.statistics import Sets
 from dashboard.damage import intact
 from dashboard.session import store
-from dashboard.thumbnails import identity
 from server.store import RunRecord, SampleFilter, StoredBatch, StoredSample, decode_png
 
 MOST = 2000

@@ -85,7 +85,9 @@ def _exports(project: StoredProject) -> None:
         st.caption("Reviewers, engineers and admins export labels.")
         return
     st.caption(
-        "Each file holds the samples' provenance and both privacy statements. Labels come back by "
+        "Each file holds the samples' provenance and both privacy statements. Tables and Label "
+        "Studio's JSON name annotators and have their notes; the data sets for publishing number "
+        "annotators and have no notes. Labels come back by "
         "`fedlens labels import`, onto samples that are here already. A student is trained on them "
         "with this command:"
     )

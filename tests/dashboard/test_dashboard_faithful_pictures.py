@@ -17,6 +17,7 @@ from PIL import Image
 from streamlit.testing.v1 import AppTest
 from test_dashboard_diagnosis import page_text
 
+from dashboard.audits import table
 from dashboard.charts import epsilon_frame
 from dashboard.compare.sides import Side
 from dashboard.images import size_of, to_png, whole_factor
@@ -24,7 +25,15 @@ from dashboard.markup import picture
 from dashboard.percentiles import curve_frame
 from dashboard.privacy import delta_text
 from dashboard.views import review
-from server.store import Annotation, BatchRecord, RoundRecord, SampleFilter, SampleRecord, Store
+from server.store import (
+    Annotation,
+    AuditRecord,
+    BatchRecord,
+    RoundRecord,
+    SampleFilter,
+    SampleRecord,
+    Store,
+)
 
 Opener = Callable[..., AppTest]
 
@@ -236,3 +245,14 @@ def test_the_results_page_shows_all_pixels(open_page: Opener, store_at: tuple[st
     shown = drawn(open_page("results", project=str(project)))
     assert [(width, height) for width, height, _ in shown] == [(64, 64)] * 3
     assert len({zlib.crc32(png) for _, _, png in shown}) == 3
+
+
+def test_what_leaks_at_least_is_rounded_down() -> None:
+    audit = AuditRecord(
+        run_id="run", kind="one-run", claimed_epsilon=1.2341, delta=1e-5, lower_bound=1.2399,
+        estimate=None, cap=2.2341, verdict="nothing-found", words="Audited: x.",
+    )  # fmt: skip
+    [row] = table([audit]).to_dict("records")
+    assert row["ε at least"] == "1.23"
+    assert row["Claimed ε (δ)"] == "1.24 (1e-05)"
+    assert row["Could show at most"] == "2.24"

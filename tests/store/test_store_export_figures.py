@@ -7,9 +7,10 @@ import zipfile
 from dataclasses import replace
 from io import BytesIO
 
+import pytest
 from store_builders import a_batch, a_project, paid_run, some_samples
 
-from server.store import Annotation, SampleFilter, Store
+from server.store import EXPORTERS, Annotation, SampleFilter, Store
 from server.store.exporters.samples import statements
 from server.store.sample_archive import archive
 
@@ -61,3 +62,30 @@ def test_statements_beside_labels_round_up(store: Store) -> None:
     words = statements(said)
     assert epsilons(words) == [1.235, 1.235]
     assert min(deltas(words)) >= LITTLE
+
+
+@pytest.mark.parametrize("name", ["huggingface", "webdataset"])
+def test_data_sets_to_publish_name_no_annotator(store: Store, name: str) -> None:
+    paid_run(store)
+    store.add_batch(a_batch(1), some_samples(1))
+    project = store.create_project(a_project())
+    for user in ("bob@example.org", "ann@example.org"):
+        store.annotate(
+            Annotation(
+                client_uuid=user,
+                project_id=project,
+                sample_id=store.samples(SampleFilter())[0].sample_id,
+                user_id=store.ensure_user(user),
+                label_id=store.labels(project)[0].label_id,
+                note=f"says {user}",
+            )
+        )
+    said = store.labelled_samples(project)
+    content = EXPORTERS[name].export(said)
+    if name == "huggingface":
+        with zipfile.ZipFile(BytesIO(content)) as file:
+            content = b"".join(file.read(one) for one in file.namelist())
+    assert b"example.org" not in content
+    assert b"annotator 1" in content
+    assert b"annotator 2" in content
+    assert [one.annotator for one in said] == ["bob@example.org", "ann@example.org"]

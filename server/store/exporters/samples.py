@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from foundation.rounding import rounded_up
@@ -55,6 +55,17 @@ POST_PROCESSING = (
     "All images are synthetic. Drawing, labelling and exporting them is post-processing: it costs "
     "no privacy beyond these figures. The labels tell what annotators saw, not what any user holds."
 )
+
+
+def numbered(samples: Sequence[LabelledSample]) -> list[LabelledSample]:
+    """The answers with numbers for annotators' names, in the order in which they answered first.
+
+    For files that are made to be published: a name may be somebody's address, and labels say how
+    somebody works.
+    """
+    names = dict.fromkeys(one.annotator for one in samples)
+    known = {name: f"annotator {number}" for number, name in enumerate(names, start=1)}
+    return [replace(one, annotator=known[one.annotator]) for one in samples]
 
 
 def statements(samples: Sequence[LabelledSample]) -> str:
