@@ -16,9 +16,9 @@ README = """{provenance}
 Samples of run {run_id}, round {round}: {count} images, purpose {purpose}, seed {seed}, generator
 {checkpoint_sha256}.
 
-Spent when they were made: DP epsilon {dp_epsilon} at delta {delta_dp}, for anyone; Bayesian DP
-epsilon {bdp_corrected} at delta {delta_bdp}, for people like those enrolled (corrected, an
-estimate).
+Spent when they were made: DP epsilon {dp_epsilon} at delta {delta_dp}, for anyone;
+Bayesian DP epsilon {bdp_corrected} at delta {delta_bdp}, for people like those enrolled
+(corrected, an estimate).
 
 {guarantee}
 
