@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from dashboard.frames import Frame, coloured, frame, height, put
 from dashboard.plain_text import plain
 from dashboard.privacy import delta_text, epsilon_text
 from dashboard.session import store
+from foundation.rounding import rounded_down
 from server.store import AuditKind, AuditRecord, AuditVerdict
 
 ALARM = "AUDIT ALARM"
@@ -78,7 +80,7 @@ def _row(audit: AuditRecord) -> dict[str, Any]:
         "Audited": subject(audit).rstrip("."),
         "Verdict": VERDICTS[audit.verdict],
         "Claimed ε (δ)": f"{epsilon_text(audit.claimed_epsilon)} ({delta_text(audit.delta)})",
-        "ε at least": _figure(audit.lower_bound),
+        "ε at least": NONE_YET if audit.lower_bound is None else _least(audit.lower_bound),
         "Estimate": _figure(audit.estimate),
         "Could show at most": _figure(audit.cap),
         "When": f"{audit.at:%Y-%m-%d}",
@@ -87,6 +89,11 @@ def _row(audit: AuditRecord) -> dict[str, Any]:
 
 def _figure(value: float | None) -> str:
     return NONE_YET if value is None else epsilon_text(value)
+
+
+def _least(value: float) -> str:
+    """A lower bound, rounded down: no more leaks for sure than was shown."""
+    return epsilon_text(value) if math.isinf(value) else f"{rounded_down(value, 3):.3g}"
 
 
 def _colour(value: object) -> str:

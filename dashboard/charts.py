@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import altair as alt
 
 from dashboard.frames import Frame, frame
-from dashboard.privacy import bounds, series_names
+from dashboard.privacy import bounds, epsilon_text, series_names
 from server.store import RoundRecord
 
 # Told apart by colour-blind readers and, by the dashes, in grey print.
@@ -19,14 +19,22 @@ SMALL_HEIGHT = 160
 
 
 def epsilon_frame(rounds: Sequence[RoundRecord]) -> Frame:
-    """One row a round and accountant: ``round``, ``epsilon``, ``bound``; infinities left out."""
+    """One row a round and accountant: ``round``, ``epsilon``, ``bound``; infinities left out.
+
+    ``said`` is ε in words: rounded up, which a chart's own formats do not do.
+    """
     rows = [
-        {"round": record.round, "epsilon": spent.epsilon, "bound": name}
+        {
+            "round": record.round,
+            "epsilon": spent.epsilon,
+            "bound": name,
+            "said": epsilon_text(spent.epsilon),
+        }
         for record in rounds
         for name, spent in zip(series_names(record), bounds(record), strict=True)
         if math.isfinite(spent.epsilon)
     ]
-    return frame(rows, ["round", "epsilon", "bound"])
+    return frame(rows, ["round", "epsilon", "bound", "said"])
 
 
 def dp_chart(rounds: Sequence[RoundRecord], budget: float = 0.0) -> alt.LayerChart:
@@ -72,7 +80,7 @@ def _lines(
             tooltip=[
                 alt.Tooltip("bound:N", title="Bound"),
                 alt.Tooltip("round:Q", title="Round"),
-                alt.Tooltip("epsilon:Q", title="ε", format=".3g"),
+                alt.Tooltip("said:N", title="ε"),
             ],
         )
     )

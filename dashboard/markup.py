@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from html import escape
+from struct import error, unpack_from
+
+from dashboard.plain_text import visible
+
+WANTED = 64
+"""Pixels of a sample beside others."""
+_HEADER = 32
+"""Letters that hold a PNG's signature and size: 24 bytes."""
 
 
 def text(value: object) -> str:
     """A text for HTML: whatever it holds is shown, never obeyed."""
-    return escape(str(value), quote=True)
+    return escape(visible(value), quote=True)
 
 
 def tag(words: object, kind: str = "") -> str:
@@ -15,9 +24,24 @@ def tag(words: object, kind: str = "") -> str:
     return f'<span class="tag {text(kind)}">{text(words)}</span>'
 
 
-def picture(base64: str, alt: str) -> str:
-    """An image in the page itself, from the base64 text of a PNG."""
-    return f'<img class="px" alt="{text(alt)}" src="data:image/png;base64,{text(base64)}">'
+def picture(base64: str, alt: str, wanted: int = WANTED) -> str:
+    """An image in the page itself, from the base64 text of a PNG.
+
+    Its larger side is about ``wanted`` pixels, of which each of the image's own is a whole number.
+    """
+    source = f'src="data:image/png;base64,{text(base64)}"'
+    return f'<img class="px" alt="{text(alt)}"{_sized(base64, wanted)} {source}>'
+
+
+def _sized(base64: str, wanted: int) -> str:
+    """Width and height; nothing for what is no PNG, which no browser shows."""
+    try:
+        header = b64decode(base64[:_HEADER], validate=True)
+        width, height = unpack_from(">II", header, 16)
+        factor = max(1, round(wanted / max(width, height)))
+    except (ValueError, error, ZeroDivisionError):
+        return ""
+    return f' width="{factor * width}" height="{factor * height}"'
 
 
 def card(inner: str, kind: str = "") -> str:

@@ -15,7 +15,7 @@ from server.store import RoundRecord
 HEIGHT = 300
 SOUND = "BDP sound, for most users"
 CORRECTED = "BDP corrected, for most users (estimate)"
-COLUMNS = ["left out", "epsilon", "bound"]
+COLUMNS = ["left out", "epsilon", "bound", "said"]
 ROUNDING = 1e-9
 COLOURS = ("#2f9e78", "#d97a2b")
 
@@ -28,7 +28,12 @@ def curve_frame(last: RoundRecord, users: int) -> Frame:
         users: N, enrolled users.
     """
     rows: list[dict[str, Any]] = [
-        {"left out": round(1 - share, 9), "epsilon": epsilon, "bound": name}
+        {
+            "left out": round(1 - share, 9),
+            "epsilon": epsilon,
+            "bound": name,
+            "said": epsilon_text(epsilon),
+        }
         for name, curve in ((SOUND, last.percentiles), (CORRECTED, last.percentiles_corrected))
         for share, epsilon in sorted((float(s), e) for s, e in curve.items())
         if (1 - share) * users >= 1 - ROUNDING and math.isfinite(epsilon)
@@ -54,7 +59,7 @@ def chart(rows: Frame) -> alt.Chart:
             tooltip=[
                 alt.Tooltip("bound:N", title="Bound"),
                 alt.Tooltip("left out:Q", title="Share of users left out", format="~%"),
-                alt.Tooltip("epsilon:Q", title="ε", format=".3g"),
+                alt.Tooltip("said:N", title="ε"),
             ],
         )
         .properties(height=HEIGHT)

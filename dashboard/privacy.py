@@ -67,8 +67,8 @@ def epsilon_text(value: float) -> str:
 
 
 def delta_text(value: float) -> str:
-    """A δ in short, as ``1e-05``."""
-    return f"{value:g}"
+    """A δ in short, as ``1e-05``, rounded up."""
+    return shown(value)
 
 
 def figures(spent: Spent) -> str:

@@ -6,13 +6,14 @@ import streamlit as st
 
 from dashboard.audits import ALARM, has_alarm
 from dashboard.badges import STATUS
+from dashboard.batch_kinds import KINDS
 from dashboard.faults import panel
 from dashboard.pages import PAGES
 from dashboard.plain_text import plain
 from dashboard.privacy import NOT_PRIVATE, bounds, delta_text, epsilon_text
 from dashboard.session import RUN_PARAMETER, store
 from dashboard.theme import picture, put_card, tag, text
-from dashboard.thumbnails import thumbnail
+from dashboard.thumbnails import newest_batch, thumbnail
 from server.store import RoundRecord, RunRecord
 
 COLOURS = {"running": "on", "failed": "bad", "interrupted": "found"}
@@ -57,10 +58,12 @@ def _inner(run: RunRecord, last: RoundRecord | None) -> str:
 
 
 def _thumbnail(run: RunRecord) -> str:
-    shown = thumbnail(run)
-    if not shown:
+    batch, shown = newest_batch(run.run_id), thumbnail(run)
+    if batch is None or not shown:
         return '<div class="thumb">no samples yet</div>'
-    return picture(shown, f"Synthetic samples of {run.name}, a column a class")
+    drawn = picture(shown, f"Synthetic samples of {run.name}, a column a class")
+    kind = f"{batch.provenance} · {KINDS[batch.purpose][1]} · round {batch.round}"
+    return f'<div class="samples">{drawn}<p class="line">{text(kind)}</p></div>'
 
 
 def _tags(run: RunRecord) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from dashboard import images
+from dashboard.damage import intact
 from dashboard.session import store
 from server.store import RunRecord, SampleFilter, StoredBatch, StoredSample
 
@@ -54,7 +55,9 @@ def _slider(key: str, rounds: Sequence[int]) -> int:
 
 
 def _draw(batch: StoredBatch) -> None:
-    found = store().samples(SampleFilter(batch_id=batch.batch_id), limit=MOST)
+    found = intact(store().samples(SampleFilter(batch_id=batch.batch_id), limit=MOST))
+    if not found:
+        return
     ordered, columns = arrange(found)
     pixels = images.sheet([sample.png for sample in ordered], columns, GAP)
     by_class = columns != PLAIN_COLUMNS

@@ -8,10 +8,10 @@ import torch
 
 from server.config.tree import Config
 from server.run_directory import RunDirectory
-from server.store import Store, StoreError
+from server.store import Store, StoredLabel, StoreError
 from simulations.engine import tested_student
 from simulations.federation.apps import simulated_federation
-from simulations.reading import labelled_samples, run_id_of
+from simulations.reading import class_numbers, labelled_samples, run_id_of
 from simulations.students.students import StudentResult
 
 
@@ -48,6 +48,7 @@ def label_curve(
     if not len(labels):
         raise StoreError(f"no sample of project {project!r} has a class yet")
     dataset, _ = simulated_federation(config.data, config.seed)
+    _check_names(store.labels(found[0].project_id), dataset.classes, project)
     if int(labels.max()) >= dataset.classes:
         raise StoreError(f"project {project!r} has more class labels than the data has classes")
     if config.privatizer.active and found[0].run_id != run_id_of(directory):
@@ -66,3 +67,15 @@ def label_curve(
         if progress is not None:
             progress(count, student)
     return curve
+
+
+def _check_names(labels: Sequence[StoredLabel], classes: int, project: str) -> None:
+    """Refuse fewer class labels than classes whose names do not say which classes they are."""
+    numbers = class_numbers(labels)
+    if len(numbers) < classes and list(numbers.values()) == list(range(len(numbers))):
+        named = {label.name for label in labels if label.label_id in numbers}
+        if named != {f"class {place}" for place in range(len(numbers))}:
+            raise StoreError(
+                f"project {project!r} has {len(numbers)} class labels and the data {classes} "
+                "classes: name each label 'class N', N from 0, for students to know which it is"
+            )

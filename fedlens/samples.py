@@ -70,8 +70,8 @@ class Provenance:
         )
         return (
             f"{self.label} · run {self.run_id} · round {self.round} · seed {self.seed} · "
-            f"DP ε={dp} (δ={self.delta_dp:g}) · "
-            f"Bayesian DP ε={bayesian} (δ={self.delta_bayesian:g}, estimate)"
+            f"DP ε={dp} (δ={shown(self.delta_dp)}) · "
+            f"Bayesian DP ε={bayesian} (δ={shown(self.delta_bayesian)}, estimate)"
         )
 
 

@@ -19,3 +19,11 @@ def rounded_up(value: float, digits: int) -> float:
     if unit == 0.0:
         return value
     return float(f"{math.ceil(value / unit - _SLACK) * unit:.{digits}g}")
+
+
+def rounded_down(value: float, digits: int) -> float:
+    """The greatest number of ``digits`` significant digits that is not above ``value``.
+
+    For what is known to leak at least: a lower bound must not be claimed to be larger than it is.
+    """
+    return -rounded_up(-value, digits)

@@ -44,7 +44,7 @@ from simulations.transports.inprocess import InProcessGrid
 from simulations.transports.processes import several_processes
 
 SHEETS: dict[Purpose, str] = {"curated": "contact-sheet.png", "faithful": "faithful.png"}
-"""Files of the pictures that a run ends with."""
+"""Files of the pictures that a run ends with. Sheets of single rounds have files of their own."""
 STUDENT_IMAGES = 20_000
 TAUGHT_IMAGES, TAUGHT_EPOCHS = 30_000, 3
 STUDENT_SEED = 3_000_003
@@ -216,11 +216,13 @@ def draw_sheet(
     """
     batch = last_batch(store, run_id, purpose, round_number)
     images, labels = stored_samples(store, SampleFilter(batch_id=batch.batch_id))
-    target = path or directory.path / "pictures" / SHEETS.get(purpose, SHEETS["curated"])
+    own = SHEETS.get(purpose, f"{purpose}.png") if round_number is None else ""
+    name = own or f"{purpose}-round-{batch.round}.png"
+    target = path or directory.path / "pictures" / name
     caption = (
         f"{batch.provenance} · run {run_id} · round {batch.round} · seed {batch.seed} · "
-        f"DP ε={shown(batch.dp_epsilon)} (δ={batch.delta_dp:g}) · "
-        f"Bayesian DP ε={shown(batch.bdp_corrected)} (δ={batch.delta_bdp:g}, estimate)"
+        f"DP ε={shown(batch.dp_epsilon)} (δ={shown(batch.delta_dp)}) · "
+        f"Bayesian DP ε={shown(batch.bdp_corrected)} (δ={shown(batch.delta_bdp)}, estimate)"
     )
     contact_sheet(images, labels, rows=rows, caption=caption, path=target)
     return str(target)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +23,7 @@ from server.privatizer_fit import leakage_of
 from server.run_directory import RunDirectory, RunDirectoryError, load_generator
 from server.run_filter import filter_task_of, kept_filter_weights
 from server.sampler import BATCH, Drawn, Sampler, restored_filter, restored_sampler
-from server.store import Purpose, SampleFilter, Store, StoredBatch, decode_png
+from server.store import Purpose, SampleFilter, Store, StoredBatch, StoredLabel, decode_png
 from server.tensors import within
 
 
@@ -186,14 +188,30 @@ def without_password(url: str) -> str:
 def labelled_samples(store: Store, project_id: int) -> tuple[Tensor, Tensor]:
     """Samples that people gave a class: images in [-1, 1], and the class, int64 [n].
 
-    A label stands for its position among the project's class labels. Samples labelled by several
-    people appear once for each; skips, artefacts and unknown classes are left out.
+    Samples labelled by several people appear once for each, unless a reviewer has decided what they
+    count as; skips, artefacts, unknown classes and what a reviewer left out are left out.
     """
-    labels = [label for label in store.labels(project_id) if label.kind == "class"]
-    position = {label.label_id: i for i, label in enumerate(labels)}
-    found = [a for a in store.annotations(project_id) if a.label_id in position]
-    pixels = [decode_png(store.sample(a.sample_id).png) for a in found]
+    number = class_numbers(store.labels(project_id))
+    decided = {one.sample_id: one for one in store.final_labels(project_id) if one.decided}
+    said = [a for a in store.annotations(project_id) if a.sample_id not in decided]
+    pairs = [(one.sample_id, one.label_id) for one in said]
+    pairs += [(sample, one.label_id) for sample, one in decided.items()]
+    found = [(sample, number[label]) for sample, label in pairs if label in number]
     if not found:
         return torch.zeros(0), torch.zeros(0, dtype=torch.int64)
-    classes = torch.tensor([position[int(a.label_id or 0)] for a in found])
-    return from_pixels(np.stack(pixels)), classes
+    pixels = [decode_png(store.sample(sample).png) for sample, _ in found]
+    return from_pixels(np.stack(pixels)), torch.tensor([class_ for _, class_ in found])
+
+
+def class_numbers(labels: Sequence[StoredLabel]) -> dict[int | None, int]:
+    """The class that each class label of a project stands for, by the label's id.
+
+    That is the number in its name where all are named ``class N``, as the dashboard names them, and
+    else its position among them.
+    """
+    classes = [label for label in labels if label.kind == "class"]
+    named = [re.fullmatch(r"class ([0-9]{1,9})", label.name) for label in classes]
+    return {
+        label.label_id: place if None in named or one is None else int(one[1])
+        for place, (label, one) in enumerate(zip(classes, named, strict=True))
+    }

@@ -8,8 +8,9 @@ import streamlit as st
 
 from dashboard import images
 from dashboard.compare.blind import TRIALS, BlindTest
-from dashboard.compare.sides import Side, mean_pictures, null_of
+from dashboard.compare.sides import MOST, STRONGER, Side, mean_pictures, null_of
 from dashboard.compare.statistics import Difference, differences
+from dashboard.damage import intact
 from dashboard.frames import frame, put
 from dashboard.plain_text import plain
 from dashboard.session import store
@@ -37,8 +38,16 @@ def show_means(one: Side, other: Side) -> None:
     )
     st.caption(
         "Mean of A, mean of B, and the change; a column a class. Blue: B is brighter there; "
-        "orange: darker."
+        f"orange: darker. The change is drawn {STRONGER} times as strong as it is, so all from "
+        f"1/{STRONGER} of full brightness on looks alike.{_taken(one, other, MOST)}"
     )
+
+
+def _taken(one: Side, other: Side, most: int) -> str:
+    """That not all samples were looked at, where that is so."""
+    if max(one.batch.count, other.batch.count) <= most:
+        return ""
+    return f" Of each batch the first {most:,} samples are taken."
 
 
 def show_statistics(one: Side, other: Side, runs: list[RunRecord]) -> None:
@@ -51,9 +60,10 @@ def show_statistics(one: Side, other: Side, runs: list[RunRecord]) -> None:
         names = ", ".join(side.run.name for side in null)
         st.caption(
             f"Null between seeds from {plain(names)}: beyond ±3 is more than chance of training."
+            + _taken(one, other, MOST)
         )
     else:
-        st.caption(NO_NULL)
+        st.caption(NO_NULL + _taken(one, other, MOST))
 
 
 def _row(each: Difference) -> dict[str, object]:
@@ -76,6 +86,7 @@ def show_blind_test(one: Side, other: Side) -> None:
         st.caption(
             f"{TRIALS} trials: samples of both sides without their names. Say which are the faulty "
             "ones; the verdict comes at the end, with the chance that guessing would do as well."
+            + _taken(one, other, POOL)
         )
         if st.button("Begin the blind test", key=f"{key}-begin", type="primary"):
             st.session_state[key] = BlindTest(secrets.randbits(32))
@@ -112,4 +123,4 @@ def _trial(test: BlindTest, one: Side, other: Side, key: str) -> None:
 
 
 def _pool(side: Side) -> list[StoredSample]:
-    return store().samples(side.wanted(), limit=POOL)
+    return intact(store().samples(side.wanted(), limit=POOL))

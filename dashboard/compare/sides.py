@@ -10,13 +10,16 @@ import numpy as np
 import streamlit as st
 from numpy.typing import NDArray
 
-from dashboard.batch_kinds import ranked
+from dashboard.batch_kinds import identity, ranked
 from dashboard.compare.statistics import Sets
+from dashboard.damage import intact
 from dashboard.session import store
 from server.store import RunRecord, SampleFilter, StoredBatch, StoredSample, decode_png
 
 MOST = 2000
 """Samples of a batch that statistics are taken of."""
+STRONGER = 3
+"""How much stronger than it is a change is drawn, as the page says."""
 FREE = ("seed",)
 """Settings in which two trainings of one null may differ."""
 
@@ -38,13 +41,13 @@ class Side:
 
     def planes(self) -> Sets:
         """Its images in grey by class, at most `MOST` in all."""
-        return _planes(store().place, self.batch.batch_id, self.batch.count)
+        return _planes(store().place, identity(self.batch), self.batch)
 
 
 @st.cache_data(max_entries=16, show_spinner=False)
-def _planes(place: str, batch_id: int, count: int) -> Sets:
-    found = store().samples(SampleFilter(batch_id=batch_id), limit=min(count, MOST))
-    return planes_of(found)
+def _planes(place: str, made_from: tuple[object, ...], _batch: StoredBatch) -> Sets:
+    wanted = SampleFilter(batch_id=_batch.batch_id)
+    return planes_of(intact(store().samples(wanted, limit=min(_batch.count, MOST))))
 
 
 def planes_of(samples: list[StoredSample]) -> Sets:
@@ -95,7 +98,8 @@ def _grey(plane: NDArray[np.float64]) -> NDArray[np.uint8]:
 
 
 def _signed(change: NDArray[np.float64]) -> NDArray[np.uint8]:
-    up, down = np.clip(3 * change, 0, 1)[..., None], np.clip(-3 * change, 0, 1)[..., None]
+    strong = STRONGER * change
+    up, down = np.clip(strong, 0, 1)[..., None], np.clip(-strong, 0, 1)[..., None]
     white = np.array([245.0, 246.0, 248.0])
     blue, orange = np.array([27.0, 95.0, 158.0]), np.array([190.0, 86.0, 16.0])
     return np.asarray(white + up * (blue - white) + down * (orange - white)).astype(np.uint8)

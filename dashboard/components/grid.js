@@ -2,7 +2,7 @@
 // Where several may be chosen: Shift and a click chooses all up to it, Ctrl or Cmd and a click or the
 // space bar one more or less, Shift and an arrow key goes on, Escape chooses none.
 
-const GAP = 3;
+const GAP = 3; // about: whole pixels of the screen
 const MARK = "#d1711b";
 const CHOSEN = "#1b5f9e";
 const CHOSEN_AFTER_MS = 200;
@@ -75,9 +75,19 @@ function update(state, data) {
   image.src = `data:image/png;base64,${data.sprite}`;
 }
 
+function pixelRatio() {
+  return window.devicePixelRatio || 1;
+}
+
+// Each pixel of an image is a whole number of the screen's: none is left out, none is wider.
 function tileSize(data) {
-  const scale = data.tile / Math.max(data.width, data.height);
-  return [Math.round(data.width * scale), Math.round(data.height * scale)];
+  const ratio = pixelRatio();
+  const scale = Math.max(1, Math.round(data.factor * ratio)) / ratio;
+  return [data.width * scale, data.height * scale];
+}
+
+function gap() {
+  return Math.round(GAP * pixelRatio()) / pixelRatio();
 }
 
 function draw(state) {
@@ -85,11 +95,11 @@ function draw(state) {
   if (!image || !root.clientWidth) return;
   const [width, height] = tileSize(data);
   const count = data.ids.length;
-  state.columns = Math.max(1, Math.floor((root.clientWidth + GAP) / (width + GAP)));
+  state.columns = Math.max(1, Math.floor((root.clientWidth + gap()) / (width + gap())));
   const columns = Math.min(state.columns, count);
   const rows = Math.ceil(count / state.columns);
-  const size = [columns * (width + GAP) - GAP, rows * (height + GAP) - GAP];
-  const ratio = window.devicePixelRatio || 1;
+  const size = [columns * (width + gap()) - gap(), rows * (height + gap()) - gap()];
+  const ratio = pixelRatio();
   canvas.width = Math.round(size[0] * ratio);
   canvas.height = Math.round(size[1] * ratio);
   canvas.style.width = `${size[0]}px`;
@@ -127,14 +137,14 @@ function corner(state, index) {
   const [width, height] = tileSize(state.data);
   const column = index % state.columns;
   const row = Math.floor(index / state.columns);
-  return [column * (width + GAP), row * (height + GAP)];
+  return [column * (width + gap()), row * (height + gap())];
 }
 
 function indexAt(state, event) {
   const box = state.canvas.getBoundingClientRect();
   const [width, height] = tileSize(state.data);
-  const column = Math.floor((event.clientX - box.left) / (width + GAP));
-  const row = Math.floor((event.clientY - box.top) / (height + GAP));
+  const column = Math.floor((event.clientX - box.left) / (width + gap()));
+  const row = Math.floor((event.clientY - box.top) / (height + gap()));
   if (column < 0 || column >= state.columns || row < 0) return -1;
   const index = row * state.columns + column;
   return index < state.data.ids.length ? index : -1;

@@ -23,7 +23,7 @@ def grid_data(
     ids: Sequence[int],
     names: Sequence[str],
     selected: int | None,
-    tile: int,
+    factor: int,
     turn: int | None = None,
 ) -> dict[str, Any]:
     """What the canvas is drawn from.
@@ -33,7 +33,7 @@ def grid_data(
         ids: an id for each image, in the sprite's order.
         names: what to call each image, shown under the pointer and read aloud.
         selected: id of the image to frame.
-        tile: shown side of an image's larger dimension, pixels.
+        factor: whole enlargement of each image.
         turn: where several may be chosen, a number; with another one none is chosen any more.
 
     Raises:
@@ -52,7 +52,7 @@ def grid_data(
         "ids": list(ids),
         "names": list(names),
         "selected": selected,
-        "tile": tile,
+        "factor": factor,
         "several": turn is not None,
         "turn": turn,
     }

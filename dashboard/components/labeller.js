@@ -11,6 +11,8 @@ const POLL_MS = 3000; // while others hold what is left
 const RENEW_MS = 60000;
 const BATCH = 100;
 const RECENT = 12;
+const LARGEST = 320; // pixels of the sample on the desk, at most
+const SMALL = 64; // of one among the last answers
 const HISTORY = 50;
 const PACE_ANSWERS = 50;
 const IDLE_MS = 30000;
@@ -177,9 +179,13 @@ function keep(desk, draw = true) {
   if (draw) render(desk);
 }
 
+// The store takes answers in order up to the first that it refuses: that one goes, and what else
+// waits about the same sample, such as its undo. The others are sent.
 function drop(desk) {
-  for (const event of desk.outbox) forget(desk.data.scope, event);
-  desk.outbox = [];
+  const [refused] = desk.outbox;
+  const goes = (event) => event === refused || event.sample_id === refused.sample_id;
+  for (const event of desk.outbox) if (goes(event)) forget(desk.data.scope, event);
+  desk.outbox = desk.outbox.filter((event) => !goes(event));
   desk.queue = [];
   desk.history = [];
   desk.asked = false; // the server says again what was answered last

@@ -28,6 +28,16 @@ function render(desk) {
   frame.dataset.ahead = String(desk.queue.length);
 }
 
+// By a whole number of the screen's pixels: none is left out, none is wider than another.
+function enlarge(image, most) {
+  const ratio = window.devicePixelRatio || 1;
+  const side = Math.max(image.naturalWidth, image.naturalHeight);
+  if (!side) return;
+  const scale = Math.max(1, Math.floor((most * ratio) / side)) / ratio;
+  image.style.width = `${image.naturalWidth * scale}px`;
+  image.style.height = `${image.naturalHeight * scale}px`;
+}
+
 function showSample(desk, sample) {
   const image = desk.root.querySelector(".sample");
   const empty = desk.root.querySelector(".empty");
@@ -40,6 +50,7 @@ function showSample(desk, sample) {
     empty.textContent = emptyText(desk);
     desk.shown = null;
   } else if (desk.shown !== sample.id) {
+    image.onload = () => enlarge(image, LARGEST);
     image.src = `data:image/png;base64,${sample.png}`;
     desk.shown = sample.id;
     desk.seen = performance.now();
@@ -89,6 +100,7 @@ function drawRecent(desk) {
     const name = names.get(label) || "skipped";
     button.title = `Change this answer: ${name}`;
     const image = document.createElement("img");
+    image.onload = () => enlarge(image, SMALL);
     image.src = `data:image/png;base64,${sample.png}`;
     image.alt = "";
     const caption = document.createElement("span");

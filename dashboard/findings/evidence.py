@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from glob import escape
 from typing import Any
 
+from dashboard.damage import is_intact
 from dashboard.faults.answer import AnswerError, KeptDiagnosis, KeptFinding, percent, read_answer
 from dashboard.faults.places import RunPlace
 from server.store import FindingEntry, Store, StoredSample, StoreError
@@ -97,7 +98,7 @@ def _shown(kept: Mapping[str, Any], store: Store) -> ShownSample:
         sample = store.sample(kept["sample_id"])
     except StoreError:
         sample = None
-    if sample is not None and sample.sha256 != kept["sha256"]:
+    if sample is not None and (sample.sha256 != kept["sha256"] or not is_intact(sample)):
         sample = None
     return ShownSample(kept["sample_id"], kept["requested_class"], kept["sha256"], sample)
 

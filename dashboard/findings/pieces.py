@@ -91,12 +91,21 @@ def samples(shown: Sequence[ShownSample]) -> str:
     return (
         '<p class="over">Samples kept as evidence</p>'
         f'<h3>{len(shown):,} synthetic samples</h3><div class="pairs">{figures}</div>'
-        '<p class="quiet">Drawn from the released generator. No user\'s record is shown.</p>'
+        f'<p class="quiet">Drawn from the released generator. {text(_kinds(shown))}No user\'s '
+        "record is shown.</p>"
     )
 
 
+def _kinds(shown: Sequence[ShownSample]) -> str:
+    """A word of caution where some were guided and filtered."""
+    if any(one.sample is not None and one.sample.purpose == "curated" for one in shown):
+        return "Curated ones were guided and filtered: faults are taken out of them. "
+    return ""
+
+
 def _sample(one: ShownSample) -> str:
-    name = f"no. {one.sample_id}, class {one.requested_class}"
+    kind = "" if one.sample is None else f", {one.sample.purpose}"
+    name = f"no. {one.sample_id}, class {one.requested_class}{kind}"
     if one.sample is None:
         shown = '<span class="quiet">no longer in the store</span>'
     else:

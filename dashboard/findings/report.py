@@ -24,7 +24,6 @@ _PAGE = """
 body { margin: 2rem auto; max-width: 64rem; padding: 0 1.5rem; background: var(--well);
   color: var(--ink); font: 1rem/1.5 system-ui, sans-serif; }
 .card { height: auto; margin: 0 0 1rem; break-inside: avoid; }
-.pairs img.px { width: 56px; height: 56px; }
 """
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 _NO_DIAGNOSIS = (

@@ -93,7 +93,8 @@ class StudentJobs:
         """What is kept, if there is anything that can be read."""
         try:
             content = json.loads(labels.kept_at.read_text(encoding="utf-8"))
-            if content["format"] == FORMAT:
+            # Another store over the same run counts its projects from 1 too.
+            if content["format"] == FORMAT and content.get("project") in (None, labels.project):
                 return read_students(content["students"])
         except (OSError, ValueError, KeyError, TypeError):
             pass
@@ -120,7 +121,7 @@ class StudentJobs:
             try:
                 said = self._said(labels.command, job)
                 students = read_students(said)
-                if not _keep(labels.kept_at, said):
+                if not _keep(labels, said):
                     self._here[labels.kept_at] = students
                 del self._jobs[labels.kept_at]
             except (CommandFailed, OSError) as error:
@@ -155,11 +156,13 @@ def read_students(said: Any) -> TaughtStudents:
     )
 
 
-def _keep(path: Path, said: Any) -> bool:
+def _keep(labels: LabelsOfProject, said: Any) -> bool:
+    path = labels.kept_at
+    kept = {"format": FORMAT, "project": labels.project, "students": said}
     try:
         path.parent.mkdir(exist_ok=True)
         part = path.with_suffix(".part")
-        part.write_text(json.dumps({"format": FORMAT, "students": said}), encoding="utf-8")
+        part.write_text(json.dumps(kept), encoding="utf-8")
         part.replace(path)
     except OSError:
         return False

@@ -21,6 +21,9 @@ SIMULATION = (
 )
 
 
+UNDER_WAY = "**Simulation only**: tested on real images, whose use is in no ledger and no budget."
+
+
 @st.cache_resource(show_spinner=False)
 def jobs() -> StudentJobs:
     """All training of this server."""
@@ -86,11 +89,13 @@ def _waiting(labels: LabelsOfProject) -> None:
         st.progress(min(1.0, done / SHARES), text=f"{doing}: {done} of {SHARES} trained, {clock}")
         for line in job.done:
             st.caption(line)
+        if job.done:
+            st.caption(UNDER_WAY)
 
 
 def _curve(taught: TaughtStudents) -> None:
     most, best = taught.curve[-1]
-    st.metric("Right with all labels", f"{best:.1%}", help=f"{most:,} labels")
+    st.metric(f"Right with the {most:,} labels that there were", f"{best:.1%}")
     rows = frame([{"labels": labels, "accuracy": right} for labels, right in taught.curve])
     base = alt.Chart(rows).encode(
         alt.X("labels:Q", title="labels"),

@@ -11,6 +11,7 @@ from dashboard.badges import privacy_warning
 from dashboard.compare.differences import show_blind_test, show_means, show_statistics
 from dashboard.compare.sides import Side
 from dashboard.components.grid import grid, grid_data
+from dashboard.damage import intact
 from dashboard.pages import DashboardPage
 from dashboard.sample_filters import ALL, choose_batch, classes_of
 from dashboard.session import RUN_PARAMETER, choice, pick, plain_errors, run_title, store
@@ -19,6 +20,7 @@ from server.store import RunRecord, StoredSample
 AT_ONCE = 200
 OTHER = "with"
 TILE = 40
+"""Pixels of a sample, about: a whole number for each of its own."""
 
 
 def _side(runs: list[RunRecord], label: str, run_parameter: str, batch: str) -> Side | None:
@@ -49,13 +51,14 @@ def _nothing(_: int) -> None:
 
 
 def _grid(side: Side, class_: int | None, offset: int, key: str) -> None:
-    found = store().samples(side.wanted(class_), offset=offset, limit=AT_ONCE)
+    found = intact(store().samples(side.wanted(class_), offset=offset, limit=AT_ONCE))
     if not found:
         st.info("This side has no samples on this page.")
         return
     sprite = images.sprite([one.png for one in found])
     names = [_name(one) for one in found]
-    data = grid_data(sprite, [one.sample_id for one in found], names, selected=None, tile=TILE)
+    factor = images.whole_factor(sprite.width, sprite.height, TILE)
+    data = grid_data(sprite, [one.sample_id for one in found], names, selected=None, factor=factor)
     grid(data, key=key, on_pick=_nothing)
 
 
@@ -93,6 +96,8 @@ def render() -> None:
             st.info("One side has no samples yet.")
             return
         privacy_warning(one.run)
+        if other.run.run_id != one.run.run_id:
+            privacy_warning(other.run)
         if one.batch.batch_id == other.batch.batch_id:
             st.warning("A and B are the same batch: choose another run or batch for one of them.")
         _pictures(one, other)

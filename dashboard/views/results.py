@@ -13,8 +13,10 @@ import streamlit as st
 from dashboard import agreement_tables as tables
 from dashboard.account import account, require, require_later
 from dashboard.badges import privacy_warning
+from dashboard.damage import intact
 from dashboard.frames import frame
 from dashboard.images import base64_text
+from dashboard.markup import picture
 from dashboard.pages import DashboardPage
 from dashboard.session import pick, plain_errors, store
 from dashboard.students import panel as students
@@ -64,13 +66,10 @@ def _jump(project: StoredProject, counts: Counts, labels: list[StoredLabel]) -> 
     total = sum(n for (c, one), n in counts.items() if one == label and requested in (None, c))
     st.caption(f"{total:,} samples" + (f", the first {SHOWN}" if total > SHOWN else ""))
     links = []
-    for sample in store().samples_by_id(found):
+    for sample in intact(store().samples_by_id(found)):
         address = escape(f"/samples?run={quote(project.run_id)}&sample={sample.sample_id}")
-        source = f"data:image/png;base64,{base64_text(sample.png)}"
-        links.append(
-            f'<a href="{address}"><img src="{source}" width="56" height="56" '
-            f'style="image-rendering:pixelated" alt="Synthetic sample {sample.sample_id}"></a>'
-        )
+        drawn = picture(base64_text(sample.png), f"Synthetic sample {sample.sample_id}")
+        links.append(f'<a href="{address}">{drawn}</a>')
     if links:
         st.html(f'<div style="display:flex;flex-wrap:wrap;gap:6px">{"".join(links)}</div>')
 
@@ -86,7 +85,9 @@ def _exports(project: StoredProject) -> None:
         st.caption("Reviewers, engineers and admins export labels.")
         return
     st.caption(
-        "Each file holds the samples' provenance and both privacy statements. Labels come back by "
+        "Each file holds the samples' provenance and both privacy statements. Tables and Label "
+        "Studio's JSON name annotators and have their notes; the data sets for publishing number "
+        "annotators and have no notes. Labels come back by "
         "`fedlens labels import`, onto samples that are here already. A student is trained on them "
         "with this command:"
     )

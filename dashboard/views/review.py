@@ -6,15 +6,26 @@ import streamlit as st
 
 from dashboard import agreement_tables as tables
 from dashboard.account import plain, require
+from dashboard.damage import intact
 from dashboard.frames import frame
-from dashboard.images import sheet, show
+from dashboard.images import sheet, show, size_of, whole_factor
 from dashboard.pages import DashboardPage
 from dashboard.session import pick, plain_errors, store
 from server.store import Adjudication, GivenAnswer, StoredLabel, StoredProject
 
 MANY = 8
+PICTURE = 112
+"""Pixels of a sample, about."""
 MOST_COMPARED = 5000
 """Samples that agreement is computed of: the first in the order of the queue."""
+CAPPED = (
+    f"Agreement is of {MOST_COMPARED:,} samples with two answers or more: the first in the order "
+    "of the queue. Where that is an order of interest they are the hardest."
+)
+SHARED_ALONE = (
+    "These tables are of samples that two people or more have answered; of several labels in one "
+    "answer the first counts."
+)
 ALPHA_HELP = (
     "Krippendorff's alpha: 1 where all agree, 0 where they agree as by chance. In brackets the 95% "
     "interval of 1,000 bootstrap draws of samples. Above .8 labels are usually called reliable, "
@@ -28,9 +39,12 @@ def _agreement(
     overall = tables.overall(answers, labels)
     left, middle, right = st.columns(3)
     left.metric("Agreement (alpha)", tables.in_words(overall), help=ALPHA_HELP)
-    middle.metric("Samples with two answers or more", f"{overall.items:,}")
+    middle.metric("Samples with two labels or more", f"{overall.items:,}")
     right.metric("Differing, undecided", f"{store().count_disputed(project.project_id):,}")
+    if len({one.sample_id for one in answers}) >= MOST_COMPARED:
+        st.caption(CAPPED)
     with st.expander("Annotators and labels"):
+        st.caption(SHARED_ALONE)
         names = store().user_names()
         for title, rows in (
             ("Annotators", tables.people(store().annotator_records(project.project_id, answers))),
@@ -64,7 +78,10 @@ def _dispute(
     picture, said, choice = st.columns([1, 3, 3])
     sample = store().sample(sample_id)
     with picture:
-        show(sheet([sample.png], 1), alt=f"Synthetic sample {sample_id}", factor=4)
+        if intact([sample]):
+            width, height = size_of(sample.png)
+            factor = whole_factor(width, height, PICTURE)
+            show(sheet([sample.png], 1), alt=f"Synthetic sample {sample_id}", factor=factor)
     for answer in store().answers_about(project.project_id, sample_id):
         label = "skipped" if answer.label_id is None else by_id[answer.label_id]
         note = f" · “{plain(answer.note)}”" if answer.note else ""

@@ -10,6 +10,7 @@ import streamlit as st
 from dashboard import images, sample_detail, sample_map, sample_marks
 from dashboard.badges import privacy_warning
 from dashboard.components.grid import grid, grid_data
+from dashboard.damage import intact
 from dashboard.pages import DashboardPage
 from dashboard.sample_filters import choose
 from dashboard.sample_order import ORDERS, alike, arranged, orders
@@ -20,13 +21,21 @@ from server.store import RunRecord, SampleFilter, StoredBatch, StoredSample, Sto
 AT_ONCE = 1000
 GRID_HEIGHT = 640
 SAMPLE_PARAMETER = "sample"
-TILES = {"Small": 28, "Medium": 42, "Large": 64}
+SMALLEST, LARGEST = 28, 96
+"""Pixels of a sample on the grid, about."""
 ALIKE = 18
 PLAIN = {
     "faithful": "Neither guided nor filtered: as the critics taught it. Look for faults here.",
-    "curated": "Guided and filtered by the annotator: good to label, but faults are taken out.",
+    "curated": (
+        "Guided and filtered by the annotator, where the run has one: good to label, but faults "
+        "are taken out."
+    ),
     "strip": "A few samples of every round, from the same noise.",
 }
+MIXED = (
+    "Batches of all kinds together: curated samples, from which faults are taken out, beside "
+    "faithful ones and strips. The line below the grid names each one's kind."
+)
 
 
 @st.cache_data(max_entries=16, show_spinner=False)
@@ -38,8 +47,8 @@ def _sprite(digests: tuple[str, ...], _pngs: list[bytes]) -> images.Sprite:
 def name_of(sample: StoredSample) -> str:
     """What is said under the pointer."""
     return (
-        f"Sample {sample.sample_id} · requested class {sample.requested_class} · "
-        f"round {sample.round}"
+        f"Sample {sample.sample_id} · {sample.purpose} · requested class "
+        f"{sample.requested_class} · round {sample.round}"
     )
 
 
@@ -63,25 +72,37 @@ def _picked(run: RunRecord) -> StoredSample | None:
         sample = store().sample(int(text))
     except StoreError:
         return None
-    return sample if sample.run_id == run.run_id else None
+    return next(iter(intact([sample])), None) if sample.run_id == run.run_id else None
 
 
 def _page_of(
     wanted: SampleFilter, total: int, picked: StoredSample | None
 ) -> tuple[list[StoredSample], int]:
-    """The samples of the page that is shown, in its order, and the tile's size."""
+    """The samples of the page that is shown, in its order, and how much they are enlarged."""
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        size = choice("Size", list(TILES)[1:] + list(TILES)[:1], str, "size")
         offset = _page(total)
-        found = store().samples(wanted, offset=offset, limit=AT_ONCE)
+        stored = store().samples(wanted, offset=offset, limit=AT_ONCE)
+        found = intact(stored)
+        factor = choice("Size", _factors(found), lambda times: f"{times} ×", "size")
         order = choice("Order", orders(found, picked), lambda one: ORDERS[one], "order")
     within = " · ordered within this page" if total > AT_ONCE else ""
-    st.caption(f"{offset + 1:,} to {offset + len(found):,} of {total:,} samples{within}")
-    return arranged(found, order, picked), TILES[size]
+    st.caption(f"{offset + 1:,} to {offset + len(stored):,} of {total:,} samples{within}")
+    return arranged(found, order, picked), factor
+
+
+def _factors(shown: list[StoredSample]) -> list[int]:
+    """Whole enlargements, the one to begin with first."""
+    if not shown:
+        return [1]
+    width, height = images.size_of(shown[0].png)
+    least = images.whole_factor(width, height, SMALLEST)
+    fitting = [n * least for n in (1, 2, 3) if n * least * max(width, height) <= LARGEST]
+    known = fitting or [least]
+    return known[1:] + known[:1]
 
 
 def _grid(
-    run: RunRecord, shown: list[StoredSample], tile: int, picked: StoredSample | None
+    run: RunRecord, shown: list[StoredSample], factor: int, picked: StoredSample | None
 ) -> None:
     sprite = _sprite(tuple(sample.sha256 for sample in shown), [sample.png for sample in shown])
     data = grid_data(
@@ -89,7 +110,7 @@ def _grid(
         [sample.sample_id for sample in shown],
         [name_of(sample) for sample in shown],
         selected=None if picked is None else picked.sample_id,
-        tile=tile,
+        factor=factor,
         turn=sample_marks.turn(run.run_id),
     )
     choose = partial(sample_marks.choose, run.run_id)
@@ -113,7 +134,9 @@ def _detail(run: RunRecord, shown: list[StoredSample], picked: StoredSample | No
 
 def _kind(batch: StoredBatch | None) -> None:
     """What the batch is good for, beside what it is called."""
-    if batch is not None:
+    if batch is None:
+        st.warning(MIXED, icon=":material/layers:")
+    else:
         kind = "good" if batch.purpose == "faithful" else "on"
         st.html(f'{tag(batch.purpose, kind)}<span class="quiet">{PLAIN[batch.purpose]}</span>')
 
@@ -140,8 +163,9 @@ def render() -> None:
         picked = _picked(run)
         left, right = st.columns([2.8, 1], gap="large")
         with left:
-            shown, tile = _page_of(wanted.filter, total, picked)
-            _grid(run, shown, tile, picked)
+            shown, factor = _page_of(wanted.filter, total, picked)
+            if shown:
+                _grid(run, shown, factor, picked)
             with st.expander("Map: alike samples lie together", on_change="rerun") as opened:
                 if opened.open:
                     sample_map.show(shown, f"map-{run.run_id}", _pick)

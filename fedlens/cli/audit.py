@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from fedlens.cli.flags import add_json_flag, add_run_argument, chosen
 from fedlens.cli.output import figure, print_json, print_table, say, step_bars
 from foundation.errors import ExitStatus, WrongUse
+from foundation.rounding import rounded_down
 
 if TYPE_CHECKING:
     from accountant.audit.finding import Finding
@@ -93,7 +94,7 @@ def _row(found: Finding) -> tuple[str, ...]:
         found.task,
         found.kind,
         f"{figure(found.claimed_epsilon)} ({found.delta:.3g})",
-        "" if found.lower_bound is None else f"{found.lower_bound:.3g}",
+        "" if found.lower_bound is None else f"{rounded_down(found.lower_bound, 3):.3g}",
         _estimate(found),
         "" if found.cap is None else f"{found.cap:.3g}",
         VERDICTS[found.verdict],

@@ -45,18 +45,25 @@ def annotate_in(session: Session, answer: Annotation) -> tuple[StoredAnnotation,
         require_same(f"answer {answer.client_uuid!r}", there, answer, *parts)
         return to_record(StoredAnnotation, there), False
     _check_belongs(session, answer)
-    before = session.scalars(
-        select(AnnotationTable).where(
-            AnnotationTable.project_id == answer.project_id,
-            AnnotationTable.user_id == answer.user_id,
-            AnnotationTable.sample_id == answer.sample_id,
-            in_force(AnnotationTable),
-        )
-    ).one_or_none()
+    before = last_row(session, answer.project_id, answer.user_id, answer.sample_id)
     row = AnnotationTable(**to_values(answer), created_at=utc_now())
     row.supersedes_id = None if before is None else before.annotation_id
     let_go(session, answer.project_id, answer.user_id, answer.sample_id)
     return _append(session, row), True
+
+
+def last_row(
+    session: Session, project_id: int, user_id: int, sample_id: int
+) -> AnnotationTable | None:
+    """The end of the chain of what one person said about one sample."""
+    return session.scalars(
+        select(AnnotationTable).where(
+            AnnotationTable.project_id == project_id,
+            AnnotationTable.user_id == user_id,
+            AnnotationTable.sample_id == sample_id,
+            in_force(AnnotationTable),
+        )
+    ).one_or_none()
 
 
 def _undo(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -18,19 +19,20 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from server.store.answers import annotate_in
+from server.store.answers import annotate_in, last_row
 from server.store.checks import require
 from server.store.errors import StoreError
 from server.store.exporters.tables import unquoted
 from server.store.labelling import Annotation
 from server.store.projects import ensure_user, labels_of, require_project
 from server.store.queues import QueueMethods
-from server.store.schema import SampleTable
+from server.store.schema import AnnotationTable, SampleTable
 from server.store.schema_team import TaskTable
 
 _NAMESPACE = uuid.UUID("0f3b2b0c-7f0e-4a53-9a86-7d4f4d1c2c11")
 _SHOWN = 3
-_COLUMNS = ("sha256", "label", "annotator", "note", "more_labels")
+_COLUMNS = ("sha256", "label", "annotator", "note", "more_labels", "sample_id")
+_PART, _ESCAPED = re.compile(r"(?:[^;\\]|\\.)+"), re.compile(r"\\(.)")
 LONGEST_NAME = 200
 IMPORTED = "import-"
 """Ids of imported answers begin so."""
@@ -47,6 +49,8 @@ class ImportedLabel:
     annotator: str
     note: str | None = None
     more_labels: tuple[str, ...] = ()
+    sample_id: int | None = None
+    """Which of several samples with exactly these pixels, where the file says so."""
 
     def __post_init__(self) -> None:
         name = self.annotator
@@ -83,7 +87,8 @@ class ImportMethods(QueueMethods):
         """Add answers of a file to a project, all or none; give back how many were new.
 
         They are stored under ``<annotator> (imported)``, so that none passes for an account's own.
-        The same file again adds nothing.
+        The same file again adds nothing; another answer of an annotator about a sample supersedes
+        the one before, and of several in one file the last one counts.
 
         Raises:
             StoreError: samples or labels that the project has not got, with how many they are.
@@ -100,22 +105,47 @@ def _import(session: Session, project_id: int, given: list[ImportedLabel]) -> in
     _refuse("labels", sorted(wanted - names.keys()), project.name)
     samples = _samples_by_digest(session, project_id)
     _refuse("samples", [x.sha256 for x in given if x.sha256 not in samples], project.name)
-    added = 0
-    for one in given:
-        user_id = ensure_user(session, f"{one.annotator} (imported)")
-        for sample_id in samples[one.sha256]:
-            answer = Annotation(
-                client_uuid=_identity(project_id, sample_id, one),
-                project_id=project_id,
-                sample_id=sample_id,
-                user_id=user_id,
-                label_id=None if one.label is None else names[one.label],
-                skip_reason="skipped in an imported file" if one.label is None else None,
-                note=one.note,
-                more_labels=[names[name] for name in one.more_labels] or None,
-            )
-            added += annotate_in(session, answer)[1]
-    return added
+    said = {
+        (one.annotator, sample_id): one
+        for one in given
+        for sample_id in _meant(one, samples[one.sha256])
+    }
+    users = {name: ensure_user(session, f"{name} (imported)") for name, _ in said}
+    return sum(
+        _take(session, project_id, sample_id, users[name], one, names)
+        for (name, sample_id), one in said.items()
+    )
+
+
+def _meant(one: ImportedLabel, alike: list[int]) -> list[int]:
+    """Of the samples with an answer's pixels the one it names; all where it names none of them."""
+    return [one.sample_id] if one.sample_id in alike else alike
+
+
+def _take(
+    session: Session,
+    project_id: int,
+    sample_id: int,
+    user_id: int,
+    one: ImportedLabel,
+    names: Mapping[str, int],
+) -> bool:
+    """Store an answer unless it is in force already; say whether it was stored."""
+    before = last_row(session, project_id, user_id, sample_id)
+    answer = Annotation(
+        client_uuid=_identity(project_id, sample_id, one, before),
+        project_id=project_id,
+        sample_id=sample_id,
+        user_id=user_id,
+        label_id=None if one.label is None else names[one.label],
+        skip_reason="skipped in an imported file" if one.label is None else None,
+        note=one.note,
+        more_labels=[names[name] for name in one.more_labels] or None,
+    )
+    parts = ("label_id", "skip_reason", "note", "more_labels")
+    if before is not None and all(getattr(before, p) == getattr(answer, p) for p in parts):
+        return False
+    return annotate_in(session, answer)[1]
 
 
 def _refuse(what: str, unknown: list[str], project: str) -> None:
@@ -138,9 +168,12 @@ def _samples_by_digest(session: Session, project_id: int) -> dict[str, list[int]
     return found
 
 
-def _identity(project_id: int, sample_id: int, one: ImportedLabel) -> str:
-    """The same answer of the same file has the same id, so that it is stored once."""
-    said = [project_id, sample_id, one.annotator, one.label, *one.more_labels]
+def _identity(
+    project_id: int, sample_id: int, one: ImportedLabel, before: AnnotationTable | None
+) -> str:
+    """An id of the answer and of what it supersedes: somebody may come back to a first thought."""
+    earlier = None if before is None else before.annotation_id
+    said = [project_id, sample_id, one.annotator, one.label, *one.more_labels, one.note, earlier]
     return IMPORTED + str(uuid.uuid5(_NAMESPACE, json.dumps(said)))
 
 
@@ -152,16 +185,18 @@ def _from_csv(text: str) -> list[ImportedLabel]:
     return [_line(number, row) for number, row in enumerate(reader, start=2)]
 
 
-def _line(number: int, row: Mapping[str, str | None]) -> ImportedLabel:
+def _line(at: int, row: Mapping[str, str | None]) -> ImportedLabel:
     cells = {name: unquoted(row.get(name) or "") for name in _COLUMNS}
-    _require_digest(cells["sha256"], f"line {number}")
-    more = [one.strip() for one in cells["more_labels"].split(";")]
+    _require_digest(cells["sha256"], f"line {at}")
+    more = [_ESCAPED.sub(r"\1", one).strip() for one in _PART.findall(cells["more_labels"])]
+    number = cells["sample_id"]
     return ImportedLabel(
         sha256=cells["sha256"],
         label=cells["label"] or None,
         annotator=cells["annotator"] or "somebody",
         note=cells["note"] or None,
         more_labels=tuple(one for one in more if one),
+        sample_id=int(number) if re.fullmatch(r"[0-9]{1,18}", number) else None,
     )
 
 
@@ -179,11 +214,15 @@ def _from_label_studio(text: str) -> list[ImportedLabel]:
         said = task.get("annotations", [])
         if not isinstance(said, list) or not all(isinstance(one, dict) for one in said):
             raise StoreError(f"{where}: annotations is no list of objects")
-        found += [_annotation(str(digest), one, where) for one in said]
+        number = task.get("id")
+        sample_id = number if isinstance(number, int) else None
+        found += [_annotation(str(digest), sample_id, one, where) for one in said]
     return found
 
 
-def _annotation(digest: str, said: Mapping[str, Any], where: str) -> ImportedLabel:
+def _annotation(
+    digest: str, sample_id: int | None, said: Mapping[str, Any], where: str
+) -> ImportedLabel:
     try:
         by_kind = {one["type"]: one["value"] for one in said.get("result") or []}
         chosen = [str(name) for name in by_kind.get("choices", {}).get("choices", [])]
@@ -199,6 +238,7 @@ def _annotation(digest: str, said: Mapping[str, Any], where: str) -> ImportedLab
         annotator=_annotator(said.get("completed_by")),
         note=notes[0] if notes else None,
         more_labels=() if skipped else tuple(chosen[1:]),
+        sample_id=sample_id,
     )
 
 

@@ -7,7 +7,7 @@ import io
 import zipfile
 from collections.abc import Sequence
 
-from accountant.wording import shown
+from foundation.rounding import rounded_up
 from server.store.records import StoredBatch, StoredSample
 
 COLUMNS = ("sample_id", "position", "requested_class", "agreement", "sha256")
@@ -16,8 +16,9 @@ README = """{provenance}
 Samples of run {run_id}, round {round}: {count} images, purpose {purpose}, seed {seed}, generator
 {checkpoint_sha256}.
 
-Spent when they were made: DP epsilon {dp} at delta {delta_dp:g}; Bayesian DP epsilon
-{bdp} at delta {delta_bdp:g} (corrected, an estimate).
+Spent when they were made: DP epsilon {dp_epsilon} at delta {delta_dp}, for anyone;
+Bayesian DP epsilon {bdp_corrected} at delta {delta_bdp}, for people like those enrolled
+(corrected, an estimate).
 
 {guarantee}
 
@@ -36,13 +37,18 @@ def archive(batch: StoredBatch, samples: Sequence[StoredSample], guarantee: str)
     """
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as file:
-        figures = {"dp": shown(batch.dp_epsilon), "bdp": shown(batch.bdp_corrected)}
-        told = README.format(**vars(batch), **figures, guarantee=guarantee)
-        file.writestr("README.txt", told)
+        file.writestr("README.txt", _readme(batch, guarantee))
         file.writestr("samples.csv", _table(batch, samples))
         for sample in samples:
             file.writestr(f"images/{sample.sample_id}.png", sample.png)
     return content.getvalue()
+
+
+def _readme(batch: StoredBatch, guarantee: str) -> str:
+    """The words, figures rounded up: a file promises no more than holds."""
+    names = ("dp_epsilon", "delta_dp", "bdp_corrected", "delta_bdp")
+    figures = {name: f"{rounded_up(getattr(batch, name), 4):.4g}" for name in names}
+    return README.format(**(vars(batch) | figures), guarantee=guarantee)
 
 
 def _table(batch: StoredBatch, samples: Sequence[StoredSample]) -> str:

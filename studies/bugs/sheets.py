@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
 
+from accountant.wording import shown
 from models.pixels import as_pixels
 from server.store import Purpose
 from studies.benchmarks.faithful import JudgedRun
@@ -55,11 +57,16 @@ def _sheet(product: Product, path: Path, title: str, purpose: Purpose) -> Sheet:
     run = product.open_run(path)
     images, labels = JudgedRun(str(path)).samples(purpose)
     order = np.argsort(labels.numpy(), kind="stable")
-    epsilon = run.summary.epsilon["dp"]
-    delta = run.summary.delta["dp"]
+    dp, bayesian = (_figure(run.summary.epsilon[name]) for name in ("dp", "bdp_corrected"))
+    delta, other = (shown(run.summary.delta[name]) for name in ("dp", "bdp"))
     fault = run.config.data.fault or "no fault"
     caption = (
         f"synthetic, {purpose}; {run.config.data.users:,} users, {fault}; "
-        f"DP ε = {epsilon:.3g} at δ = {delta:g} for a user with all images"
+        f"DP ε = {dp} at δ = {delta} for a user with all images; Bayesian DP ε = {bayesian} at "
+        f"δ = {other}, an estimate, for people like those enrolled"
     )
     return Sheet(title, as_pixels(images[order]), labels.numpy()[order], caption)
+
+
+def _figure(epsilon: float | None) -> str:
+    return shown(math.inf if epsilon is None else epsilon)

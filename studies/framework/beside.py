@@ -7,13 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import matplotlib as mpl
 import numpy as np
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
 
-CAPTION_SIZE, CAPTION_WIDTH = 6, 70
-WIDE = 3.6
-"""Inches a sheet."""
+WIDE, GAP, LINE = 460, 14, 15
+"""Pixels: of a sheet, about; between sheets; of a line of text."""
+LETTER = 6
+"""Pixels of a letter, about."""
+BACKGROUND, INK, LACKING = (250, 250, 248), (60, 60, 60), (206, 222, 238)
 
 
 @dataclass(frozen=True)
@@ -31,33 +34,54 @@ class Sheet:
 def draw_beside(sheets: Sequence[Sheet], *, rows: int, path: Path) -> None:
     """Write a PNG of the sheets, a column a class in each, its title above and provenance below.
 
+    Each pixel of a sample is a whole number of the picture's, so none is left out. Where a class
+    has fewer samples than rows the place is light blue: black would be a sample of nothing.
+
     Args:
-        sheets: at least one, with images of one size.
+        sheets: at least one.
         rows: samples a class at most.
         path: PNG file to write.
     """
-    tiles = [_tiled(sheet, rows) for sheet in sheets]
-    height = WIDE * tiles[0].shape[0] / tiles[0].shape[1] + 0.7
-    figure = Figure(figsize=(WIDE * len(sheets), height), layout="constrained")
-    for axes, sheet, tile in zip(
-        figure.subplots(1, len(sheets), squeeze=False)[0], sheets, tiles, strict=True
-    ):
-        axes.imshow(tile, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
-        axes.set_title(sheet.title, fontsize=10)
-        caption = textwrap.fill(sheet.caption, CAPTION_WIDTH, break_on_hyphens=False)
-        axes.set_xlabel(caption, fontsize=CAPTION_SIZE)
-        axes.set(xticks=[], yticks=[])
+    drawn = [_drawn(sheet, rows) for sheet in sheets]
+    width = sum(one.width + GAP for one in drawn) + GAP
+    picture = Image.new("RGB", (width, max(one.height for one in drawn) + 2 * GAP), BACKGROUND)
+    place = GAP
+    for one in drawn:
+        picture.paste(one, (place, GAP))
+        place += one.width + GAP
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=130)
+    picture.save(path)
+
+
+def _drawn(sheet: Sheet, rows: int) -> Image.Image:
+    """One sheet with its words."""
+    tile = _tiled(sheet, rows)
+    factor = max(1, WIDE // tile.shape[1])
+    enlarged = tile.repeat(factor, axis=0).repeat(factor, axis=1)
+    height, width = enlarged.shape[:2]
+    font = ImageFont.truetype(Path(mpl.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf", 10)
+    title, caption = (
+        textwrap.wrap(words, width // LETTER, break_on_hyphens=False)
+        for words in (sheet.title, sheet.caption)
+    )
+    above = LINE * len(title) + 4
+    whole = Image.new("RGB", (width, above + height + 4 + LINE * len(caption)), BACKGROUND)
+    pen = ImageDraw.Draw(whole)
+    for number, line in enumerate(title):
+        pen.text((0, LINE * number), line, fill=INK, font=font)
+    whole.paste(Image.fromarray(enlarged), (0, above))
+    for number, line in enumerate(caption):
+        pen.text((0, above + height + 4 + LINE * number), line, fill=INK, font=font)
+    return whole
 
 
 def _tiled(sheet: Sheet, rows: int) -> NDArray[np.uint8]:
-    """uint8 [rows x height, classes x width] or with 3 colours last; what lacks is black."""
-    _, channels, height, width = sheet.images.shape
+    """uint8 [rows x height, classes x width, 3]."""
+    _, _, height, width = sheet.images.shape
     classes = sorted(set(sheet.labels.tolist()))
-    tile = np.zeros((rows * height, len(classes) * width, channels), np.uint8)
+    tile = np.full((rows * height, len(classes) * width, 3), LACKING, np.uint8)
     for column, name in enumerate(classes):
         for row, image in enumerate(sheet.images[sheet.labels == name][:rows]):
             there = slice(row * height, (row + 1) * height)
             tile[there, column * width : (column + 1) * width] = np.moveaxis(image, 0, 2)
-    return tile[..., 0] if channels == 1 else tile
+    return tile

@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from accountant.wording import shown
 from foundation.files import write_durably
 from models.generators import Generator
 from models.pixels import as_pixels
@@ -121,8 +122,8 @@ def _kept(folder: Path) -> Sampler:
 def _statement(figures: dict[str, Any]) -> str:
     """What may be said of it, in words."""
     return (
-        f"as published: Bayesian ε={figures['epsilon_bdp_as_published']:.3g} "
-        f"(δ={figures['delta_bdp']:g}); what protects a record: DP "
-        f"ε={figures['epsilon_dp']:.3g} (δ={figures['delta_dp']:g}), for the clip bounds the "
-        "batch's mean and no record's part in it"
+        f"as published: Bayesian ε={shown(figures['epsilon_bdp_as_published'])} "
+        f"(δ={shown(figures['delta_bdp'])}); what protects a record: DP "
+        f"ε={shown(figures['epsilon_dp'])} (δ={shown(figures['delta_dp'])}), for the clip bounds "
+        "the batch's mean and no record's part in it"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from typing import Any
 
 import torch
 
+from accountant.wording import shown
 from client.datasets.registry import load
 from server.config.tree import Config
 from server.machine import generator_precision
@@ -73,7 +75,12 @@ def measure(folder: Path, out: Path) -> None:
 
 def _caption(name: str, trained: dict[str, Any]) -> str:
     private = trained["epsilon_dp"] is not None
-    spent = f"DP ε={trained['epsilon_dp']:.3g} (δ={trained['delta_dp']:g})" if private else ""
+    spent = ""
+    if private:
+        spent = f"DP ε={shown(trained['epsilon_dp'])} (δ={shown(trained['delta_dp'])})"
+        bayesian = trained.get("bdp_corrected")
+        bayesian = math.inf if bayesian is None else bayesian
+        spent += f" · Bayesian DP ε={shown(bayesian)} (δ={shown(trained['delta_bdp'])}, estimate)"
     return f"SYNTHETIC {'· ' + spent if private else '· NOT PRIVATE'} · {name} · simulation only"
 
 

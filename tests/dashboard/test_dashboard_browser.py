@@ -273,7 +273,7 @@ def test_a_click_in_the_grid_shows_where_the_sample_comes_from(
     canvas = page.locator("canvas[data-drawn]")
     canvas.wait_for()
     box = canvas.bounding_box()
-    page.mouse.click(box["x"] + 45 * 2 + 20, box["y"] + 20)  # the third tile of 42 + 3 pixels
+    page.mouse.click(box["x"] + 59 * 2 + 20, box["y"] + 20)  # the third tile of 56 + 3 pixels
     badge = page.locator(".st-key-provenance")
     badge.wait_for()
     sample = store.samples(SampleFilter(run_id=run_id, purpose="curated"))[2]

@@ -11,7 +11,7 @@ from typing import Any
 
 from server.store.errors import StoreError
 from server.store.exporters.registry import Exporter
-from server.store.exporters.samples import LabelledSample, statements
+from server.store.exporters.samples import LabelledSample, numbered, statements
 
 _TABLE = "data/train-00000-of-00001.parquet"
 _TEXTS = ("label", "sha256", "run_id", "provenance")
@@ -26,7 +26,7 @@ class _HuggingFaceExporter:
         content = io.BytesIO()
         with zipfile.ZipFile(content, "w") as archive:
             archive.writestr("README.md", _card(samples))
-            archive.writestr(_TABLE, _parquet(samples))
+            archive.writestr(_TABLE, _parquet(numbered(samples)))
         return content.getvalue()
 
 
@@ -113,7 +113,7 @@ def _card(samples: Sequence[LabelledSample]) -> str:
             "",
             f"{count} images drawn from a federated generator, with {len(samples)} answers of "
             f"{len({one.annotator for one in samples})} annotators. `label` is a reviewer's "
-            "decision, or else the majority's; `answers` are all.",
+            "decision, or else the majority's; `answers` are all, with numbers for names.",
             "",
             f"Labels: {', '.join(json.dumps(one, ensure_ascii=False) for one in labels) or 'none'}",
             "",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
-from accountant.wording import shown
+from foundation.rounding import rounded_up
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +57,17 @@ POST_PROCESSING = (
 )
 
 
+def numbered(samples: Sequence[LabelledSample]) -> list[LabelledSample]:
+    """The answers with numbers for annotators' names, in the order in which they answered first.
+
+    For files that are made to be published: a name may be somebody's address, and labels say how
+    somebody works.
+    """
+    names = dict.fromkeys(one.annotator for one in samples)
+    known = {name: f"annotator {number}" for number, name in enumerate(names, start=1)}
+    return [replace(one, annotator=known[one.annotator]) for one in samples]
+
+
 def statements(samples: Sequence[LabelledSample]) -> str:
     """Both privacy statements of all runs that samples come from, as lines of Markdown."""
     lines = [POST_PROCESSING]
@@ -66,10 +77,10 @@ def statements(samples: Sequence[LabelledSample]) -> str:
         lines += [
             f"Run `{run_id}`:",
             f"- Differential privacy, for anyone: ε = {_most(o.dp_epsilon for o in ours)} at "
-            f"δ = {max(o.delta_dp for o in ours):g}.",
+            f"δ = {_up(max(o.delta_dp for o in ours))}.",
             "- Bayesian differential privacy, for people like those enrolled, an estimate: "
             f"ε = {_most(o.bayesian_epsilon for o in ours)} at "
-            f"δ = {max(o.delta_bayesian for o in ours):g}.",
+            f"δ = {_up(max(o.delta_bayesian for o in ours))}.",
             f"- In words: {guarantee}",
         ]
     return "\n".join(lines) + "\n"
@@ -77,4 +88,9 @@ def statements(samples: Sequence[LabelledSample]) -> str:
 
 def _most(values: Iterable[float]) -> str:
     largest = max(values)
-    return "∞ (no bound)" if math.isinf(largest) else shown(largest)
+    return "∞ (no bound)" if math.isinf(largest) else _up(largest)
+
+
+def _up(figure: float) -> str:
+    """Four significant digits, rounded up: a file promises no more than holds."""
+    return f"{rounded_up(figure, 4):.4g}"

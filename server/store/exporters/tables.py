@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import zipfile
 from collections.abc import Sequence
 
@@ -46,7 +47,8 @@ def _cell(value: object) -> object:
     So do those with a quote there: what is read back is what was written.
     """
     if isinstance(value, tuple):
-        value = "; ".join(value)
+        # A name may hold what stands between names.
+        value = "; ".join(re.sub(r"[;\\]", r"\\\g<0>", one) for one in value)
     return f"'{value}" if isinstance(value, str) and _is_risky(value) else value
 
 

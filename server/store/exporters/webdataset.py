@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from server.store.exporters.registry import Exporter
-from server.store.exporters.samples import POST_PROCESSING, LabelledSample
+from server.store.exporters.samples import POST_PROCESSING, LabelledSample, numbered
 
 
 class _WebDatasetExporter:
@@ -20,7 +20,7 @@ class _WebDatasetExporter:
     def export(self, samples: Sequence[LabelledSample]) -> bytes:
         """Each sample once; the text is its final label, the JSON everything that is known."""
         answers: dict[int, list[LabelledSample]] = defaultdict(list)
-        for one in samples:
+        for one in numbered(samples):
             answers[one.sample_id].append(one)
         content = io.BytesIO()
         with tarfile.open(fileobj=content, mode="w") as archive:
