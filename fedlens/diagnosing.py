@@ -134,6 +134,7 @@ def power(
     preset: str = "demo",
     *,
     config: Config | None = None,
+    reference: str | None = None,
     users: Sequence[int] = (1000, 3000, 10_000),
     epsilons: Sequence[float] = (0.5, 1.0, 2.0, 8.0),
     images: int = REFERENCE_IMAGES,
@@ -145,14 +146,16 @@ def power(
         preset: the schedule; all of its releases that can be read are reckoned with, their
             samples being reference images.
         config: a whole configuration instead.
+        reference: name of a data set whose test images stand for users' records; the schedule's
+            own by default, where it is public.
         users: federations' sizes.
         epsilons: DP ε of the whole schedule, at its own δ (or 1/N where that is less).
         images: how many of the reference's images are looked at.
         progress: told how many hypotheses are done, and how many there are.
 
     Raises:
-        WrongUse: the schedule has no task of kind ``frozen``, its sums are trimmed, or an argument
-            is out of range.
+        WrongUse: the schedule has no task of kind ``frozen``, its sums are trimmed, its data are
+            not known to be public and no reference is named, or an argument is out of range.
     """
     from fedlens.presets import preset_config
     from server.diagnosis.power import power_of
@@ -163,7 +166,8 @@ def power(
         raise WrongUse(f"epsilons {list(epsilons)}: give numbers above 0")
     chosen = config or preset_config(preset)
     _check_sums(chosen)
-    found = public_reference(chosen.data.name, chosen, images)
+    name = _public_name(chosen) if reference is None else reference
+    found = public_reference(name, chosen, images)
     chosen = chosen.updated({"data.records_per_user": _records(chosen)})
     return power_of(chosen, found, users, epsilons, progress)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedlens.diagnosing import diagnose
+from fedlens.diagnosing import diagnose, power
 from fedlens.runs import Run
 from foundation.errors import WrongUse
 from server.config.tree import Config
@@ -32,6 +32,12 @@ def test_a_diagnosis_takes_no_private_test_images_for_its_reference(tmp_path):
         diagnose(run)
     with pytest.raises(WrongUse, match="kept no release"):
         diagnose(run, reference=f"npz:{path}")  # to name them is to declare them public
+
+
+def test_nor_does_the_power_of_a_schedule(tmp_path):
+    config = Config().updated({"data.name": f"npz:{tmp_path}/none.npz"})  # it is not even opened
+    with pytest.raises(WrongUse, match="not known to be public"):
+        power(config=config)
 
 
 @pytest.mark.parametrize(
