@@ -7,7 +7,7 @@ import io
 import zipfile
 from collections.abc import Sequence
 
-from foundation.rounding import rounded_up
+from accountant.wording import shown
 from server.store.records import StoredBatch, StoredSample
 
 COLUMNS = ("sample_id", "position", "requested_class", "agreement", "sha256")
@@ -47,7 +47,7 @@ def archive(batch: StoredBatch, samples: Sequence[StoredSample], guarantee: str)
 def _readme(batch: StoredBatch, guarantee: str) -> str:
     """The words, figures rounded up: a file promises no more than holds."""
     names = ("dp_epsilon", "delta_dp", "bdp_corrected", "delta_bdp")
-    figures = {name: f"{rounded_up(getattr(batch, name), 4):.4g}" for name in names}
+    figures = {name: shown(getattr(batch, name), 4) for name in names}
     return README.format(**(vars(batch) | figures), guarantee=guarantee)
 
 

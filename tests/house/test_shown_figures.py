@@ -47,7 +47,7 @@ def test_an_exported_batch_promises_no_less_than_was_spent():
     )  # fmt: skip
     with zipfile.ZipFile(io.BytesIO(archive(batch, [], "guaranteed"))) as file:
         text = " ".join(file.read("README.txt").decode().split())
-    assert told(text) == [2.01, 1.01]
+    assert told(text) == [2.001, 1.001]
 
 
 def test_exported_labels_promise_no_less_than_was_spent():
@@ -56,7 +56,7 @@ def test_exported_labels_promise_no_less_than_was_spent():
         png=b"", label="a", kind="class", annotator="x", created_at=date(2026, 3, 1),
         dp_epsilon=2.00049, delta_dp=1e-5, bayesian_epsilon=1.00049, delta_bayesian=1e-10,
     )  # fmt: skip
-    assert told(statements([sample])) == [2.01, 1.01]
+    assert told(statements([sample])) == [2.001, 1.001]
 
 
 def test_what_a_filter_cost_is_told_no_smaller_than_it_was():

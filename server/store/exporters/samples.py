@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from foundation.rounding import rounded_up
+from accountant.wording import shown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,4 +93,4 @@ def _most(values: Iterable[float]) -> str:
 
 def _up(figure: float) -> str:
     """Four significant digits, rounded up: a file promises no more than holds."""
-    return f"{rounded_up(figure, 4):.4g}"
+    return shown(figure, 4)
