@@ -13,7 +13,7 @@ from server.store import SampleFilter, Store
 
 pytest.importorskip("playwright.sync_api")
 pytestmark = pytest.mark.browser
-TILE = 42 + 3
+TILE = 59  # 56 pixels and a gap of 3
 
 
 def test_a_fault_is_kept_samples_are_chosen_tagged_and_added_and_the_report_is_safe(
