@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import io
 import math
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -73,21 +72,6 @@ def sprite(pngs: Sequence[bytes]) -> Sprite:
     _, height, width = decode_png(pngs[0]).shape
     columns = math.ceil(math.sqrt(len(pngs)))
     return Sprite(to_png(sheet(pngs, columns)), columns, len(pngs), width, height)
-
-
-def size_of(png: bytes) -> tuple[int, int]:
-    """Width and height by a PNG's header."""
-    width, height = struct.unpack_from(">II", png, 16)
-    return width, height
-
-
-def whole_factor(width: int, height: int, wanted: int) -> int:
-    """By how much to enlarge an image so that its larger side is about ``wanted`` pixels.
-
-    A whole number, and at least 1: any other would leave pixels out, or draw some wider than
-    others.
-    """
-    return max(1, round(wanted / max(width, height)))
 
 
 def base64_text(png: bytes) -> str:

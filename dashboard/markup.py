@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from base64 import b64decode
 from html import escape
-from struct import error, unpack_from
+from struct import error
 
+from dashboard.enlarging import size_of, whole_factor
 from dashboard.plain_text import visible
 
 WANTED = 64
@@ -36,9 +37,8 @@ def picture(base64: str, alt: str, wanted: int = WANTED) -> str:
 def _sized(base64: str, wanted: int) -> str:
     """Width and height; nothing for what is no PNG, which no browser shows."""
     try:
-        header = b64decode(base64[:_HEADER], validate=True)
-        width, height = unpack_from(">II", header, 16)
-        factor = max(1, round(wanted / max(width, height)))
+        width, height = size_of(b64decode(base64[:_HEADER], validate=True))
+        factor = whole_factor(width, height, wanted)
     except (ValueError, error, ZeroDivisionError):
         return ""
     return f' width="{factor * width}" height="{factor * height}"'

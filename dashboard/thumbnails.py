@@ -7,6 +7,7 @@ import streamlit as st
 from dashboard import images
 from dashboard.batch_kinds import identity, ranked
 from dashboard.damage import intact
+from dashboard.enlarging import size_of
 from dashboard.sample_filters import classes_of
 from dashboard.session import store
 from server.store import RunRecord, SampleFilter, StoredBatch, StoredSample
@@ -40,7 +41,7 @@ def _thumbnail(place: str, made_from: tuple[object, ...], _batch: StoredBatch) -
     columns = [samples for samples in by_class(_batch, ROWS) if samples]
     if not columns:
         return ""
-    width, _ = images.size_of(columns[0][0].png)
+    width, _ = size_of(columns[0][0].png)
     columns = columns[: max(1, WIDEST // (width + GAP))]
     rows = min(len(samples) for samples in columns)
     pngs = [samples[row].png for row in range(rows) for samples in columns]

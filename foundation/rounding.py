@@ -24,6 +24,7 @@ def rounded_up(value: float, digits: int) -> float:
 def rounded_down(value: float, digits: int) -> float:
     """The greatest number of ``digits`` significant digits that is not above ``value``.
 
-    For what is known to leak at least: a lower bound must not be claimed to be larger than it is.
+    For what is known to leak at least, or is left to spend: neither must be said to be more than it
+    is.
     """
-    return -rounded_up(-value, digits)
+    return 0.0 - rounded_up(-value, digits)

@@ -16,8 +16,13 @@ from typing import Any
 FOLDER = "diagnosis"
 FORMAT = "fedlens-diagnosis-1"
 LEDGER, RELEASES = "ledger.jsonl", "releases"
-PUBLISHED = ("emnist", "femnist", "cifar10", "cifar100", "svhn", "celeba", "medmnist")
-"""Data sets that are named with a path and public all the same."""
+PUBLIC = frozenset(
+    (
+        *("embedded", "mnist", "fashion-mnist", "emnist", "femnist"),
+        *("cifar10", "cifar100", "svhn", "celeba", "medmnist"),
+    )
+)
+"""Data sets whose records anybody may look at; others', and packages' own, somebody brought."""
 SAMPLES_EACH, MOST_PICTURED = 6, 6
 """Samples of a class that faults may be shown on, and how many are shown of a fault."""
 
@@ -40,8 +45,7 @@ def is_public(data: str) -> bool:
     Those of data that somebody brought are records of people, in no run's ledger: what is computed
     from them is no post-processing, and must not be kept beside what is.
     """
-    kind, by_path, _ = data.partition(":")
-    return not by_path or kind in PUBLISHED
+    return data.partition(":")[0] in PUBLIC
 
 
 def releases_of(run: Path) -> list[Path]:

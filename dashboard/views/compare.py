@@ -12,6 +12,7 @@ from dashboard.compare.differences import show_blind_test, show_means, show_stat
 from dashboard.compare.sides import Side
 from dashboard.components.grid import grid, grid_data
 from dashboard.damage import intact
+from dashboard.enlarging import whole_factor
 from dashboard.pages import DashboardPage
 from dashboard.sample_filters import ALL, choose_batch, classes_of
 from dashboard.session import RUN_PARAMETER, choice, pick, plain_errors, run_title, store
@@ -57,7 +58,7 @@ def _grid(side: Side, class_: int | None, offset: int, key: str) -> None:
         return
     sprite = images.sprite([one.png for one in found])
     names = [_name(one) for one in found]
-    factor = images.whole_factor(sprite.width, sprite.height, TILE)
+    factor = whole_factor(sprite.width, sprite.height, TILE)
     data = grid_data(sprite, [one.sample_id for one in found], names, selected=None, factor=factor)
     grid(data, key=key, on_pick=_nothing)
 

@@ -7,8 +7,9 @@ import streamlit as st
 from dashboard import agreement_tables as tables
 from dashboard.account import plain, require
 from dashboard.damage import intact
+from dashboard.enlarging import size_of, whole_factor
 from dashboard.frames import frame
-from dashboard.images import sheet, show, size_of, whole_factor
+from dashboard.images import sheet, show
 from dashboard.pages import DashboardPage
 from dashboard.session import pick, plain_errors, store
 from server.store import Adjudication, GivenAnswer, StoredLabel, StoredProject

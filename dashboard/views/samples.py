@@ -11,6 +11,7 @@ from dashboard import images, sample_detail, sample_map, sample_marks
 from dashboard.badges import privacy_warning
 from dashboard.components.grid import grid, grid_data
 from dashboard.damage import intact
+from dashboard.enlarging import size_of, whole_factor
 from dashboard.pages import DashboardPage
 from dashboard.sample_filters import choose
 from dashboard.sample_order import ORDERS, alike, arranged, orders
@@ -94,8 +95,8 @@ def _factors(shown: list[StoredSample]) -> list[int]:
     """Whole enlargements, the one to begin with first."""
     if not shown:
         return [1]
-    width, height = images.size_of(shown[0].png)
-    least = images.whole_factor(width, height, SMALLEST)
+    width, height = size_of(shown[0].png)
+    least = whole_factor(width, height, SMALLEST)
     fitting = [n * least for n in (1, 2, 3) if n * least * max(width, height) <= LARGEST]
     known = fitting or [least]
     return known[1:] + known[:1]

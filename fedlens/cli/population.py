@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fedlens.cli.flags import add_json_flag
 from fedlens.cli.output import figure, print_json, say
 from foundation.errors import WrongUse
-from foundation.rounding import rounded_up
+from foundation.rounding import rounded_down
 
 if TYPE_CHECKING:
     from accountant.ledger.population import Population
@@ -154,7 +154,7 @@ def show(args: argparse.Namespace) -> int:
     if terms.probe_epsilon:
         probes = population.spent_on_probes().epsilon
         say(f"probes    ε = {figure(probes)} of {terms.probe_epsilon:g}")
-    say(f"budget    ε = {terms.epsilon_budget:g}, left {_down(_left(population))}")
+    say(f"budget    ε = {terms.epsilon_budget:g}, left {rounded_down(_left(population), 3):.3g}")
     rounds = _rounds_left(population)
     if rounds is not None:
         say(f"enough for {rounds} more rounds like the last")
@@ -270,11 +270,6 @@ def _sides(population: Population) -> Counter[str]:
 
     named = (entry.users or "" for entry in population.ledger.entries)
     return Counter(users for users in named if users.startswith(SPLIT))
-
-
-def _down(left: float) -> str:
-    """What is left, rounded down: to spend it never passes the budget."""
-    return f"{abs(rounded_up(-left, 3)):.3g}"
 
 
 def _left(population: Population) -> float:

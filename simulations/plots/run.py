@@ -36,7 +36,7 @@ def contact_sheet(
     classes = sorted(set(labels.tolist()))
     side = images.shape[2] * SCALE
     width, height = side * len(classes), side * rows
-    font = ImageFont.truetype(Path(mpl.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf", 11)
+    font = letters(11)
     lines = textwrap.wrap(caption, width // 7, break_long_words=False, break_on_hyphens=False)
     sheet = Image.new("RGB", (width, height + MARGIN + 14 * len(lines) + 8), BACKGROUND)
     pen = ImageDraw.Draw(sheet)
@@ -48,6 +48,11 @@ def contact_sheet(
         pen.text((4, MARGIN + height + 4 + 14 * number), line, fill=INK, font=font)
     path.parent.mkdir(parents=True, exist_ok=True)
     sheet.save(path)
+
+
+def letters(size: int) -> ImageFont.FreeTypeFont:
+    """What pictures are lettered with: matplotlib brings it, so it is there on any machine."""
+    return ImageFont.truetype(Path(mpl.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf", size)
 
 
 def _enlarged(image: NDArray[np.uint8]) -> Image.Image:

@@ -7,16 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import matplotlib as mpl
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw
 
-WIDE, GAP, LINE = 460, 14, 15
+from simulations.plots.run import BACKGROUND, INK, letters
+
+WIDE, GAP, LINE = 460, 14, 18
 """Pixels: of a sheet, about; between sheets; of a line of text."""
-LETTER = 6
+LETTER = 7
 """Pixels of a letter, about."""
-BACKGROUND, INK, LACKING = (250, 250, 248), (60, 60, 60), (206, 222, 238)
+LACKING = (206, 222, 238)
 
 
 @dataclass(frozen=True)
@@ -56,10 +57,10 @@ def draw_beside(sheets: Sequence[Sheet], *, rows: int, path: Path) -> None:
 def _drawn(sheet: Sheet, rows: int) -> Image.Image:
     """One sheet with its words."""
     tile = _tiled(sheet, rows)
-    factor = max(1, WIDE // tile.shape[1])
+    factor = max(1, round(WIDE / tile.shape[1]))
     enlarged = tile.repeat(factor, axis=0).repeat(factor, axis=1)
     height, width = enlarged.shape[:2]
-    font = ImageFont.truetype(Path(mpl.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf", 10)
+    font = letters(12)
     title, caption = (
         textwrap.wrap(words, width // LETTER, break_on_hyphens=False)
         for words in (sheet.title, sheet.caption)

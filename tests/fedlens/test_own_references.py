@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from client.datasets.registry import DATASETS
 from fedlens.diagnosing import diagnose, power
 from fedlens.runs import Run
 from foundation.errors import WrongUse
 from server.config.tree import Config
-from server.kept_diagnoses import is_public
+from server.kept_diagnoses import PUBLIC, is_public
 from server.run_directory import RunDirectory
 
 
@@ -46,7 +47,12 @@ def test_nor_does_the_power_of_a_schedule(tmp_path):
         ("embedded", True), ("fashion-mnist", True), ("cifar10:/data/cifar", True),
         ("medmnist:/data/blood.npz", True), ("npz:/data/a.npz", False), ("tree:pictures", False),
         ("folder:p,utility=a,sensitive=b", False), ("hf:somebody/faces", False),
+        ("of-another-package", False),
     ],
 )  # fmt: skip
 def test_data_that_somebody_brought_are_not_taken_for_public(name, public):
     assert is_public(name) is public
+
+
+def test_each_public_data_set_is_one():
+    assert set(DATASETS) >= PUBLIC

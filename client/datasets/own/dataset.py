@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 from client.datasets.attributes.data import PrivateDataError
 from client.datasets.dataset import Dataset, build_dataset
 from client.datasets.own.folder import read_labelled_folder
-from client.datasets.own.labels import OwnRecords, numbered, part_keys, parts_of
+from client.datasets.own.labels import OwnRecords, numbered, owner_number, part_keys, parts_of
 from client.datasets.spec import DatasetSpec
 from models.pixels import as_pixels
 
@@ -41,8 +40,7 @@ def labelled_dataset(own: OwnRecords) -> Dataset:
     images = as_pixels(own.records)
     users = None
     if own.owners is not None:
-        # hashes of names: numbered in their order, one owner less would give others another number
-        users = np.array([_number(name) for name in np.array(own.owners)[~test]], np.int64)
+        users = np.array([owner_number(name) for name in np.array(own.owners)[~test]], np.int64)
     for note in own.notes:
         logging.getLogger(__name__).warning("%s: %s", own.path, note)
     return build_dataset(
@@ -55,10 +53,6 @@ def labelled_dataset(own: OwnRecords) -> Dataset:
         user_ids=users,
         sensitive=(sensitive[~test], sensitive[test]),
     )
-
-
-def _number(owner: str) -> int:
-    return int.from_bytes(hashlib.sha256(owner.encode()).digest()[:8], "big") >> 1
 
 
 FOLDER = DatasetSpec(

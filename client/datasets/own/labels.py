@@ -50,6 +50,14 @@ class OwnRecords:
     notes: list[str] = field(default_factory=list)
 
 
+def owner_number(name: str) -> int:
+    """A number of 63 bits for whom a record belongs to, by the name alone.
+
+    Numbered in the order of their names, one owner less would give others another number.
+    """
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") >> 1
+
+
 def numbered(
     path: Path, column: Sequence[str], what: str
 ) -> tuple[tuple[str, ...], NDArray[np.int64]]:

@@ -18,6 +18,7 @@ from client.datasets.sources.records import (
     SourceError,
     SourceFormat,
     SourceRecord,
+    naming,
     part_of,
     reason,
 )
@@ -45,8 +46,7 @@ def npz_records(path: Path, columns: SourceColumns) -> Iterator[Found]:
     parts = [name.removesuffix(image) for name in there if name.endswith(image)]
     if not parts:
         raise SourceError(
-            f"{path}: which array has the pictures? name it with --image (behind a path: "
-            f",image=ARRAY); there are "
+            f"{path}: which array has the pictures? {naming('image', 'ARRAY')}; there are "
             f"{', '.join(there)}"
         )
     for part in parts:

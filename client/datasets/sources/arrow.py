@@ -26,6 +26,7 @@ from client.datasets.sources.records import (
     SourceFormat,
     SourceRecord,
     UnusableRecord,
+    naming,
     reason,
 )
 
@@ -152,8 +153,7 @@ class _Schema:
                   and features[n].get("_type") == "Image"]  # fmt: skip
         if not (found or images):
             raise SourceError(
-                f"{file}: which column has the pictures? name it with --image (behind "
-                f"a path: ,image=COLUMN); there are "
+                f"{file}: which column has the pictures? {naming('image')}; there are "
                 f"{', '.join(names)}"
             )
         self._image = (found or images)[0]

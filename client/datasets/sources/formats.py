@@ -14,6 +14,7 @@ from client.datasets.sources.records import (
     SourceFormat,
     SourceRecord,
     UnusableRecord,
+    naming,
 )
 from foundation.errors import WrongUse
 from foundation.registry import Registry
@@ -120,8 +121,8 @@ class RecordSource:
         found = [name for name in usual if name in first.values]
         if not (named or found):
             raise SourceError(
-                f"{self.path}: which column is the {what}? name it with --{what} (behind a path: "
-                f",{what}=COLUMN){' ' * bool(more)}{more}; there are {there}"
+                f"{self.path}: which column is the {what}? {naming(what)}"
+                f"{' ' * bool(more)}{more}; there are {there}"
             )
         return named or found[0]
 

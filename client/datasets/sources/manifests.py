@@ -15,6 +15,7 @@ from client.datasets.sources.records import (
     SourceFormat,
     SourceRecord,
     UnusableRecord,
+    naming,
     part_of,
 )
 
@@ -59,8 +60,7 @@ def _file_column(table: Path, row: dict[str, str], columns: SourceColumns) -> st
     found = [name for name in FILE_COLUMNS if name in row]
     if not (columns.image or found):
         raise SourceError(
-            f"{table}: which column has the files? name it with --image (behind a path: "
-            f",image=COLUMN); there are {', '.join(row)}"
+            f"{table}: which column has the files? {naming('image')}; there are {', '.join(row)}"
         )
     return columns.image or found[0]
 

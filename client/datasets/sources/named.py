@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import re
 import tempfile
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 from client.datasets.attributes.options import Options, parse_options
 from client.datasets.dataset import Dataset, DatasetError, build_dataset
 from client.datasets.own.folder import COLOURS
-from client.datasets.own.labels import value_order
+from client.datasets.own.labels import owner_number, value_order
 from client.datasets.own.pictures import (
     OversizedPictureError,
     UnreadablePictureError,
@@ -101,7 +100,6 @@ def load_source(kind: str, argument: str, attribution: str = "") -> Dataset:
     notes = [*form.notes, *(f"{count} left out, {why}" for why, count in left_out.items())]
     for note in notes:
         logging.getLogger(__name__).warning("%s: %s", options.path, note)
-    # hashes of names: numbered in their order, one user less would give others another number
     owners = np.asarray(train.users, np.int64) if source.needs_user else None
     return build_dataset(
         f"{kind}:{options.path.name}",
@@ -182,7 +180,7 @@ def _decoded(
         except (UnreadablePictureError, OversizedPictureError):
             left_out["as no readable picture"] += 1
             continue
-        key = _hash(found.user or found.where)
+        key = owner_number(found.user or found.where)
         name = TEST if (by_hash and key % TEST_SHARE == 0) or found.part == TEST else TRAIN
         part = parts[name]
         part.pixels.write(pixels.tobytes())
@@ -196,10 +194,6 @@ def _has_test(source: RecordSource, options: Options) -> bool:
         isinstance(found, LabelledRecord) and found.part == TEST
         for found in _counted(source, options)
     )
-
-
-def _hash(name: str) -> int:
-    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") >> 1
 
 
 def _spec(kind: str, title: str, attribution: str = "", moves: str = "none") -> DatasetSpec:

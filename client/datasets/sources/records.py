@@ -58,6 +58,16 @@ class UnusableRecord:
 Found = SourceRecord | UnusableRecord
 
 
+def naming(what: str, kind: str = "COLUMN") -> str:
+    """How a person names a column: to a command by its flag, in a data set's name behind its path.
+
+    Args:
+        what: the column's part: ``label``, ``user`` or ``image``.
+        kind: what is named, in capitals.
+    """
+    return f"name it with --{what} (behind a path: ,{what}={kind})"
+
+
 @dataclass(frozen=True)
 class SourceColumns:
     """Columns that a reader itself must know, by name; empty: the usual ones.

@@ -77,10 +77,10 @@ def statements(samples: Sequence[LabelledSample]) -> str:
         lines += [
             f"Run `{run_id}`:",
             f"- Differential privacy, for anyone: ε = {_most(o.dp_epsilon for o in ours)} at "
-            f"δ = {_up(max(o.delta_dp for o in ours))}.",
+            f"δ = {shown(max(o.delta_dp for o in ours), 4)}.",
             "- Bayesian differential privacy, for people like those enrolled, an estimate: "
             f"ε = {_most(o.bayesian_epsilon for o in ours)} at "
-            f"δ = {_up(max(o.delta_bayesian for o in ours))}.",
+            f"δ = {shown(max(o.delta_bayesian for o in ours), 4)}.",
             f"- In words: {guarantee}",
         ]
     return "\n".join(lines) + "\n"
@@ -88,9 +88,4 @@ def statements(samples: Sequence[LabelledSample]) -> str:
 
 def _most(values: Iterable[float]) -> str:
     largest = max(values)
-    return "∞ (no bound)" if math.isinf(largest) else _up(largest)
-
-
-def _up(figure: float) -> str:
-    """Four significant digits, rounded up: a file promises no more than holds."""
-    return shown(figure, 4)
+    return "∞ (no bound)" if math.isinf(largest) else shown(largest, 4)
