@@ -78,9 +78,7 @@ def test_whom_a_node_enrols_cannot_be_confirmed_by_one_that_has_the_same_key():
     told = Description(partition=0, users=1, shape=(1, 8, 8), classes=10, members=bytes(8))
     assert not objects(told.to_record()) & objects(told.to_record())
     assert Description.from_record(told.to_record()) == told
-    earlier = told.to_record()
-    del earlier["config"][
-        SALT
-    ]  # as an earlier version sent it, whose replies cannot be read either
+    earlier = told.to_record()  # as an earlier version sent it, whose replies cannot be read either
+    del earlier["config"][SALT]
     with pytest.raises(ReplyError, match="lacks a field"):
         Description.from_record(earlier)

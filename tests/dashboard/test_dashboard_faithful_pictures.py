@@ -20,7 +20,8 @@ from test_dashboard_diagnosis import page_text
 from dashboard.audits import table
 from dashboard.charts import epsilon_frame
 from dashboard.compare.sides import Side
-from dashboard.images import size_of, to_png, whole_factor
+from dashboard.enlarging import size_of, whole_factor
+from dashboard.images import to_png
 from dashboard.markup import picture
 from dashboard.percentiles import curve_frame
 from dashboard.privacy import delta_text
